@@ -1,0 +1,92 @@
+//! Logical element types. How they are stored in a buffer is [`crate::tir::Encoding`]'s business.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A logical element type.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs)]
+pub enum DType {
+    Bool,
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+impl DType {
+    /// Every type, in declaration order.
+    pub const ALL: [DType; 13] = [
+        DType::Bool,
+        DType::U8,
+        DType::I8,
+        DType::U16,
+        DType::I16,
+        DType::U32,
+        DType::I32,
+        DType::U64,
+        DType::I64,
+        DType::F16,
+        DType::BF16,
+        DType::F32,
+        DType::F64,
+    ];
+    /// Bytes of one element in host memory.
+    pub fn size(self) -> usize {
+        match self {
+            DType::Bool | DType::U8 | DType::I8 => 1,
+            DType::U16 | DType::I16 | DType::F16 | DType::BF16 => 2,
+            DType::U32 | DType::I32 | DType::F32 => 4,
+            DType::U64 | DType::I64 | DType::F64 => 8,
+        }
+    }
+    /// f16, bf16, f32 or f64.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+    /// A signed or unsigned integer; not bool.
+    pub fn is_int(self) -> bool {
+        !self.is_float() && self != DType::Bool
+    }
+    /// A signed number.
+    pub fn is_signed(self) -> bool {
+        self.is_float() || matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+    /// Name in `.weft` text: `f32`, `bool` ...
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::U8 => "u8",
+            DType::I8 => "i8",
+            DType::U16 => "u16",
+            DType::I16 => "i16",
+            DType::U32 => "u32",
+            DType::I32 => "i32",
+            DType::U64 => "u64",
+            DType::I64 => "i64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+        }
+    }
+}
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+impl FromStr for DType {
+    type Err = String;
+    fn from_str(text: &str) -> Result<DType, String> {
+        DType::ALL.into_iter().find(|t| t.name() == text).ok_or_else(|| format!("`{text}` is no element type"))
+    }
+}

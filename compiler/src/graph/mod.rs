@@ -1,0 +1,363 @@
+//! Graph IR: a module of graph functions and tensor functions in one symbol table.
+//!
+//! A graph [`Function`] is arena SSA: nodes produce values; blocks hold ordered nodes; a node may own regions (blocks
+//! with arguments). Values of an enclosing block are visible in a region; values of a sibling region are not.
+//! The body block's arguments are the function's parameters and its results are the function's results.
+//!
+//! Always holds (checked by `verify`): every use is dominated by its definition; types on values agree with the op's
+//! inference; names of functions, tensor functions and constants are distinct. Removed nodes stay in the arena but are
+//! in no block ([`Node::block`] is `None`).
+
+mod builder;
+pub use builder::{BuildError, FunctionBuilder};
+
+use crate::arena::Arena;
+use crate::define_id;
+use crate::dtype::DType;
+use crate::int::{Dim, const_dims, product};
+use crate::name::Name;
+use crate::ops::OpRef;
+use crate::tensor::{ConstData, Tensor};
+use crate::tir::TensorFunction;
+use indexmap::IndexMap;
+use std::sync::Arc;
+
+define_id!(/// A node of a graph function.
+    NodeId);
+define_id!(/// A value of a graph function.
+    ValueId);
+define_id!(/// A block (region body) of a graph function.
+    BlockId);
+
+/// Dtype and symbolic shape of a value.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TensorType {
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions; empty for a scalar.
+    pub shape: Vec<Dim>,
+}
+impl TensorType {
+    /// A type with symbolic dimensions.
+    pub fn new(dtype: DType, shape: Vec<Dim>) -> TensorType {
+        TensorType { dtype, shape }
+    }
+    /// A type with constant dimensions.
+    pub fn fixed(dtype: DType, shape: &[usize]) -> TensorType {
+        TensorType { dtype, shape: shape.iter().map(|&d| Dim::from(d)).collect() }
+    }
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+    /// The shape when every dimension is constant.
+    pub fn const_shape(&self) -> Option<Vec<usize>> {
+        const_dims(&self.shape)
+    }
+    /// Number of elements, symbolic.
+    pub fn numel(&self) -> Dim {
+        product(&self.shape)
+    }
+    /// Bytes in host memory, when the shape is constant.
+    pub fn bytes(&self) -> Option<usize> {
+        self.const_shape().map(|s| s.iter().product::<usize>() * self.dtype.size())
+    }
+}
+
+/// Source nodes (names in the imported model) that a node or value came from; sorted, shared.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Origins(Option<Arc<Vec<Name>>>);
+impl Origins {
+    /// No known source.
+    pub fn none() -> Origins {
+        Origins(None)
+    }
+    /// One source node.
+    pub fn one(name: impl Into<Name>) -> Origins {
+        Origins(Some(Arc::new(vec![name.into()])))
+    }
+    /// Any number of source nodes.
+    pub fn from_names(names: impl IntoIterator<Item = Name>) -> Origins {
+        let mut v: Vec<Name> = names.into_iter().collect();
+        v.sort();
+        v.dedup();
+        Origins((!v.is_empty()).then(|| Arc::new(v)))
+    }
+    /// The union of both.
+    pub fn union(&self, other: &Origins) -> Origins {
+        if other.0.is_none() || self == other {
+            return self.clone();
+        }
+        Origins::from_names(self.names().iter().chain(other.names()).copied())
+    }
+    /// The names, sorted.
+    pub fn names(&self) -> &[Name] {
+        self.0.as_ref().map_or(&[], |v| v.as_slice())
+    }
+}
+
+/// A node: one op applied to values.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The op with its attributes.
+    pub op: OpRef,
+    /// Operands; `None` for an optional one that is absent.
+    pub inputs: Vec<Option<ValueId>>,
+    /// Results.
+    pub outputs: Vec<ValueId>,
+    /// Blocks owned by the op.
+    pub regions: Vec<BlockId>,
+    /// Name for messages: the source node's name, or one made from the op.
+    pub name: Name,
+    /// Source nodes.
+    pub origins: Origins,
+    /// The block that holds the node; `None` once removed.
+    pub block: Option<BlockId>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueDef {
+    /// The n-th result of a node.
+    Result(NodeId, usize),
+    /// The n-th argument of a block.
+    Arg(BlockId, usize),
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Its type.
+    pub ty: TensorType,
+    /// Its definition.
+    pub def: ValueDef,
+    /// Name in the source model; parameters and results of the entry function always have one.
+    pub name: Option<Name>,
+}
+
+/// A block: arguments, ordered nodes, results.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// Arguments.
+    pub args: Vec<ValueId>,
+    /// Nodes in execution order.
+    pub nodes: Vec<NodeId>,
+    /// Values the block yields.
+    pub results: Vec<ValueId>,
+    /// The node that owns the block; `None` for a function body.
+    pub owner: Option<NodeId>,
+}
+
+/// A graph function.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Global name.
+    pub name: Name,
+    /// True for a fused group: it is called once per group and lowered as one unit.
+    pub primitive: bool,
+    /// Nodes.
+    pub nodes: Arena<NodeId, Node>,
+    /// Values.
+    pub values: Arena<ValueId, Value>,
+    /// Blocks.
+    pub blocks: Arena<BlockId, Block>,
+    /// The body.
+    pub body: BlockId,
+    /// Names of the results in the source model, as many as the body's results (empty names where none).
+    pub result_names: Vec<Name>,
+    /// Types of the results; kept so that a call to a function under construction (recursion) has a type.
+    pub result_types: Vec<TensorType>,
+}
+
+impl Function {
+    /// An empty function.
+    pub fn new(name: impl Into<Name>) -> Function {
+        let mut blocks = Arena::new();
+        let body = blocks.push(Block::default());
+        Function {
+            name: name.into(),
+            primitive: false,
+            nodes: Arena::new(),
+            values: Arena::new(),
+            blocks,
+            body,
+            result_names: vec![],
+            result_types: vec![],
+        }
+    }
+    /// Parameters.
+    pub fn params(&self) -> &[ValueId] {
+        &self.blocks[self.body].args
+    }
+    /// Results.
+    pub fn results(&self) -> &[ValueId] {
+        &self.blocks[self.body].results
+    }
+    /// Type of a value.
+    pub fn ty(&self, v: ValueId) -> &TensorType {
+        &self.values[v].ty
+    }
+    /// The node that defines `v`, unless it is a block argument.
+    pub fn def_node(&self, v: ValueId) -> Option<NodeId> {
+        match self.values[v].def {
+            ValueDef::Result(n, _) => Some(n),
+            ValueDef::Arg(..) => None,
+        }
+    }
+    /// The op that defines `v`, downcast to `T`.
+    pub fn def_op<T: 'static>(&self, v: ValueId) -> Option<(NodeId, &T)> {
+        let n = self.def_node(v)?;
+        self.nodes[n].op.downcast::<T>().map(|op| (n, op))
+    }
+    /// Live nodes of the body and of all nested regions, outer before inner, in execution order.
+    pub fn walk(&self) -> Vec<NodeId> {
+        fn go(f: &Function, b: BlockId, out: &mut Vec<NodeId>) {
+            for &n in &f.blocks[b].nodes {
+                out.push(n);
+                for &r in &f.nodes[n].regions {
+                    go(f, r, out);
+                }
+            }
+        }
+        let mut out = Vec::new();
+        go(self, self.body, &mut out);
+        out
+    }
+    /// Number of live nodes, nested ones included.
+    pub fn live_nodes(&self) -> usize {
+        self.walk().len()
+    }
+    /// Every use of every value: `(user node, operand position)`; uses as block results are not listed.
+    pub fn uses(&self) -> Vec<Vec<(NodeId, usize)>> {
+        let mut uses = vec![Vec::new(); self.values.len()];
+        for n in self.walk() {
+            for (i, v) in self.nodes[n].inputs.iter().enumerate() {
+                if let Some(v) = v {
+                    uses[crate::arena::Id::index(*v)].push((n, i));
+                }
+            }
+        }
+        uses
+    }
+    /// Replaces every use of `from` (operands and block results) by `to`. One walk over the function: to replace many
+    /// values at once use [`Function::replace_uses_many`].
+    pub fn replace_uses(&mut self, from: ValueId, to: ValueId) {
+        self.replace_uses_many(&|v| if v == from { to } else { v });
+    }
+    /// Rewrites every operand and block result by `map`.
+    pub fn replace_uses_many(&mut self, map: &dyn Fn(ValueId) -> ValueId) {
+        for (_, n) in self.nodes.iter_mut() {
+            for v in n.inputs.iter_mut().flatten() {
+                *v = map(*v);
+            }
+        }
+        for (_, b) in self.blocks.iter_mut() {
+            for v in b.results.iter_mut() {
+                *v = map(*v);
+            }
+        }
+    }
+    /// Takes nodes out of their blocks. Their values must have no uses left.
+    pub fn remove_nodes(&mut self, dead: &rustc_hash::FxHashSet<NodeId>) {
+        for (_, b) in self.blocks.iter_mut() {
+            b.nodes.retain(|n| !dead.contains(n));
+        }
+        for &n in dead {
+            self.nodes[n].block = None;
+        }
+    }
+    /// A node name that no live node has: `base`, `base_1`, ... (linear; for tests and small rewrites).
+    pub fn fresh_value(&mut self, ty: TensorType, def: ValueDef, name: Option<Name>) -> ValueId {
+        self.values.push(Value { ty, def, name })
+    }
+}
+
+/// A named constant of the module.
+#[derive(Clone)]
+pub struct Constant {
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions.
+    pub shape: Vec<usize>,
+    /// The data, perhaps not read yet.
+    pub data: ConstData,
+}
+impl Constant {
+    /// From a tensor in memory.
+    pub fn from_tensor(t: &Tensor) -> Constant {
+        Constant { dtype: t.dtype(), shape: t.shape().to_vec(), data: ConstData::Inline(t.bytes().clone()) }
+    }
+    /// Type of the constant.
+    pub fn ty(&self) -> TensorType {
+        TensorType::fixed(self.dtype, &self.shape)
+    }
+    /// Bytes of the data.
+    pub fn byte_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size()
+    }
+    /// Reads the data.
+    ///
+    /// # Errors
+    /// What the data source says, or a length that does not match.
+    pub fn load(&self) -> Result<Tensor, String> {
+        let bytes = match &self.data {
+            ConstData::Inline(b) => b.clone(),
+            ConstData::Lazy(source) => source.read()?,
+        };
+        Tensor::from_bytes(self.dtype, self.shape.clone(), bytes)
+    }
+}
+impl std::fmt::Debug for Constant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Constant({}{:?})", self.dtype, self.shape)
+    }
+}
+
+/// A module: graph functions, tensor functions and constants under global names.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// The function that a run starts in.
+    pub entry: Name,
+    /// Graph functions.
+    pub functions: IndexMap<Name, Function>,
+    /// Tensor functions, scheduled or not.
+    pub tensor_functions: IndexMap<Name, TensorFunction>,
+    /// Constants.
+    pub constants: IndexMap<Name, Constant>,
+}
+impl Module {
+    /// An empty module whose entry is `entry`.
+    pub fn new(entry: impl Into<Name>) -> Module {
+        Module {
+            entry: entry.into(),
+            functions: IndexMap::new(),
+            tensor_functions: IndexMap::new(),
+            constants: IndexMap::new(),
+        }
+    }
+    /// The entry function; panics when the module has none (the verifier's first rule).
+    pub fn main(&self) -> &Function {
+        &self.functions[&self.entry]
+    }
+    /// The entry function, mutable.
+    pub fn main_mut(&mut self) -> &mut Function {
+        &mut self.functions[&self.entry]
+    }
+    /// A name derived from `base` that no function, tensor function or constant has.
+    pub fn fresh_name(&self, base: &str) -> Name {
+        let taken = |n: &Name| {
+            self.functions.contains_key(n) || self.tensor_functions.contains_key(n) || self.constants.contains_key(n)
+        };
+        let first = Name::new(base);
+        if !taken(&first) {
+            return first;
+        }
+        (1..).map(|i| Name::new(&format!("{base}_{i}"))).find(|n| !taken(n)).expect("a free name")
+    }
+    /// Adds a constant under a fresh name derived from `base`.
+    pub fn add_constant(&mut self, base: &str, t: &Tensor) -> Name {
+        let name = self.fresh_name(base);
+        self.constants.insert(name, Constant::from_tensor(t));
+        name
+    }
+}

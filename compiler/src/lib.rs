@@ -1,0 +1,21 @@
+//! Weft's compiler: graph IR, ops, passes, tensor IR, schedules, the CPU executor, ONNX in and out, the compile trace.
+//!
+//! Knows no wgpu, no files, no environment and no clock: what it needs from outside comes through traits
+//! ([`tensor::DataSource`] and those of the compile driver).
+
+pub mod arena;
+pub mod attr;
+pub mod dtype;
+pub mod graph;
+pub mod int;
+pub mod name;
+pub mod onnx;
+pub mod ops;
+pub mod passes;
+pub mod plan;
+pub mod profile;
+pub mod remark;
+pub mod schedule;
+pub mod te;
+pub mod tensor;
+pub mod tir;

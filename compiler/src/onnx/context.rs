@@ -1,0 +1,187 @@
+//! What an op's file sees of ONNX: attributes, operands, and places to put nodes.
+
+use crate::graph::{FunctionBuilder, TensorType, ValueId};
+use crate::ops::OpRef;
+use crate::tensor::Tensor;
+use indexmap::IndexMap;
+
+/// An ONNX attribute value.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum OnnxAttr {
+    Int(i64),
+    Float(f32),
+    Str(String),
+    Ints(Vec<i64>),
+    Floats(Vec<f32>),
+    Strs(Vec<String>),
+    Tensor(Tensor),
+}
+
+/// Attributes of one ONNX node.
+#[derive(Clone, Debug, Default)]
+pub struct OnnxAttrs(pub IndexMap<String, OnnxAttr>);
+impl OnnxAttrs {
+    /// An int attribute.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        if let Some(OnnxAttr::Int(v)) = self.0.get(name) { Some(*v) } else { None }
+    }
+    /// A float attribute.
+    pub fn float(&self, name: &str) -> Option<f64> {
+        if let Some(OnnxAttr::Float(v)) = self.0.get(name) { Some(*v as f64) } else { None }
+    }
+    /// A string attribute.
+    pub fn str(&self, name: &str) -> Option<&str> {
+        if let Some(OnnxAttr::Str(v)) = self.0.get(name) { Some(v) } else { None }
+    }
+    /// A list of ints.
+    pub fn ints(&self, name: &str) -> Option<&[i64]> {
+        if let Some(OnnxAttr::Ints(v)) = self.0.get(name) { Some(v) } else { None }
+    }
+    /// A list of floats.
+    pub fn floats(&self, name: &str) -> Option<&[f32]> {
+        if let Some(OnnxAttr::Floats(v)) = self.0.get(name) { Some(v) } else { None }
+    }
+    /// A tensor attribute.
+    pub fn tensor(&self, name: &str) -> Option<&Tensor> {
+        if let Some(OnnxAttr::Tensor(v)) = self.0.get(name) { Some(v) } else { None }
+    }
+}
+
+/// Importing one ONNX node: add graph nodes through `b` and return one value per ONNX output.
+/// Names, origins and result names are set by the importer around the call.
+pub struct ImportContext<'a, 'm> {
+    /// Where nodes go.
+    pub b: &'a mut FunctionBuilder<'m>,
+    /// Opset of the op's domain.
+    pub opset: i64,
+    /// Operands; `None` for an absent optional one.
+    pub inputs: Vec<Option<ValueId>>,
+    /// Attributes.
+    pub attrs: OnnxAttrs,
+    /// Number of outputs the node names (trailing optional outputs may be missing).
+    pub num_outputs: usize,
+}
+impl ImportContext<'_, '_> {
+    /// A required operand.
+    ///
+    /// # Errors
+    /// When it is absent.
+    pub fn input(&self, i: usize) -> Result<ValueId, String> {
+        self.opt(i).ok_or_else(|| format!("input {i} is missing"))
+    }
+    /// An optional operand.
+    pub fn opt(&self, i: usize) -> Option<ValueId> {
+        self.inputs.get(i).copied().flatten()
+    }
+    /// Type of a required operand.
+    ///
+    /// # Errors
+    /// When it is absent.
+    pub fn ty(&self, i: usize) -> Result<TensorType, String> {
+        Ok(self.b.ty(self.input(i)?).clone())
+    }
+    /// The value of operand `i` where it is a constant (directly; shape arithmetic is not folded yet).
+    pub fn const_tensor(&self, i: usize) -> Option<Tensor> {
+        crate::ops::const_value(self.b.module, &self.b.function, self.opt(i)?)
+    }
+    /// Integer elements of operand `i` where they are constant, through shape arithmetic too.
+    pub fn const_ints(&self, i: usize) -> Option<Vec<i64>> {
+        crate::ops::int_value(self.b.module, &self.b.function, self.opt(i)?, 0)?.iter().map(|d| d.as_const()).collect()
+    }
+    /// Adds a node with one result.
+    ///
+    /// # Errors
+    /// What inference says.
+    pub fn add(&mut self, op: impl Into<OpRef>, inputs: &[ValueId]) -> Result<ValueId, String> {
+        self.b.add(op, inputs).map_err(|e| e.to_string())
+    }
+    /// Adds a node with optional operands and any number of results.
+    ///
+    /// # Errors
+    /// What inference says.
+    pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> Result<Vec<ValueId>, String> {
+        self.b.add_multi(op, inputs, vec![]).map_err(|e| e.to_string())
+    }
+    /// Adds a constant.
+    pub fn constant(&mut self, t: &Tensor) -> ValueId {
+        self.b.constant("const", t)
+    }
+}
+
+/// One importer: `op_type` of `domain`, valid from opset `since` on.
+pub struct OnnxImport {
+    /// ONNX op.
+    pub op_type: &'static str,
+    /// Domain; empty for ai.onnx.
+    pub domain: &'static str,
+    /// First opset.
+    pub since: i64,
+    /// Adds the nodes.
+    pub import: fn(&mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>,
+}
+
+/// One ONNX node to write.
+#[derive(Clone, Debug)]
+pub struct ExportNode {
+    /// ONNX op.
+    pub op_type: String,
+    /// Domain; empty for ai.onnx.
+    pub domain: String,
+    /// Names of the operands; empty for an absent one.
+    pub inputs: Vec<String>,
+    /// Names of the results.
+    pub outputs: Vec<String>,
+    /// Attributes.
+    pub attrs: Vec<(String, OnnxAttr)>,
+}
+
+/// Exporting one graph node: emit ONNX nodes (opset 17 or the exporter's) that compute `outputs` from `inputs`.
+pub struct ExportContext<'a> {
+    /// Names of the operands; `None` for an absent one.
+    pub inputs: Vec<Option<String>>,
+    /// Names of the results.
+    pub outputs: Vec<String>,
+    /// Operand types.
+    pub input_types: Vec<Option<&'a TensorType>>,
+    /// Result types.
+    pub output_types: Vec<&'a TensorType>,
+    /// Nodes so far.
+    pub nodes: Vec<ExportNode>,
+    /// Constants the nodes need, by name.
+    pub constants: Vec<(String, Tensor)>,
+    /// Prefix for fresh names, unique in the model.
+    pub prefix: String,
+}
+impl ExportContext<'_> {
+    /// A name nobody else has.
+    pub fn fresh(&self) -> String {
+        format!("{}_{}", self.prefix, self.nodes.len() + self.constants.len())
+    }
+    /// Adds a constant and returns its name.
+    pub fn constant(&mut self, t: Tensor) -> String {
+        let name = self.fresh();
+        self.constants.push((name.clone(), t));
+        name
+    }
+    /// Name of operand `i`; empty when absent.
+    pub fn input(&self, i: usize) -> String {
+        self.inputs.get(i).cloned().flatten().unwrap_or_default()
+    }
+    /// Emits a node.
+    pub fn node(&mut self, op_type: &str, inputs: Vec<String>, outputs: Vec<String>, attrs: Vec<(&str, OnnxAttr)>) {
+        self.nodes.push(ExportNode {
+            op_type: op_type.into(),
+            domain: String::new(),
+            inputs,
+            outputs,
+            attrs: attrs.into_iter().map(|(k, v)| (k.to_string(), v)).collect(),
+        });
+    }
+    /// Emits the usual case: one ONNX node with all operands and results of the graph node.
+    pub fn simple(&mut self, op_type: &str, attrs: Vec<(&str, OnnxAttr)>) {
+        let inputs = (0..self.inputs.len()).map(|i| self.input(i)).collect();
+        let outputs = self.outputs.clone();
+        self.node(op_type, inputs, outputs, attrs);
+    }
+}

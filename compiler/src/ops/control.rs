@@ -1,0 +1,169 @@
+//! Constants, calls and structured control flow.
+
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::graph::TensorType;
+use crate::name::Name;
+
+attr_struct! {
+    /// Reads the module constant `name`. No operands.
+    pub struct Const("const") {
+        /// Global name of the constant.
+        pub name: Name = Name::new(""),
+    }
+}
+impl Op for Const {
+    fn arity(&self) -> (usize, usize) {
+        (0, 0)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let c = cx
+            .module
+            .constants
+            .get(&self.name)
+            .ok_or_else(|| format!("constant @{} is not in the module", self.name))?;
+        Ok(vec![c.ty()])
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+}
+
+attr_struct! {
+    /// Calls the graph function `callee`; operands are its parameters, results its results. Recursion is allowed.
+    pub struct Call("call") {
+        /// Global name of the function.
+        pub callee: Name = Name::new(""),
+    }
+}
+impl Op for Call {
+    fn arity(&self) -> (usize, usize) {
+        (0, usize::MAX)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let f = if cx.function.name == self.callee {
+            cx.function
+        } else {
+            cx.module
+                .functions
+                .get(&self.callee)
+                .ok_or_else(|| format!("function @{} is not in the module", self.callee))?
+        };
+        if f.params().len() != cx.len() {
+            return Err(format!("@{} takes {} operands, got {}", self.callee, f.params().len(), cx.len()));
+        }
+        for (i, &p) in f.params().iter().enumerate() {
+            let (want, got) = (f.ty(p), cx.require(i)?);
+            if want != got {
+                return Err(format!("operand {i} of @{} is {want:?}, got {got:?}", self.callee));
+            }
+        }
+        Ok(f.result_types.clone())
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+}
+
+attr_struct! {
+    /// Calls the tensor function `callee` in destination-passing style: operands are its read parameters, results its
+    /// write parameters, in order.
+    pub struct CallTensor("call_tensor") {
+        /// Global name of the tensor function.
+        pub callee: Name = Name::new(""),
+    }
+}
+impl Op for CallTensor {
+    fn arity(&self) -> (usize, usize) {
+        (0, usize::MAX)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let f = cx
+            .module
+            .tensor_functions
+            .get(&self.callee)
+            .ok_or_else(|| format!("tensor function @{} is not in the module", self.callee))?;
+        if f.inputs().count() != cx.len() {
+            return Err(format!("@{} reads {} tensors, got {}", self.callee, f.inputs().count(), cx.len()));
+        }
+        Ok(f.outputs().map(|b| TensorType::new(f.buffers[b].dtype, f.buffers[b].shape.clone())).collect())
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+}
+
+attr_struct! {
+    /// Calls a registered host function: an op without a kernel, an expert's own code, an external library.
+    pub struct CallHost("call_host") {
+        /// Registered name.
+        pub callee: Name = Name::new(""),
+        /// Result dtypes.
+        pub dtypes: Vec<crate::dtype::DType> = vec![],
+        /// Result shapes.
+        pub shapes: Vec<Vec<crate::int::Int>> = vec![],
+    }
+}
+impl Op for CallHost {
+    fn arity(&self) -> (usize, usize) {
+        (0, usize::MAX)
+    }
+    fn infer(&self, _cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        if self.dtypes.len() != self.shapes.len() {
+            return Err("dtypes and shapes differ in number".into());
+        }
+        Ok(self.dtypes.iter().zip(&self.shapes).map(|(d, s)| TensorType::new(*d, s.clone())).collect())
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn effects(&self) -> super::Effects {
+        super::Effects { stateful: true }
+    }
+}
+
+attr_struct! {
+    /// Runs region 0 when the boolean scalar operand is true, region 1 otherwise; the regions take no arguments and
+    /// yield the results.
+    pub struct If("if") {}
+}
+impl Op for If {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let [then, otherwise] = cx.regions() else { return Err("needs two regions".into()) };
+        let types = |b: &crate::graph::BlockId| -> Vec<TensorType> {
+            cx.function.blocks[*b].results.iter().map(|&v| cx.function.ty(v).clone()).collect()
+        };
+        let (a, b) = (types(then), types(otherwise));
+        if a != b {
+            return Err(format!("the branches yield different types: {a:?} and {b:?}"));
+        }
+        let cond = cx.require(0)?;
+        if cond.dtype != crate::dtype::DType::Bool || !cond.numel().is(1) {
+            return Err(format!("the condition is {cond:?}, not one bool"));
+        }
+        Ok(a)
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+}
+
+attr_struct! {
+    /// Runs its one region at once: a scope for bindings.
+    pub struct Let("let") {}
+}
+impl Op for Let {
+    fn arity(&self) -> (usize, usize) {
+        (0, 0)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let [body] = cx.regions() else { return Err("needs one region".into()) };
+        Ok(cx.function.blocks[*body].results.iter().map(|&v| cx.function.ty(v).clone()).collect())
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+}

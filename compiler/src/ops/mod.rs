@@ -1,0 +1,298 @@
+//! Ops: one file per family, one place per op, one line per op in the [`ops!`] table below.
+//!
+//! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. From its
+//! tensor expression ([`Op::compute`]) follow the fusion kind, the CPU oracle and the GPU kernel; passes ask for
+//! properties or downcast to the typed struct, and never look at names.
+
+pub mod control;
+
+use crate::attr::{AttrStruct, Attrs};
+use crate::dtype::DType;
+use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId};
+use crate::int::Dim;
+use crate::onnx::{ExportContext, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why an op refuses its operands, in one sentence without the op's name.
+pub type OpResult<T> = Result<T, String>;
+
+/// How mixed precision treats an op.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Precision {
+    /// Gains from f16 operands (convolution, matmul).
+    Always,
+    /// Runs in the type its operands already have.
+    Follow,
+    /// Stays in f32 (sums of many terms, exponentials, statistics).
+    Never,
+}
+
+/// What an op does besides producing its results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Effects {
+    /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
+    pub stateful: bool,
+}
+
+/// Layout behaviour of an op that has a native data layout (convolution, pooling, resize ...): the four questions of
+/// OneFlow's auto-NHWC. Ops that are elementwise are layout-agnostic by their index maps and need none of this.
+pub trait LayoutRule {
+    /// True when the op now computes in NCHW and could move.
+    fn is_nchw(&self) -> bool;
+    /// Positions of operands that must be transposed to NHWC (weights included where their layout changes).
+    fn operands_to_move(&self) -> Vec<usize>;
+    /// Positions of results that come out in NHWC.
+    fn results_to_move(&self) -> Vec<usize>;
+    /// The op in NHWC form.
+    fn to_nhwc(&self) -> OpRef;
+}
+
+/// Everything about an op that its attributes decide. `OpBase` is implemented for every attribute struct.
+pub trait Op: OpBase {
+    /// Smallest and largest number of operands.
+    fn arity(&self) -> (usize, usize);
+    /// Number of results, where the attributes fix it.
+    fn num_results(&self) -> usize {
+        1
+    }
+    /// Result types from operand types and, where they are known, operand values.
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>>;
+    /// Integer values of the (rank 0 or 1) results where they are symbolic or constant: shape arithmetic.
+    fn infer_value(&self, _cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        None
+    }
+    /// The tensor expression. An op without one ([`Op::has_compute`] false) runs on the host.
+    fn compute(&self, _cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        Err("has no tensor expression".into())
+    }
+    /// False for ops that have no tensor expression for these operand types.
+    fn has_compute(&self) -> bool {
+        true
+    }
+    /// Host evaluation for ops without a tensor expression (`None`: interpret the tensor expression).
+    fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        None
+    }
+    /// Mixed-precision class.
+    fn precision(&self) -> Precision {
+        Precision::Follow
+    }
+    /// Side effects.
+    fn effects(&self) -> Effects {
+        Effects::default()
+    }
+    /// Layout behaviour, for ops with a native data layout.
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        None
+    }
+    /// Layout name of the anchor for reports: `NCHW`, `NHWC`.
+    fn layout_name(&self) -> Option<&'static str> {
+        None
+    }
+    /// Writes the op as ONNX nodes.
+    ///
+    /// # Errors
+    /// When ONNX has no such op.
+    fn export(&self, _cx: &mut ExportContext<'_>) -> OpResult<()> {
+        Err("has no ONNX form".into())
+    }
+    /// Multiply-accumulates for constant shapes (0 where the op is not counted).
+    fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
+        0
+    }
+}
+
+/// The object-safe face of an attribute struct; implemented for all of them.
+pub trait OpBase: Any + fmt::Debug + Send + Sync {
+    /// Name in text.
+    fn name(&self) -> &'static str;
+    /// Attributes that differ from their defaults.
+    fn attrs(&self) -> Attrs;
+    /// For downcasts.
+    fn as_any(&self) -> &dyn Any;
+    /// Equality of ops.
+    fn same(&self, other: &dyn OpBase) -> bool;
+}
+impl<T: AttrStruct> OpBase for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+    fn attrs(&self) -> Attrs {
+        self.to_attrs()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn same(&self, other: &dyn OpBase) -> bool {
+        other.as_any().downcast_ref::<T>() == Some(self)
+    }
+}
+
+/// A shared op.
+#[derive(Clone)]
+pub struct OpRef(Arc<dyn Op>);
+impl OpRef {
+    /// Wraps an op.
+    pub fn new(op: impl Op) -> OpRef {
+        OpRef(Arc::new(op))
+    }
+    /// The op as `T`.
+    pub fn downcast<T: 'static>(&self) -> Option<&T> {
+        self.0.as_any().downcast_ref()
+    }
+    /// True when the op is a `T`.
+    pub fn is<T: 'static>(&self) -> bool {
+        self.downcast::<T>().is_some()
+    }
+}
+impl std::ops::Deref for OpRef {
+    type Target = dyn Op;
+    fn deref(&self) -> &(dyn Op + 'static) {
+        &*self.0
+    }
+}
+impl fmt::Debug for OpRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+impl PartialEq for OpRef {
+    fn eq(&self, other: &OpRef) -> bool {
+        self.0.same(&*other.0 as &dyn OpBase)
+    }
+}
+impl<T: Op> From<T> for OpRef {
+    fn from(op: T) -> OpRef {
+        OpRef::new(op)
+    }
+}
+
+/// What inference may look at: operand types, constant operand values, symbolic integer values, callees.
+pub struct InferContext<'a> {
+    /// The module (constants, callees).
+    pub module: &'a Module,
+    /// The function the node is in.
+    pub function: &'a Function,
+    inputs: &'a [Option<ValueId>],
+    regions: &'a [BlockId],
+}
+impl<'a> InferContext<'a> {
+    /// For a node with these operands and regions.
+    pub fn new(
+        module: &'a Module,
+        function: &'a Function,
+        inputs: &'a [Option<ValueId>],
+        regions: &'a [BlockId],
+    ) -> Self {
+        InferContext { module, function, inputs, regions }
+    }
+    /// Number of operands, absent ones included.
+    pub fn len(&self) -> usize {
+        self.inputs.len()
+    }
+    /// True for no operands.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+    /// Type of operand `i`; `None` when absent.
+    pub fn input(&self, i: usize) -> Option<&'a TensorType> {
+        self.inputs.get(i).copied().flatten().map(|v| self.function.ty(v))
+    }
+    /// Type of a required operand.
+    ///
+    /// # Errors
+    /// When it is absent.
+    pub fn require(&self, i: usize) -> OpResult<&'a TensorType> {
+        self.input(i).ok_or_else(|| format!("operand {i} is missing"))
+    }
+    /// Blocks owned by the node.
+    pub fn regions(&self) -> &'a [BlockId] {
+        self.regions
+    }
+    /// Value of operand `i` where it is a constant of the module.
+    pub fn const_input(&self, i: usize) -> Option<Tensor> {
+        let v = self.inputs.get(i).copied().flatten()?;
+        const_value(self.module, self.function, v)
+    }
+    /// Integer elements of operand `i` (rank 0 or 1): constant, or symbolic through shape arithmetic.
+    pub fn int_input(&self, i: usize) -> Option<Vec<Dim>> {
+        let v = self.inputs.get(i).copied().flatten()?;
+        int_value(self.module, self.function, v, 0)
+    }
+}
+
+/// The tensor of a value that a `const` node defines.
+pub fn const_value(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
+    let (_, c) = f.def_op::<control::Const>(v)?;
+    module.constants.get(&c.name)?.load().ok()
+}
+
+/// Integer elements of a value through chains of shape arithmetic; `None` where unknown or longer than 64 elements.
+pub fn int_value(module: &Module, f: &Function, v: ValueId, depth: usize) -> Option<Vec<Dim>> {
+    let ty = f.ty(v);
+    if depth > 64 || !(ty.dtype.is_int() || ty.dtype == DType::Bool) || ty.rank() > 1 {
+        return None;
+    }
+    if ty.numel().as_const().is_some_and(|n| n > 64) {
+        return None;
+    }
+    if let Some(t) = const_value(module, f, v) {
+        return Some(t.to_i64_vec().into_iter().map(Dim::new).collect());
+    }
+    let node = &f.nodes[f.def_node(v)?];
+    let cx = InferContext::new(module, f, &node.inputs, &node.regions);
+    node.op.infer_value(&cx)
+}
+
+/// A row of the op table.
+pub struct OpDef {
+    /// Name in text.
+    pub name: &'static str,
+    /// Family (the file).
+    pub family: &'static str,
+    /// Builds the op from text attributes.
+    pub from_attrs: fn(&Attrs) -> Result<OpRef, String>,
+}
+
+/// The op table: `family { Type, Type }`. This is the one line an op needs outside its own file.
+macro_rules! ops {
+    ($($family:ident { $($op:ident),* $(,)? })*) => {
+        /// Every op, by family.
+        pub static OPS: &[OpDef] = &[$($(OpDef {
+            name: <$family::$op as AttrStruct>::NAME,
+            family: stringify!($family),
+            from_attrs: |a| <$family::$op as AttrStruct>::from_attrs(a).map(OpRef::new),
+        }),*),*];
+    };
+}
+
+ops! {
+    control { Const, Call, CallTensor, CallHost, If, Let }
+}
+
+/// The ONNX importers, by family: each family file has a `pub const ONNX: &[OnnxImport]`.
+pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[];
+
+/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
+pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {
+    ONNX_IMPORTS
+        .iter()
+        .flat_map(|family| family.iter())
+        .filter(|i| i.domain == domain && i.op_type == op_type && (i.since <= opset || !domain.is_empty()))
+        .max_by_key(|i| i.since)
+}
+
+/// The table row of an op name.
+pub fn find_op(name: &str) -> Option<&'static OpDef> {
+    OPS.iter().find(|d| d.name == name)
+}
+
+/// Node-level view used by passes that only need properties.
+pub fn node_types<'a>(f: &'a Function, n: NodeId) -> (Vec<Option<&'a TensorType>>, Vec<&'a TensorType>) {
+    let node: &Node = &f.nodes[n];
+    (node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect(), node.outputs.iter().map(|&v| f.ty(v)).collect())
+}

@@ -1,0 +1,26 @@
+//! Remarks: what a pass did, and what it did not do and why.
+
+use crate::name::Name;
+
+/// Applied or missed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RemarkKind {
+    /// The pass changed something.
+    Applied,
+    /// The pass could not: the message says which condition failed, with its values.
+    Missed,
+}
+
+/// One remark.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Remark {
+    /// The pass.
+    pub pass: Name,
+    /// Applied or missed.
+    pub kind: RemarkKind,
+    /// Source nodes it is about.
+    pub nodes: Vec<Name>,
+    /// One sentence.
+    pub message: String,
+}

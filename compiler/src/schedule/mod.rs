@@ -1,0 +1,134 @@
+//! Schedules are data: a trace of instructions that rewrite a tensor function's loops.
+//!
+//! Each [`Instruction`] is an attribute struct in its own file under `schedule/` with one line in the
+//! [`instructions!`] table; it prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to
+//! the same function always gives the same result.
+
+use crate::attr::{AttrStruct, Attrs};
+use crate::name::Name;
+use crate::tir::TensorFunction;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why an instruction does not apply.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{instruction}: {message}{}", self.loops.as_ref().map(|l| format!("\n{l}")).unwrap_or_default())]
+pub struct ScheduleError {
+    /// The instruction as text.
+    pub instruction: String,
+    /// What is wrong.
+    pub message: String,
+    /// The loop nest with the culprit marked.
+    pub loops: Option<String>,
+}
+
+/// One schedule instruction.
+pub trait Instruction: InstructionBase {
+    /// Rewrites `f`. On an error `f` may be half rewritten; callers apply to a copy.
+    ///
+    /// # Errors
+    /// A message and the loop or block it is about.
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal>;
+}
+
+/// A message with the loop or block to mark.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// The loop variable or block name to mark in the printed nest.
+    pub culprit: Option<Name>,
+}
+impl Refusal {
+    /// About `culprit`.
+    pub fn at(culprit: Name, message: impl Into<String>) -> Refusal {
+        Refusal { message: message.into(), culprit: Some(culprit) }
+    }
+    /// About no place in particular.
+    pub fn new(message: impl Into<String>) -> Refusal {
+        Refusal { message: message.into(), culprit: None }
+    }
+}
+
+/// The object-safe face of an instruction's attribute struct.
+pub trait InstructionBase: Any + fmt::Debug + Send + Sync {
+    /// Name in text.
+    fn name(&self) -> &'static str;
+    /// Attributes that differ from their defaults.
+    fn attrs(&self) -> Attrs;
+    /// For downcasts.
+    fn as_any(&self) -> &dyn Any;
+    /// Equality.
+    fn same(&self, other: &dyn InstructionBase) -> bool;
+}
+impl<T: AttrStruct> InstructionBase for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+    fn attrs(&self) -> Attrs {
+        self.to_attrs()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn same(&self, other: &dyn InstructionBase) -> bool {
+        other.as_any().downcast_ref::<T>() == Some(self)
+    }
+}
+
+/// A shared instruction.
+#[derive(Clone)]
+pub struct InstrRef(Arc<dyn Instruction>);
+impl InstrRef {
+    /// Wraps an instruction.
+    pub fn new(i: impl Instruction) -> InstrRef {
+        InstrRef(Arc::new(i))
+    }
+}
+impl<T: Instruction> From<T> for InstrRef {
+    fn from(i: T) -> InstrRef {
+        InstrRef::new(i)
+    }
+}
+impl std::ops::Deref for InstrRef {
+    type Target = dyn Instruction;
+    fn deref(&self) -> &(dyn Instruction + 'static) {
+        &*self.0
+    }
+}
+impl fmt::Debug for InstrRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+impl PartialEq for InstrRef {
+    fn eq(&self, other: &InstrRef) -> bool {
+        self.0.same(&*other.0 as &dyn InstructionBase)
+    }
+}
+
+/// A row of the instruction table.
+pub struct InstructionDef {
+    /// Name in text.
+    pub name: &'static str,
+    /// Builds the instruction from text attributes.
+    pub from_attrs: fn(&Attrs) -> Result<InstrRef, String>,
+}
+
+macro_rules! instructions {
+    ($($module:ident :: $op:ident),* $(,)?) => {
+        /// Every schedule instruction.
+        pub static INSTRUCTIONS: &[InstructionDef] = &[$(InstructionDef {
+            name: <$module::$op as AttrStruct>::NAME,
+            from_attrs: |a| <$module::$op as AttrStruct>::from_attrs(a).map(InstrRef::new),
+        }),*];
+    };
+}
+
+instructions! {}
+
+/// The table row of an instruction name.
+pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
+    INSTRUCTIONS.iter().find(|d| d.name == name)
+}

@@ -1,0 +1,163 @@
+//! Tensor expressions: how an op describes its computation.
+//!
+//! [`Op::compute`](crate::ops::Op::compute) receives a [`ComputeContext`] with the operands as buffers and appends
+//! stages with [`ComputeContext::compute`] and [`ComputeContext::reduce`]; the buffer of each result is handed over
+//! with [`ComputeContext::output`]. Loop variables are named after the stage, so names stay unique in a fused group.
+
+use crate::dtype::DType;
+use crate::graph::TensorType;
+use crate::int::Int;
+use crate::name::Name;
+use crate::tensor::Tensor;
+use crate::tir::{
+    Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, Stmt, TensorFunction,
+};
+
+/// Appends the stages of one node to a tensor function.
+pub struct ComputeContext<'a> {
+    /// The function under construction.
+    pub function: &'a mut TensorFunction,
+    inputs: Vec<Option<BufferId>>,
+    constants: Vec<Option<Tensor>>,
+    output_types: Vec<TensorType>,
+    outputs: Vec<Option<BufferId>>,
+    prefix: String,
+}
+
+impl<'a> ComputeContext<'a> {
+    /// For a node: operand buffers, operand constants where known (at least all integer operands of rank <= 1),
+    /// result types, and a prefix for names that is unique in the function.
+    pub fn new(
+        function: &'a mut TensorFunction,
+        inputs: Vec<Option<BufferId>>,
+        constants: Vec<Option<Tensor>>,
+        output_types: Vec<TensorType>,
+        prefix: &str,
+    ) -> Self {
+        let outputs = vec![None; output_types.len()];
+        ComputeContext { function, inputs, constants, output_types, outputs, prefix: prefix.to_string() }
+    }
+    /// Number of operands, absent ones included.
+    pub fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+    /// Buffer of operand `i`; `None` when absent.
+    pub fn input(&self, i: usize) -> Option<BufferId> {
+        self.inputs.get(i).copied().flatten()
+    }
+    /// Buffer of a required operand.
+    ///
+    /// # Errors
+    /// When it is absent.
+    pub fn require(&self, i: usize) -> Result<BufferId, String> {
+        self.input(i).ok_or_else(|| format!("operand {i} is missing"))
+    }
+    /// Value of operand `i` where it is a compile-time constant.
+    pub fn constant(&self, i: usize) -> Option<&Tensor> {
+        self.constants.get(i).and_then(|c| c.as_ref())
+    }
+    /// Shape of a buffer.
+    pub fn shape(&self, b: BufferId) -> Vec<Int> {
+        self.function.buffers[b].shape.clone()
+    }
+    /// Dtype of a buffer.
+    pub fn dtype(&self, b: BufferId) -> DType {
+        self.function.buffers[b].dtype
+    }
+    /// Type of result `i`.
+    pub fn output_type(&self, i: usize) -> &TensorType {
+        &self.output_types[i]
+    }
+    fn buffer(&mut self, label: &str, shape: &[Int], dtype: DType) -> BufferId {
+        let name = self.unique(label);
+        self.function.buffers.push(Buffer {
+            name,
+            dtype,
+            shape: shape.to_vec(),
+            scope: Scope::Global,
+            encoding: Encoding::Native,
+        })
+    }
+    fn unique(&self, label: &str) -> Name {
+        let base = if label.is_empty() { self.prefix.clone() } else { format!("{}_{label}", self.prefix) };
+        let taken = |n: Name| self.function.buffers.iter().any(|(_, b)| b.name == n);
+        let first = Name::new(&base);
+        if !taken(first) {
+            return first;
+        }
+        (1..).map(|i| Name::new(&format!("{base}_{i}"))).find(|&n| !taken(n)).expect("a free name")
+    }
+    /// A stage `out[i...] = value(i)` over `shape`. `label` distinguishes the stages of one op (empty for the main one).
+    pub fn compute(
+        &mut self,
+        label: &str,
+        shape: &[Int],
+        dtype: DType,
+        value: impl FnOnce(&[Int]) -> Expr,
+    ) -> BufferId {
+        let out = self.buffer(label, shape, dtype);
+        let name = self.function.buffers[out].name;
+        let loops: Vec<(Name, Int)> =
+            shape.iter().enumerate().map(|(i, d)| (Name::new(&format!("{name}_i{i}")), d.clone())).collect();
+        let vars: Vec<Int> = loops.iter().map(|l| Int::var(l.0)).collect();
+        let value = value(&vars);
+        self.push(name, loops, out, vars, value, None);
+        out
+    }
+    /// A stage `out[i...] = combine over r of value(i, r)`; accumulates in `dtype`.
+    pub fn reduce(
+        &mut self,
+        label: &str,
+        shape: &[Int],
+        dtype: DType,
+        extents: &[Int],
+        combiner: Combiner,
+        value: impl FnOnce(&[Int], &[Int]) -> Expr,
+    ) -> BufferId {
+        let out = self.buffer(label, shape, dtype);
+        let name = self.function.buffers[out].name;
+        let spatial = shape.iter().enumerate().map(|(i, d)| (Name::new(&format!("{name}_i{i}")), d.clone()));
+        let reduction = extents.iter().enumerate().map(|(i, d)| (Name::new(&format!("{name}_r{i}")), d.clone()));
+        let loops: Vec<(Name, Int)> = spatial.chain(reduction).collect();
+        let vars: Vec<Int> = loops.iter().map(|l| Int::var(l.0)).collect();
+        let (s, r) = vars.split_at(shape.len());
+        let value = value(s, r);
+        self.push(name, loops, out, s.to_vec(), value, Some(Reduce { combiner, init: true }));
+        out
+    }
+    fn push(
+        &mut self,
+        name: Name,
+        loops: Vec<(Name, Int)>,
+        buffer: BufferId,
+        indices: Vec<Int>,
+        value: Expr,
+        reduce: Option<Reduce>,
+    ) {
+        let mut s = Stmt::Block(Box::new(Block { name, guards: vec![], buffer, indices, value, reduce }));
+        for (var, extent) in loops.into_iter().rev() {
+            s = Stmt::For(Box::new(For { var, extent, kind: LoopKind::Serial, body: s }));
+        }
+        match &mut self.function.body {
+            Stmt::Seq(list) => list.push(s),
+            other => {
+                let first = std::mem::replace(other, Stmt::Seq(vec![]));
+                *other = Stmt::Seq(vec![first, s]);
+            }
+        }
+    }
+    /// Hands over the buffer of result `i`.
+    pub fn output(&mut self, i: usize, b: BufferId) {
+        self.outputs[i] = Some(b);
+    }
+    /// The result buffers; `None` for a result that was not handed over (it is not computed).
+    pub fn into_outputs(self) -> Vec<Option<BufferId>> {
+        self.outputs
+    }
+}
+
+/// Index of an operand of shape `shape` that is broadcast (NumPy rules) to the result index `index`.
+pub fn broadcast_index(index: &[Int], shape: &[Int]) -> Vec<Int> {
+    let skip = index.len() - shape.len();
+    shape.iter().zip(&index[skip..]).map(|(d, i)| if d.is(1) { Int::new(0) } else { i.clone() }).collect()
+}

@@ -1,0 +1,184 @@
+//! Host tensors: dtype, shape and little-endian bytes, shared and cheap to clone.
+
+use crate::dtype::DType;
+use bytes::Bytes;
+use half::{bf16, f16};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A dense row-major host tensor.
+#[derive(Clone, PartialEq)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Vec<usize>,
+    data: Bytes,
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tensor({}{:?}", self.dtype, self.shape)?;
+        if self.len() <= 16 {
+            write!(f, " {:?}", self.to_f64_vec())?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl Tensor {
+    /// Wraps `data`: exactly `product(shape) * dtype.size()` little-endian bytes, one byte of 0 or 1 for a bool.
+    ///
+    /// # Errors
+    /// A message when the length does not match.
+    pub fn from_bytes(dtype: DType, shape: Vec<usize>, data: Bytes) -> Result<Tensor, String> {
+        let len = shape.iter().try_fold(dtype.size(), |a, &d| a.checked_mul(d));
+        if len != Some(data.len()) {
+            return Err(format!("{dtype}{shape:?} needs {len:?} bytes, got {}", data.len()));
+        }
+        Ok(Tensor { dtype, shape, data })
+    }
+    /// All zero.
+    pub fn zeros(dtype: DType, shape: Vec<usize>) -> Tensor {
+        let len = shape.iter().product::<usize>() * dtype.size();
+        Tensor { dtype, shape, data: Bytes::from(vec![0u8; len]) }
+    }
+    /// Takes a vector of plain values without a copy of the elements' meaning. Panics when the length is not the shape's product.
+    pub fn from_vec<T: Element>(shape: Vec<usize>, values: Vec<T>) -> Tensor {
+        assert_eq!(shape.iter().product::<usize>(), values.len(), "tensor length");
+        Tensor { dtype: T::DTYPE, shape, data: Bytes::from(bytemuck::cast_slice::<T, u8>(&values).to_vec()) }
+    }
+    /// A rank-0 tensor.
+    pub fn scalar<T: Element>(value: T) -> Tensor {
+        Tensor::from_vec(vec![], vec![value])
+    }
+    /// A rank-1 i64 tensor.
+    pub fn ints(values: &[i64]) -> Tensor {
+        Tensor::from_vec(vec![values.len()], values.to_vec())
+    }
+    /// Converts `values` to `dtype` (saturating for integers, rounding for narrow floats).
+    pub fn from_f64(dtype: DType, shape: Vec<usize>, values: impl IntoIterator<Item = f64>) -> Tensor {
+        let v = values.into_iter();
+        match dtype {
+            DType::Bool => {
+                let data: Vec<u8> = v.map(|x| (x != 0.0) as u8).collect();
+                Tensor::from_bytes(dtype, shape, data.into()).expect("tensor length")
+            }
+            DType::U8 => Tensor::from_vec(shape, v.map(|x| x as u8).collect()),
+            DType::I8 => Tensor::from_vec(shape, v.map(|x| x as i8).collect()),
+            DType::U16 => Tensor::from_vec(shape, v.map(|x| x as u16).collect()),
+            DType::I16 => Tensor::from_vec(shape, v.map(|x| x as i16).collect()),
+            DType::U32 => Tensor::from_vec(shape, v.map(|x| x as u32).collect()),
+            DType::I32 => Tensor::from_vec(shape, v.map(|x| x as i32).collect()),
+            DType::U64 => Tensor::from_vec(shape, v.map(|x| x as u64).collect()),
+            DType::I64 => Tensor::from_vec(shape, v.map(|x| x as i64).collect()),
+            DType::F16 => Tensor::from_vec(shape, v.map(f16::from_f64).collect()),
+            DType::BF16 => Tensor::from_vec(shape, v.map(bf16::from_f64).collect()),
+            DType::F32 => Tensor::from_vec(shape, v.map(|x| x as f32).collect()),
+            DType::F64 => Tensor::from_vec(shape, v.collect()),
+        }
+    }
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+    /// True when a dimension is 0.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The raw bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.data
+    }
+    /// The same data under another shape of the same product (panics otherwise).
+    pub fn reshaped(&self, shape: Vec<usize>) -> Tensor {
+        assert_eq!(shape.iter().product::<usize>(), self.len(), "reshape keeps the number of elements");
+        Tensor { dtype: self.dtype, shape, data: self.data.clone() }
+    }
+    /// The elements as `T`, borrowed where alignment allows; `None` when the dtype differs.
+    pub fn as_slice<T: Element>(&self) -> Option<Cow<'_, [T]>> {
+        if T::DTYPE != self.dtype {
+            return None;
+        }
+        Some(match bytemuck::try_cast_slice(&self.data) {
+            Ok(slice) => Cow::Borrowed(slice),
+            Err(_) => {
+                let mut out = vec![T::zeroed(); self.len()];
+                bytemuck::cast_slice_mut::<T, u8>(&mut out).copy_from_slice(&self.data);
+                Cow::Owned(out)
+            }
+        })
+    }
+    /// Every element converted to f64 (i64 beyond 2^53 rounds).
+    pub fn to_f64_vec(&self) -> Vec<f64> {
+        macro_rules! go {
+            ($t:ty, $f:expr) => {
+                self.as_slice::<$t>().expect("dtype").iter().map($f).collect()
+            };
+        }
+        match self.dtype {
+            DType::Bool => self.data.iter().map(|&b| (b != 0) as u8 as f64).collect(),
+            DType::U8 => go!(u8, |&x| x as f64),
+            DType::I8 => go!(i8, |&x| x as f64),
+            DType::U16 => go!(u16, |&x| x as f64),
+            DType::I16 => go!(i16, |&x| x as f64),
+            DType::U32 => go!(u32, |&x| x as f64),
+            DType::I32 => go!(i32, |&x| x as f64),
+            DType::U64 => go!(u64, |&x| x as f64),
+            DType::I64 => go!(i64, |&x| x as f64),
+            DType::F16 => go!(f16, |&x| x.to_f64()),
+            DType::BF16 => go!(bf16, |&x| x.to_f64()),
+            DType::F32 => go!(f32, |&x| x as f64),
+            DType::F64 => go!(f64, |&x| x),
+        }
+    }
+    /// Every element converted to i64 (floats truncate).
+    pub fn to_i64_vec(&self) -> Vec<i64> {
+        match self.dtype {
+            DType::I64 => self.as_slice::<i64>().expect("dtype").to_vec(),
+            DType::U64 => self.as_slice::<u64>().expect("dtype").iter().map(|&x| x as i64).collect(),
+            _ => self.to_f64_vec().into_iter().map(|x| x as i64).collect(),
+        }
+    }
+    /// Every element converted to f32.
+    pub fn to_f32_vec(&self) -> Vec<f32> {
+        match self.as_slice::<f32>() {
+            Some(v) => v.into_owned(),
+            None => self.to_f64_vec().into_iter().map(|x| x as f32).collect(),
+        }
+    }
+}
+
+/// Rust types that are tensor elements (bool is stored as u8 and built with [`Tensor::from_f64`] or `from_bytes`).
+pub trait Element: bytemuck::Pod {
+    /// The dtype.
+    const DTYPE: DType;
+}
+macro_rules! element {
+    ($($t:ty => $d:ident),*) => { $(impl Element for $t { const DTYPE: DType = DType::$d; })* };
+}
+element!(u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, u64 => U64, i64 => I64, f16 => F16, bf16 => BF16, f32 => F32, f64 => F64);
+
+/// Where a constant's data comes from when it is first needed (an external file, a memory map).
+pub trait DataSource: Send + Sync {
+    /// Reads the bytes. Called lazily, possibly more than once.
+    ///
+    /// # Errors
+    /// A message with the place (file and offset).
+    fn read(&self) -> Result<Bytes, String>;
+}
+
+/// Data of a constant.
+#[derive(Clone)]
+pub enum ConstData {
+    /// In memory.
+    Inline(Bytes),
+    /// Read on demand.
+    Lazy(Arc<dyn DataSource>),
+}
