@@ -258,7 +258,7 @@ impl<T: Into<Int>> std::ops::Add<T> for Int {
     fn add(self, other: T) -> Int {
         let other = other.into();
         match (self.as_const(), other.as_const()) {
-            (Some(a), Some(b)) => Int::new(a + b),
+            (Some(a), Some(b)) if a.checked_add(b).is_some() => Int::new(a + b),
             (Some(0), _) => other,
             (_, Some(0)) => self,
             _ => Int(Arc::new(IntNode::Add(self, other))),
@@ -270,7 +270,7 @@ impl<T: Into<Int>> std::ops::Sub<T> for Int {
     fn sub(self, other: T) -> Int {
         let other = other.into();
         match (self.as_const(), other.as_const()) {
-            (Some(a), Some(b)) => Int::new(a - b),
+            (Some(a), Some(b)) if a.checked_sub(b).is_some() => Int::new(a - b),
             (_, Some(0)) => self,
             _ if self == other => Int::new(0),
             _ => Int(Arc::new(IntNode::Sub(self, other))),
@@ -282,7 +282,7 @@ impl<T: Into<Int>> std::ops::Mul<T> for Int {
     fn mul(self, other: T) -> Int {
         let other = other.into();
         match (self.as_const(), other.as_const()) {
-            (Some(a), Some(b)) => Int::new(a * b),
+            (Some(a), Some(b)) if a.checked_mul(b).is_some() => Int::new(a * b),
             (Some(0), _) | (_, Some(0)) => Int::new(0),
             (Some(1), _) => other,
             (_, Some(1)) => self,

@@ -16,6 +16,7 @@
 //!
 //! Deliberately absent: pointers, aliasing between parameters, while loops, recursion.
 
+mod canonical;
 mod expr;
 pub use expr::{BinaryOp, Cond, CondOp, Expr, Scalar, UnaryOp};
 
@@ -127,6 +128,8 @@ pub struct TensorFunction {
     pub body: Stmt,
     /// Instructions applied so far.
     pub trace: Vec<InstrRef>,
+    /// Instructions still to be applied to the body, in order (`schedule { ... }` in text).
+    pub pending: Vec<InstrRef>,
     /// Parameters that are prepacked.
     pub prepacks: Vec<Prepack>,
 }
@@ -242,6 +245,7 @@ impl TensorFunction {
             buffers: Arena::new(),
             body: Stmt::Seq(vec![]),
             trace: vec![],
+            pending: vec![],
             prepacks: vec![],
         }
     }
