@@ -163,22 +163,22 @@ macro_rules! attr_struct {
                 let default = Self::default();
                 let mut out = $crate::attr::Attrs::new();
                 $(if self.$field != default.$field {
-                    out.insert(stringify!($field).to_string(), $crate::attr::AttrValue::to_attr(&self.$field));
+                    let name = $crate::attr::field_name(stringify!($field));
+                    out.insert(name.to_string(), $crate::attr::AttrValue::to_attr(&self.$field));
                 })*
                 out
             }
-            #[allow(unused_variables, unused_mut)]
+            #[allow(unused_variables, unused_mut, clippy::never_loop)]
             fn from_attrs(attrs: &$crate::attr::Attrs) -> Result<Self, String> {
                 let mut out = Self::default();
                 for (key, value) in attrs {
-                    match key.as_str() {
-                        $(stringify!($field) => {
-                            out.$field = $crate::attr::AttrValue::from_attr(value)
-                                .ok_or_else(|| format!("attribute `{key}` of `{}` has the wrong kind of value: {value:?}", $text))?;
-                        })*
-                        _ => return Err(format!("`{}` has no attribute `{key}`{}", $text,
-                            $crate::attr::known(&[$(stringify!($field)),*]))),
-                    }
+                    $(if key == $crate::attr::field_name(stringify!($field)) {
+                        out.$field = $crate::attr::AttrValue::from_attr(value)
+                            .ok_or_else(|| format!("attribute `{key}` of `{}` has the wrong kind of value: {value:?}", $text))?;
+                        continue;
+                    })*
+                    return Err(format!("`{}` has no attribute `{key}`{}", $text,
+                        $crate::attr::known(&[$($crate::attr::field_name(stringify!($field))),*])));
                 }
                 Ok(out)
             }
@@ -211,6 +211,11 @@ macro_rules! attr_enum {
             }
         }
     };
+}
+
+/// Name of an attribute in text: the field's, without the `r#` of a Rust keyword.
+pub fn field_name(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
 }
 
 /// `; known: a, b` for an error message.

@@ -6,8 +6,10 @@
 //!
 //! Conventions that always hold:
 //! - Loop variables are unique in a function, loops start at 0 and step by 1.
-//! - A block's *reduction loops* are the enclosing loops whose variable its store indices do not use. A reduce block
-//!   with `init: true` sets the element to the combiner's identity when every reduction loop is at 0.
+//! - A block's *reduction loops* are the enclosing loops whose variable its store indices do not use; for a buffer that
+//!   is not global, only loops inside the innermost one that holds all accesses of the buffer count, since outer loops
+//!   repeat the buffer's whole life ([`TensorFunction::reduction_loops`]). A reduce block with `init: true` sets the
+//!   element to the combiner's identity when every reduction loop is at 0.
 //! - [`Expr::Select`] is lazy: only the chosen side is evaluated, so a load is in bounds when its condition says so.
 //! - Loops bound to a thread or group axis run in parallel; two loops bound to the same axis share the index, and a
 //!   loop over fewer iterations than the axis has threads is skipped by the others. Statements of a workgroup run in
@@ -201,6 +203,51 @@ pub struct Block {
     pub reduce: Option<Reduce>,
 }
 
+impl Block {
+    /// Calls `f` on every index expression: guards, store indices, value.
+    pub fn visit_ints<'a>(&'a self, f: &mut dyn FnMut(&'a Int)) {
+        for c in &self.guards {
+            f(&c.lhs);
+            f(&c.rhs);
+        }
+        self.indices.iter().for_each(&mut *f);
+        self.value.visit_ints(f);
+    }
+    /// True when the value, an index or a guard loads from `buffer`.
+    pub fn reads(&self, buffer: BufferId) -> bool {
+        let mut found = self.value.loads().iter().any(|l| l.0 == buffer);
+        self.visit_ints(&mut |i| {
+            i.visit(&mut |n| found |= matches!(n.node(), crate::int::IntNode::Load(b, _) if *b == buffer));
+        });
+        found
+    }
+    /// True when the block stores to `buffer` or loads from it.
+    pub fn accesses(&self, buffer: BufferId) -> bool {
+        self.buffer == buffer || self.reads(buffer)
+    }
+    /// Rewrites every index expression: guards, store indices, value.
+    pub fn map_ints(&mut self, f: &mut dyn FnMut(&Int) -> Int) {
+        self.guards = self.guards.iter().map(|c| c.map(f)).collect();
+        self.indices = self.indices.iter().map(&mut *f).collect();
+        self.value = self.value.map_ints(f);
+    }
+}
+
+/// Every block below `s` with the variables of its enclosing loops, outermost first.
+fn collect_chains<'a>(s: &'a Stmt, chain: &mut Vec<Name>, out: &mut Vec<(&'a Block, Vec<Name>)>) {
+    match s {
+        Stmt::Seq(list) => list.iter().for_each(|s| collect_chains(s, chain, out)),
+        Stmt::For(l) => {
+            chain.push(l.var);
+            collect_chains(&l.body, chain, out);
+            chain.pop();
+        }
+        Stmt::Block(b) => out.push((b, chain.clone())),
+        Stmt::Kernel(_, s) => collect_chains(s, chain, out),
+        Stmt::Barrier => {}
+    }
+}
+
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Stmt {
@@ -282,6 +329,20 @@ impl TensorFunction {
             }
         }
         Some(out)
+    }
+    /// Variables of the reduction loops of block `name`, outermost first (see the module's conventions).
+    pub fn reduction_loops(&self, name: Name) -> Vec<Name> {
+        let mut chains: Vec<(&Block, Vec<Name>)> = Vec::new();
+        collect_chains(&self.body, &mut Vec::new(), &mut chains);
+        let Some((block, chain)) = chains.iter().find(|(b, _)| b.name == name) else { return vec![] };
+        let mut outer = 0;
+        if self.buffers[block.buffer].scope != Scope::Global {
+            outer = chain.len();
+            for (_, other) in chains.iter().filter(|(b, _)| b.accesses(block.buffer)) {
+                outer = outer.min(chain.iter().zip(other).take_while(|(a, b)| a == b).count());
+            }
+        }
+        chain[outer..].iter().copied().filter(|v| !block.indices.iter().any(|i| i.uses(*v))).collect()
     }
     /// The kernels, once scheduled: `(name, body)`.
     pub fn kernels(&self) -> Vec<(Name, &Stmt)> {
