@@ -50,6 +50,9 @@ impl OnnxAttrs {
 
 /// Importing one ONNX node: add graph nodes through `b` and return one value per ONNX output.
 /// Names, origins and result names are set by the importer around the call.
+///
+/// A message that begins with `unsupported` says that the model is right but uses what Weft does not have; any other
+/// message says that the model is wrong.
 pub struct ImportContext<'a, 'm> {
     /// Where nodes go.
     pub b: &'a mut FunctionBuilder<'m>,
@@ -94,14 +97,14 @@ impl ImportContext<'_, '_> {
     /// # Errors
     /// What inference says.
     pub fn add(&mut self, op: impl Into<OpRef>, inputs: &[ValueId]) -> Result<ValueId, String> {
-        self.b.add(op, inputs).map_err(|e| e.to_string())
+        self.b.add(op, inputs).map_err(|e| e.message)
     }
     /// Adds a node with optional operands and any number of results.
     ///
     /// # Errors
     /// What inference says.
     pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> Result<Vec<ValueId>, String> {
-        self.b.add_multi(op, inputs, vec![]).map_err(|e| e.to_string())
+        self.b.add_multi(op, inputs, vec![]).map_err(|e| e.message)
     }
     /// Adds a constant.
     pub fn constant(&mut self, t: &Tensor) -> ValueId {
@@ -136,7 +139,7 @@ pub struct ExportNode {
     pub attrs: Vec<(String, OnnxAttr)>,
 }
 
-/// Exporting one graph node: emit ONNX nodes (opset 17 or the exporter's) that compute `outputs` from `inputs`.
+/// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](super::EXPORT_OPSET) that compute `outputs` from `inputs`.
 pub struct ExportContext<'a> {
     /// Names of the operands; `None` for an absent one.
     pub inputs: Vec<Option<String>>,

@@ -2,4 +2,18 @@
 //! [`OnnxImport`] row and an [`Op::export`](crate::ops::Op::export) method.
 
 mod context;
+mod error;
+mod external;
+mod import;
+mod proto;
+mod tensor_data;
+
 pub use context::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
+pub use error::{ExportError, ImportError, UnsupportedOp};
+pub use external::{ExternalData, NoExternalData, verify_location};
+pub use import::{OLDEST_OPSET, import_onnx};
+pub use tensor_data::{dtype_from_onnx, dtype_to_onnx, parse_tensor_proto};
+
+/// The opset of ai.onnx that exported models use: axes of reductions and `num_outputs` of Split follow it; Gelu and
+/// GroupNormalization are not in it.
+pub const EXPORT_OPSET: i64 = 18;

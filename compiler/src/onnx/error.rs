@@ -1,0 +1,110 @@
+//! Why a model could not be imported or exported.
+
+use crate::name::Name;
+
+/// An operator that has no importer, or a use of one that it does not support.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnsupportedOp {
+    /// ONNX op type.
+    pub op: String,
+    /// Its domain; empty for ai.onnx.
+    pub domain: String,
+    /// Names of the nodes.
+    pub nodes: Vec<Name>,
+    /// One sentence.
+    pub why: String,
+}
+
+impl std::fmt::Display for UnsupportedOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.domain.is_empty() {
+            write!(f, "{}::", self.domain)?;
+        }
+        write!(f, "{} ({}; ", self.op, self.why)?;
+        for (i, n) in self.nodes.iter().take(4).enumerate() {
+            write!(f, "{}{n}", if i > 0 { ", " } else { "" })?;
+        }
+        if self.nodes.len() > 4 {
+            write!(f, " and {} more", self.nodes.len() - 4)?;
+        }
+        f.write_str(")")
+    }
+}
+
+fn list(ops: &[UnsupportedOp]) -> String {
+    ops.iter().map(UnsupportedOp::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Why a model could not be imported.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The bytes are no ONNX model, or the file is cut off.
+    #[error("not a complete ONNX model: {0}")]
+    Malformed(String),
+    /// The opset of ai.onnx is older than what can be imported.
+    #[error("the model uses opset {version}; the oldest that can be imported is {}", super::OLDEST_OPSET)]
+    OldOpset {
+        /// The model's opset.
+        version: i64,
+    },
+    /// A node is wrong.
+    #[error("node `{node}` ({op}): {message}")]
+    Invalid {
+        /// The node.
+        node: Name,
+        /// Its ONNX op type.
+        op: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Something that is not a node is wrong: an input, an initializer, an output.
+    #[error("{what} `{name}`: {message}")]
+    InvalidValue {
+        /// What it is: `input`, `initializer` ...
+        what: &'static str,
+        /// Its name.
+        name: Name,
+        /// What is wrong.
+        message: String,
+    },
+    /// Nodes depend on each other in a circle.
+    #[error("the graph has a cycle through the nodes {}", .0.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "))]
+    Cycle(Vec<Name>),
+    /// Element types or value kinds that Weft does not have.
+    #[error("{what} `{name}` has the type {ty}, which is not supported")]
+    UnsupportedType {
+        /// What it is: `input`, `initializer` ...
+        what: &'static str,
+        /// Its name.
+        name: Name,
+        /// The ONNX type.
+        ty: String,
+    },
+    /// All operators that are not supported, at once.
+    #[error("unsupported operators: {}", list(.0))]
+    Unsupported(Vec<UnsupportedOp>),
+}
+
+/// Why a module could not be exported.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// All nodes that ONNX has no operators for, at once: node, op, why.
+    #[error("no ONNX form: {}", .0.iter().map(|(n, o, w)| format!("`{n}` ({o}): {w}")).collect::<Vec<_>>().join("; "))]
+    Unsupported(Vec<(Name, &'static str, String)>),
+    /// A constant could not be read.
+    #[error("constant @{name}: {message}")]
+    Constant {
+        /// The constant.
+        name: Name,
+        /// What its source says.
+        message: String,
+    },
+    /// Protobuf messages end at 2 GiB.
+    #[error("the model has {bytes} bytes of constants; an ONNX file ends at 2 GiB")]
+    TooLarge {
+        /// Bytes of all constants.
+        bytes: u64,
+    },
+}

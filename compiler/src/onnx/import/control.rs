@@ -1,0 +1,237 @@
+//! Operators that are part of the importer: constants and control flow.
+
+use super::super::error::ImportError;
+use super::super::proto::GraphProto;
+use super::super::{OnnxAttr, OnnxAttrs};
+use super::node::{NodeRef, add_constant};
+use super::{Environment, Importer, Scope, attributes};
+use crate::dtype::DType;
+use crate::graph::{Constant, FunctionBuilder, ValueId};
+use crate::ops::control::If;
+use crate::ops::{OpRef, int_value};
+use crate::tensor::Tensor;
+use rustc_hash::FxHashMap;
+
+/// The most iterations of a loop that are unrolled.
+const UNROLL_LIMIT: i64 = 256;
+/// The most elements of a `ConstantOfShape` that become a constant; larger ones are broadcast.
+const FILL_LIMIT: usize = 4096;
+
+/// An operator that the importer knows itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Control {
+    Constant,
+    ConstantOfShape,
+    If,
+    Loop,
+}
+impl Control {
+    pub(super) fn find(domain: &str, op: &str) -> Option<Control> {
+        match (domain, op) {
+            ("", "Constant") => Some(Control::Constant),
+            ("", "ConstantOfShape") => Some(Control::ConstantOfShape),
+            ("", "If") => Some(Control::If),
+            ("", "Loop") => Some(Control::Loop),
+            _ => None,
+        }
+    }
+}
+
+/// A boolean or integer scalar that is known now.
+fn known_scalar(b: &FunctionBuilder<'_>, v: ValueId) -> Option<i64> {
+    int_value(b.module, &b.function, v, 0)?.first()?.as_const()
+}
+
+impl<'p> Importer<'p> {
+    pub(super) fn import_control(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        control: Control,
+        inputs: &[Option<ValueId>],
+        scope: &Scope<'_, 'p>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        match control {
+            Control::Constant => self.import_constant(b, node, scope).map(|v| vec![v]),
+            Control::ConstantOfShape => self.import_constant_of_shape(b, node, inputs).map(|v| vec![v]),
+            Control::If => self.import_if(b, node, inputs, scope),
+            Control::Loop => self.import_loop(b, node, inputs, scope),
+        }
+    }
+
+    fn import_constant(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        scope: &Scope<'_, 'p>,
+    ) -> Result<ValueId, ImportError> {
+        let [(kind, a)] = node.attrs[..] else {
+            return Err(node.invalid("it needs exactly one attribute, its value"));
+        };
+        let from = |t: Tensor| Ok(Constant::from_tensor(&t));
+        let constant = match kind {
+            "value" | "sparse_value" => {
+                attributes::tensor_attr(kind, a, self.external).map_err(|e| node.tensor_error(e))
+            }
+            "value_float" => from(Tensor::scalar(a.f.unwrap_or(0.0))),
+            "value_int" => from(Tensor::scalar(a.i.unwrap_or(0))),
+            "value_floats" => from(Tensor::from_vec(vec![a.floats.len()], a.floats.clone())),
+            "value_ints" => from(Tensor::ints(&a.ints)),
+            "value_string" | "value_strings" => Err(node.unsupported("unsupported element type string")),
+            other => Err(node.invalid(format!("unknown attribute `{other}`"))),
+        }?;
+        let name = node.node.output.first().map_or("", String::as_str);
+        Ok(add_constant(b, &format!("{}{name}", scope.env.prefix), constant))
+    }
+
+    fn import_constant_of_shape(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        inputs: &[Option<ValueId>],
+    ) -> Result<ValueId, ImportError> {
+        let Some(&Some(shape)) = inputs.first() else { return Err(node.invalid("input 0 is missing")) };
+        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
+        let value = attrs.tensor("value").cloned().unwrap_or_else(|| Tensor::zeros(DType::F32, vec![1]));
+        if value.len() != 1 {
+            return Err(node.invalid(format!("its value has {} elements, not 1", value.len())));
+        }
+        let dims: Option<Vec<i64>> =
+            int_value(b.module, &b.function, shape, 0).and_then(|d| d.iter().map(|d| d.as_const()).collect());
+        if let Some(bad) = dims.iter().flatten().find(|&&d| d < 0) {
+            return Err(node.invalid(format!("the shape has the dimension {bad}")));
+        }
+        let len = dims.as_ref().and_then(|d| d.iter().try_fold(1usize, |a, &d| a.checked_mul(d as usize)));
+        match (dims, len) {
+            (Some(dims), Some(len)) if len <= FILL_LIMIT => {
+                let data = value.bytes().repeat(len).into();
+                let filled = Tensor::from_bytes(value.dtype(), dims.iter().map(|&d| d as usize).collect(), data);
+                Ok(b.constant(&format!("{}_value", node.name), &filled.map_err(|m| node.invalid(m))?))
+            }
+            _ => {
+                let one = b.constant(&format!("{}_value", node.name), &value.reshaped(vec![]));
+                self.apply(b, node, "Expand", &[one, shape], OnnxAttrs::default())
+            }
+        }
+    }
+
+    /// A graph attribute.
+    fn body(&self, node: &NodeRef<'p>, name: &str) -> Result<&'p GraphProto, ImportError> {
+        attributes::graph_attr(&node.attrs, name).map_err(|m| node.invalid(m))
+    }
+
+    /// Imports a branch or body with `arguments` for its inputs.
+    fn import_body(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        graph: &'p GraphProto,
+        prefix: String,
+        arguments: &[ValueId],
+        outer: &Scope<'_, 'p>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        let env = Environment {
+            opsets: outer.env.opsets.as_ref().map(|o| super::Opsets(o.0.clone())),
+            prefix,
+            attrs: outer.env.attrs.clone(),
+            calls: outer.env.calls.clone(),
+        };
+        let names = graph.input.iter().map(|i| i.name.as_deref().unwrap_or(""));
+        let values: FxHashMap<&str, Option<ValueId>> = names.zip(arguments.iter().map(|&v| Some(v))).collect();
+        let mut scope = Scope { parent: Some(outer), values, env: &env };
+        self.import_graph(b, graph, &mut scope)
+    }
+
+    /// A condition that is known now leaves only the branch that is taken.
+    fn import_if(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        inputs: &[Option<ValueId>],
+        scope: &Scope<'_, 'p>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        let Some(&Some(condition)) = inputs.first() else { return Err(node.invalid("input 0 is missing")) };
+        let branches = [self.body(node, "then_branch")?, self.body(node, "else_branch")?];
+        let prefix = |branch: usize| format!("{}/{}/", node.name, ["then", "else"][branch]);
+        if let Some(known) = known_scalar(b, condition) {
+            let taken = (known == 0) as usize;
+            return self.import_body(b, branches[taken], prefix(taken), &[], scope);
+        }
+        let mut regions = Vec::with_capacity(2);
+        for (i, graph) in branches.into_iter().enumerate() {
+            let block = b.new_block();
+            let results = b.in_block(block, |b| self.import_body(b, graph, prefix(i), &[], scope))?;
+            b.set_block_results(block, results);
+            regions.push(block);
+        }
+        b.set_source(Some(node.name));
+        b.add_multi(OpRef::new(If {}), vec![Some(condition)], regions).map_err(|e| {
+            // Branches of different types are legal ONNX.
+            if e.message.contains("different types") { node.unsupported(e.message) } else { node.invalid(e.message) }
+        })
+    }
+
+    /// A loop whose trip count is known now is unrolled.
+    fn import_loop(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        inputs: &[Option<ValueId>],
+        scope: &Scope<'_, 'p>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        let body = self.body(node, "body")?;
+        let operand = |i: usize| inputs.get(i).copied().flatten();
+        let Some(trips) = operand(0).and_then(|v| known_scalar(b, v)) else {
+            return Err(node.unsupported("unsupported loop: its trip count is known at run time only"));
+        };
+        let mut go_on = match operand(1) {
+            None => true,
+            Some(v) => self.known_condition(b, node, v)?,
+        };
+        let mut carried: Vec<ValueId> = inputs.iter().skip(2).copied().flatten().collect();
+        let scans = body.output.len().checked_sub(1 + carried.len());
+        let Some(scans) = scans.filter(|_| body.input.len() == carried.len() + 2) else {
+            return Err(node.invalid("the inputs and outputs of its body do not fit its own"));
+        };
+        if trips > UNROLL_LIMIT {
+            return Err(node.unsupported(format!("unsupported loop: {trips} iterations are too many to unroll")));
+        }
+        let mut scanned: Vec<Vec<ValueId>> = vec![vec![]; scans];
+        for trip in 0..trips.max(0) {
+            if !go_on {
+                break;
+            }
+            b.set_source(Some(node.name));
+            let index = b.constant(&format!("{}_trip", node.name), &Tensor::scalar(trip));
+            let condition =
+                b.constant(&format!("{}_condition", node.name), &Tensor::from_f64(DType::Bool, vec![], [1.0]));
+            let arguments: Vec<ValueId> = [index, condition].into_iter().chain(carried).collect();
+            let results = self.import_body(b, body, format!("{}/{trip}/", node.name), &arguments, scope)?;
+            go_on = self.known_condition(b, node, results[0])?;
+            carried = results[1..results.len() - scans].to_vec();
+            scanned.iter_mut().zip(&results[results.len() - scans..]).for_each(|(list, &v)| list.push(v));
+        }
+        for list in scanned {
+            carried.push(self.stack(b, node, &list)?);
+        }
+        Ok(carried)
+    }
+
+    fn known_condition(&self, b: &FunctionBuilder<'_>, node: &NodeRef<'p>, v: ValueId) -> Result<bool, ImportError> {
+        let known = known_scalar(b, v).map(|c| c != 0);
+        known.ok_or_else(|| node.unsupported("unsupported loop: its condition is known at run time only"))
+    }
+
+    /// What each iteration yields, along a new first axis.
+    fn stack(&self, b: &mut FunctionBuilder<'_>, node: &NodeRef<'p>, list: &[ValueId]) -> Result<ValueId, ImportError> {
+        if list.is_empty() {
+            return Err(node.unsupported("unsupported loop: it yields nothing, since it runs no iteration"));
+        }
+        let axis = b.constant(&format!("{}_axis", node.name), &Tensor::ints(&[0]));
+        let mut rows = Vec::with_capacity(list.len());
+        for &v in list {
+            rows.push(self.apply(b, node, "Unsqueeze", &[v, axis], OnnxAttrs::default())?);
+        }
+        let axis = OnnxAttrs([("axis".to_string(), OnnxAttr::Int(0))].into_iter().collect());
+        self.apply(b, node, "Concat", &rows, axis)
+    }
+}

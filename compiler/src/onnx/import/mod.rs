@@ -1,0 +1,253 @@
+//! ONNX models to modules.
+//!
+//! The whole model is looked through first, so that all unsupported operators are reported at once; then the graph is
+//! imported node by node, each through the row that the op's own file has for it. Model-local functions are inlined.
+//! A symbol of the graph's inputs becomes a symbol of the module; a dimension without a name (or with the name `?` or a
+//! negative number) becomes a symbol of its own: `input.dim0`.
+//!
+//! Deliberately absent: shape hints of the file (`value_info`): types are inferred, since hints are often wrong after a
+//! model was edited.
+
+mod attributes;
+mod control;
+mod node;
+mod order;
+mod support;
+
+pub(crate) use support::unsupported_ops;
+
+use super::error::ImportError;
+use super::external::ExternalData;
+use super::proto::{
+    DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, OperatorSetId, TypeValue, ValueInfoProto,
+};
+use super::tensor_data::dtype_from_onnx;
+use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use crate::int::Dim;
+use crate::name::Name;
+use attributes::FunctionAttrs;
+use bytes::Bytes;
+use prost::Message;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::Cell;
+
+/// The oldest opset of ai.onnx that can be imported: broadcasting follows NumPy since then.
+pub const OLDEST_OPSET: i64 = 7;
+
+/// Nodes that may come out of inlining functions and unrolling loops.
+const NODE_LIMIT: usize = 1_000_000;
+
+/// Imports a model into a module whose entry is `main`.
+///
+/// # Errors
+/// See [`ImportError`]; unsupported operators are listed all at once.
+pub fn import_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Module, ImportError> {
+    let model = decode_model(bytes)?;
+    let importer = Importer::new(&model, external)?;
+    let unsupported = unsupported_ops(&importer);
+    if !unsupported.is_empty() {
+        return Err(ImportError::Unsupported(unsupported));
+    }
+    importer.import_main()
+}
+
+/// Decodes the protobuf message and checks that nothing essential is missing.
+pub(crate) fn decode_model(bytes: Bytes) -> Result<ModelProto, ImportError> {
+    let malformed = |m: &str| Err(ImportError::Malformed(m.to_string()));
+    if bytes.is_empty() {
+        return malformed("the file is empty");
+    }
+    let model =
+        ModelProto::decode(bytes).map_err(|e| ImportError::Malformed(format!("it is cut off or damaged ({e})")))?;
+    if model.graph.is_none() {
+        return malformed("it has no graph; it is cut off or of another format");
+    }
+    if model.opset_import.is_empty() {
+        return malformed("it imports no opset; it is cut off or of another format");
+    }
+    Ok(model)
+}
+
+/// Versions by domain; ai.onnx is the empty domain.
+pub(crate) struct Opsets(FxHashMap<String, i64>);
+impl Opsets {
+    fn new(list: &[OperatorSetId]) -> Opsets {
+        let entry = |o: &OperatorSetId| (canonical_domain(o.domain.as_deref()).to_string(), o.version.unwrap_or(1));
+        Opsets(list.iter().map(entry).collect())
+    }
+    /// The version of a domain; other domains than ai.onnx may be used without being imported.
+    pub(crate) fn get(&self, domain: &str) -> Option<i64> {
+        self.0.get(domain).copied().or_else(|| (!domain.is_empty()).then_some(1))
+    }
+}
+
+/// `ai.onnx` and no domain are the same.
+fn canonical_domain(domain: Option<&str>) -> &str {
+    match domain {
+        Some("ai.onnx") | None => "",
+        Some(d) => d,
+    }
+}
+
+/// What is fixed while one model is imported.
+pub(crate) struct Importer<'p> {
+    graph: &'p GraphProto,
+    functions: FxHashMap<(&'p str, &'p str), &'p FunctionProto>,
+    external: &'p dyn ExternalData,
+    opsets: Opsets,
+    /// Nodes imported so far.
+    imported: Cell<usize>,
+}
+
+/// What is fixed inside one graph body or function body.
+pub(crate) struct Environment<'p> {
+    opsets: Option<Opsets>,
+    /// Put before the names of nodes.
+    prefix: String,
+    attrs: Option<FunctionAttrs<'p>>,
+    /// Functions being inlined, outermost first.
+    calls: Vec<(&'p str, &'p str)>,
+}
+
+/// Values by ONNX name; `None` for a function input that the caller left out.
+struct Scope<'s, 'p> {
+    parent: Option<&'s Scope<'s, 'p>>,
+    values: FxHashMap<&'p str, Option<ValueId>>,
+    env: &'s Environment<'p>,
+}
+impl Scope<'_, '_> {
+    fn get(&self, name: &str) -> Option<Option<ValueId>> {
+        self.values.get(name).copied().or_else(|| self.parent.and_then(|p| p.get(name)))
+    }
+}
+
+impl<'p> Importer<'p> {
+    /// Looks up functions and opsets.
+    ///
+    /// # Errors
+    /// An opset that is too old.
+    pub(crate) fn new(model: &'p ModelProto, external: &'p dyn ExternalData) -> Result<Self, ImportError> {
+        let Some(graph) = &model.graph else { return Err(ImportError::Malformed("it has no graph".into())) };
+        let opsets = Opsets::new(&model.opset_import);
+        if let Some(&version) = opsets.0.get("").filter(|v| **v < OLDEST_OPSET) {
+            return Err(ImportError::OldOpset { version });
+        }
+        let key = |f: &'p FunctionProto| (canonical_domain(f.domain.as_deref()), f.name.as_deref().unwrap_or(""));
+        let functions = model.functions.iter().map(|f| (key(f), f)).collect();
+        Ok(Importer { graph, functions, external, opsets, imported: Cell::new(0) })
+    }
+
+    fn opset(&self, env: &Environment<'_>, domain: &str) -> Option<i64> {
+        env.opsets.as_ref().unwrap_or(&self.opsets).get(domain)
+    }
+
+    fn import_main(&self) -> Result<Module, ImportError> {
+        let mut module = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut module, "main");
+        let env = Environment { opsets: None, prefix: String::new(), attrs: None, calls: vec![] };
+        let mut scope = Scope { parent: None, values: FxHashMap::default(), env: &env };
+        for input in real_inputs(self.graph) {
+            let name = input.name.as_deref().unwrap_or("");
+            let value = b.param(name, import_type(input)?);
+            if scope.values.insert(name, Some(value)).is_some() {
+                return Err(invalid_value("input", name, "the graph has two inputs of this name"));
+            }
+        }
+        let values = self.import_graph(&mut b, self.graph, &mut scope)?;
+        let names = self.graph.output.iter().map(|o| Name::new(o.name.as_deref().unwrap_or("")));
+        let results: Vec<(Name, ValueId)> = names.zip(values).collect();
+        b.finish(&results);
+        Ok(module)
+    }
+
+    /// Imports initializers and nodes of `graph`, whose inputs are in `scope`; returns its outputs.
+    fn import_graph(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        graph: &'p GraphProto,
+        scope: &mut Scope<'_, 'p>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        self.import_initializers(b, graph, scope)?;
+        self.import_nodes(b, &graph.node, scope)?;
+        let find = |name: &'p str| match scope.get(name) {
+            Some(Some(v)) => Ok(v),
+            _ => Err(invalid_value("output", name, "it is defined nowhere")),
+        };
+        graph.output.iter().map(|o| find(o.name.as_deref().unwrap_or(""))).collect()
+    }
+
+    fn import_initializers(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        graph: &'p GraphProto,
+        scope: &mut Scope<'_, 'p>,
+    ) -> Result<(), ImportError> {
+        let mut used = order::used_names(&graph.node);
+        used.extend(graph.output.iter().filter_map(|o| o.name.as_deref()));
+        let dense = graph.initializer.iter().map(|t| {
+            let name = t.name.as_deref().unwrap_or("");
+            (name, super::tensor_data::read_constant(t, self.external))
+        });
+        let sparse = graph.sparse_initializer.iter().map(|s| {
+            let name = s.values.as_ref().and_then(|v| v.name.as_deref()).unwrap_or("");
+            (name, super::tensor_data::read_sparse(s, self.external))
+        });
+        for (name, constant) in dense.chain(sparse).filter(|c| used.contains(c.0)) {
+            let constant = constant.map_err(|e| e.about("initializer", name))?;
+            let value = node::add_constant(b, name, constant);
+            if scope.values.insert(name, Some(value)).is_some() {
+                return Err(invalid_value("initializer", name, "there are two of this name"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn invalid_value(what: &'static str, name: &str, message: &str) -> ImportError {
+    ImportError::InvalidValue { what, name: Name::new(name), message: message.to_string() }
+}
+
+/// The graph's inputs that are not initializers (files of before IR version 4 list those too).
+pub(crate) fn real_inputs(graph: &GraphProto) -> impl Iterator<Item = &ValueInfoProto> {
+    let dense = graph.initializer.iter().filter_map(|t| t.name.as_deref());
+    let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref()?.name.as_deref());
+    let constants: FxHashSet<&str> = dense.chain(sparse).collect();
+    graph.input.iter().filter(move |i| !constants.contains(i.name.as_deref().unwrap_or("")))
+}
+
+/// The type of a graph input or output.
+///
+/// # Errors
+/// When it is no tensor, its element type is not supported, or its rank is not given.
+pub(crate) fn import_type(info: &ValueInfoProto) -> Result<TensorType, ImportError> {
+    let name = info.name.as_deref().unwrap_or("");
+    let unsupported = |ty: &str| ImportError::UnsupportedType { what: "input", name: Name::new(name), ty: ty.into() };
+    let tensor = match info.r#type.as_ref().and_then(|t| t.value.as_ref()) {
+        Some(TypeValue::Tensor(t)) => t,
+        Some(TypeValue::Sequence(_)) => return Err(unsupported("sequence")),
+        Some(TypeValue::Map(_)) => return Err(unsupported("map")),
+        Some(TypeValue::SparseTensor(_)) => return Err(unsupported("sparse tensor")),
+        Some(TypeValue::Optional(_)) => return Err(unsupported("optional")),
+        None => return Err(invalid_value("input", name, "it has no type")),
+    };
+    let dtype = dtype_from_onnx(tensor.elem_type.unwrap_or(0)).map_err(|ty| unsupported(&ty))?;
+    let Some(shape) = &tensor.shape else {
+        return Err(invalid_value("input", name, "the model does not say how many dimensions it has"));
+    };
+    let dims = shape.dim.iter().enumerate().map(|(i, d)| import_dim(name, i, d));
+    Ok(TensorType::new(dtype, dims.collect()))
+}
+
+fn import_dim(input: &str, axis: usize, dim: &DimensionProto) -> Dim {
+    let anonymous = || Dim::var(Name::new(&format!("{input}.dim{axis}")));
+    match &dim.value {
+        Some(DimensionValue::Value(v)) if *v >= 0 => Dim::new(*v),
+        Some(DimensionValue::Param(p)) => match p.parse::<i64>() {
+            Ok(v) if v >= 0 => Dim::new(v),
+            Ok(_) => anonymous(),
+            Err(_) if p.trim().is_empty() || p == "?" => anonymous(),
+            Err(_) => Dim::var(Name::new(p)),
+        },
+        _ => anonymous(),
+    }
+}

@@ -1,0 +1,181 @@
+//! One node: through its op's row, as a control structure, or by inlining a function of the model.
+
+use super::super::error::{ImportError, UnsupportedOp};
+use super::super::proto::{AttributeProto, FunctionProto, NodeProto};
+use super::super::tensor_data::TensorError;
+use super::super::{ImportContext, OnnxAttrs, OnnxImport};
+use super::support::Resolved;
+use super::{Environment, Importer, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
+use crate::graph::{Constant, FunctionBuilder, Origins, ValueId};
+use crate::name::Name;
+use rustc_hash::FxHashMap;
+
+/// The name of a node; `OpType_index` where the file has none.
+pub(super) fn node_name(prefix: &str, node: &NodeProto, index: usize) -> Name {
+    match node.name.as_deref().filter(|n| !n.is_empty()) {
+        Some(name) => Name::new(&format!("{prefix}{name}")),
+        None => Name::new(&format!("{prefix}{}_{index}", node.op_type.as_deref().unwrap_or(""))),
+    }
+}
+
+/// Adds a constant of the module named after `name`, and the node that reads it.
+pub(super) fn add_constant(b: &mut FunctionBuilder<'_>, name: &str, constant: Constant) -> ValueId {
+    // The entry function is not in the module yet, but its name is taken.
+    let base = if name == b.module.entry.as_str() { format!("{name}_const") } else { name.to_string() };
+    let global = b.module.fresh_name(&base);
+    b.module.constants.insert(global, constant);
+    b.set_source(Some(global));
+    b.set_origins(Origins::none());
+    let value = b.const_ref(global);
+    if !name.is_empty() {
+        b.name_value(value, name);
+    }
+    value
+}
+
+/// A node while it is imported: for messages and for what control structures need.
+pub(super) struct NodeRef<'p> {
+    pub(super) node: &'p NodeProto,
+    pub(super) name: Name,
+    pub(super) attrs: Vec<(&'p str, &'p AttributeProto)>,
+}
+impl NodeRef<'_> {
+    fn op(&self) -> String {
+        self.node.op_type.clone().unwrap_or_default()
+    }
+    /// An error about this node.
+    pub(super) fn invalid(&self, message: impl Into<String>) -> ImportError {
+        ImportError::Invalid { node: self.name, op: self.op(), message: message.into() }
+    }
+    /// A use of an operator that is not supported.
+    pub(super) fn unsupported(&self, why: impl Into<String>) -> ImportError {
+        let domain = canonical_domain(self.node.domain.as_deref()).to_string();
+        ImportError::Unsupported(vec![UnsupportedOp { op: self.op(), domain, nodes: vec![self.name], why: why.into() }])
+    }
+    /// By the convention of the ops' importers, a message that begins with `unsupported` is no fault of the model.
+    pub(super) fn refused(&self, message: String) -> ImportError {
+        if message.starts_with("unsupported") { self.unsupported(message) } else { self.invalid(message) }
+    }
+    pub(super) fn tensor_error(&self, e: TensorError) -> ImportError {
+        self.refused(e.message())
+    }
+}
+
+impl<'p> Importer<'p> {
+    /// Imports nodes in an order that defines before it reads; results go into `scope`.
+    pub(super) fn import_nodes(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        nodes: &'p [NodeProto],
+        scope: &mut Scope<'_, 'p>,
+    ) -> Result<(), ImportError> {
+        let prefix = &scope.env.prefix;
+        let names: Vec<Name> = nodes.iter().enumerate().map(|(i, n)| node_name(prefix, n, i)).collect();
+        for i in order::order_nodes(nodes, &names, &|name| scope.get(name).is_some())? {
+            let attrs = attributes::resolve(&nodes[i], scope.env.attrs.as_ref());
+            self.import_node(b, &NodeRef { node: &nodes[i], name: names[i], attrs }, scope)?;
+        }
+        Ok(())
+    }
+
+    fn import_node(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        scope: &mut Scope<'_, 'p>,
+    ) -> Result<(), ImportError> {
+        self.imported.set(self.imported.get() + 1);
+        if self.imported.get() > NODE_LIMIT {
+            return Err(node.unsupported(format!("the model has more than {NODE_LIMIT} nodes when inlined")));
+        }
+        let lookup = |name: &'p String| match name.as_str() {
+            "" => Ok(None),
+            n => scope.get(n).ok_or_else(|| node.invalid(format!("its input `{n}` is defined nowhere"))),
+        };
+        let inputs: Vec<Option<ValueId>> = node.node.input.iter().map(lookup).collect::<Result<_, _>>()?;
+        let outputs = match self.resolve(scope.env, node.node) {
+            Resolved::Function(f) => self.inline_function(b, node, f, &inputs, scope)?,
+            Resolved::Control(c) => self.import_control(b, node, c, &inputs, scope)?,
+            Resolved::Row(row, opset) => self.import_row(b, node, row, opset, inputs)?,
+            Resolved::Nothing(why) => return Err(node.unsupported(why)),
+        };
+        if outputs.len() < node.node.output.iter().rposition(|o| !o.is_empty()).map_or(0, |i| i + 1) {
+            return Err(node.invalid(format!("it has {} results, not {}", outputs.len(), node.node.output.len())));
+        }
+        for (name, value) in node.node.output.iter().zip(outputs).filter(|(n, _)| !n.is_empty()) {
+            if b.function.values[value].name.is_none() {
+                b.name_value(value, format!("{}{name}", scope.env.prefix));
+            }
+            if scope.get(name).is_some() {
+                return Err(node.invalid(format!("its result `{name}` is already defined")));
+            }
+            scope.values.insert(name, Some(value));
+        }
+        Ok(())
+    }
+
+    fn import_row(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        row: &OnnxImport,
+        opset: i64,
+        inputs: Vec<Option<ValueId>>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
+        b.set_source(Some(node.name));
+        let num_outputs = node.node.output.len();
+        let mut cx = ImportContext { b, opset, inputs, attrs, num_outputs };
+        (row.import)(&mut cx).map_err(|m| node.refused(m))
+    }
+
+    /// Applies the row of an ai.onnx op that the importer itself needs (newest opset).
+    pub(super) fn apply(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        op: &str,
+        inputs: &[ValueId],
+        attrs: OnnxAttrs,
+    ) -> Result<ValueId, ImportError> {
+        let row = crate::ops::find_onnx("", op, i64::MAX);
+        let row = row.ok_or_else(|| node.unsupported(format!("needs the operator {op}")))?;
+        b.set_source(Some(node.name));
+        let inputs = inputs.iter().map(|&v| Some(v)).collect();
+        let mut cx = ImportContext { b, opset: row.since, inputs, attrs, num_outputs: 1 };
+        let values = (row.import)(&mut cx).map_err(|m| node.refused(m))?;
+        values.first().copied().ok_or_else(|| node.invalid(format!("{op} has no result")))
+    }
+
+    /// Imports the body of a function of the model in place of the call.
+    fn inline_function(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        f: &'p FunctionProto,
+        inputs: &[Option<ValueId>],
+        scope: &Scope<'_, 'p>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        let key = (canonical_domain(f.domain.as_deref()), f.name.as_deref().unwrap_or(""));
+        if scope.env.calls.contains(&key) {
+            return Err(node.invalid("the function calls itself"));
+        }
+        if inputs.len() > f.input.len() {
+            return Err(node.invalid(format!("it takes {} inputs, got {}", f.input.len(), inputs.len())));
+        }
+        let defaults = f.attribute_proto.iter().map(|a| (a.name.as_deref().unwrap_or(""), a));
+        let attrs: FxHashMap<_, _> = defaults.chain(node.attrs.iter().copied()).collect();
+        let calls = scope.env.calls.iter().copied().chain([key]).collect();
+        let opsets = Some(Opsets::new(&f.opset_import));
+        let env = Environment { opsets, prefix: format!("{}/", node.name), attrs: Some(attrs), calls };
+        let given = inputs.iter().copied().chain(std::iter::repeat(None));
+        let values = f.input.iter().map(String::as_str).zip(given).collect();
+        let mut inner = Scope { parent: None, values, env: &env };
+        self.import_nodes(b, &f.node, &mut inner)?;
+        let find = |name: &String| match inner.get(name) {
+            Some(Some(v)) => Ok(v),
+            _ => Err(node.invalid(format!("the function does not define its output `{name}`"))),
+        };
+        f.output.iter().map(find).collect()
+    }
+}
