@@ -1,26 +1,47 @@
 //! Passes: one file each, one line each in the [`passes!`] table.
 //!
-//! Semantics of [`PassContext`] follow TVM: a pass above the context's opt level is skipped, unless it is required;
-//! disabled ones never run; required passes of a pass run first. Owner of the details: this module.
+//! A pass is a struct of typed options ([`attr_struct!`](crate::attr_struct)) that implements [`Pass`]; the struct's
+//! text name is the pass's name, and the file's name with dashes. Options come from [`PassContext::config`] or from a
+//! pipeline's text (`fuse-ops {max_group=4}`).
+//!
+//! Semantics of [`PassContext`] and [`Sequential`] follow TVM: in a sequence a pass above the context's opt level is
+//! skipped unless the context requires it; disabled ones never run; the passes that a pass requires run before it.
+//!
+//! Deliberately absent: files, environment, clocks. Time comes through [`Clock`].
 
+mod context;
+mod eliminate_dead;
+mod instrument;
+pub mod rewriter;
+mod sequential;
+
+pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
+pub use eliminate_dead::EliminateDead;
+pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
+pub use sequential::{Sequential, run_pass};
+
+use crate::attr::{AttrStruct, Attrs};
 use crate::graph::Module;
-use crate::remark::Remark;
 
 /// Why a pass failed: always a bug or bad input, with the node where known.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("pass {pass}: {message}")]
 pub struct PassError {
     /// The pass.
-    pub pass: &'static str,
+    pub pass: String,
     /// What went wrong.
     pub message: String,
 }
+impl PassError {
+    /// An error of the pass `pass`.
+    pub fn new(pass: &str, message: impl Into<String>) -> PassError {
+        PassError { pass: pass.to_string(), message: message.into() }
+    }
+}
 
 /// One pass over a module.
-pub trait Pass {
-    /// Name: the file's name with dashes.
-    fn name(&self) -> &'static str;
-    /// The level from which it runs by default (0 always).
+pub trait Pass: PassBase {
+    /// The opt level from which it runs by default (0 always).
     fn opt_level(&self) -> u8;
     /// Passes that must run before.
     fn required(&self) -> &'static [&'static str] {
@@ -33,12 +54,53 @@ pub trait Pass {
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError>;
 }
 
-/// What passes share.
-pub struct PassContext {
-    /// Opt level; 2 by default.
-    pub opt_level: u8,
-    /// The device compiled for.
-    pub profile: crate::profile::DeviceProfile,
-    /// Remarks so far.
-    pub remarks: Vec<Remark>,
+/// The object-safe face of a pass's option struct; implemented for all of them.
+pub trait PassBase: Send + Sync {
+    /// Name: the file's name with dashes.
+    fn name(&self) -> &'static str;
+    /// Options that differ from their defaults.
+    fn options(&self) -> Attrs;
+}
+impl<T: AttrStruct> PassBase for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+    fn options(&self) -> Attrs {
+        self.to_attrs()
+    }
+}
+
+/// A row of the pass table.
+#[derive(Clone, Copy)]
+pub struct PassDef {
+    /// Name in text.
+    pub name: &'static str,
+    /// Builds the pass from its options.
+    pub from_attrs: fn(&Attrs) -> Result<Box<dyn Pass>, String>,
+}
+impl PassDef {
+    /// The row of a pass type: `PassDef::of::<MyPass>()` registers a pass of one's own in [`PassContext::registry`].
+    pub fn of<T: Pass + AttrStruct>() -> PassDef {
+        PassDef { name: T::NAME, from_attrs: |a| Ok(Box::new(T::from_attrs(a)?)) }
+    }
+}
+
+/// The pass table: `module::Type`. This is the one line a pass needs outside its own file.
+macro_rules! passes {
+    ($($module:ident :: $pass:ident),* $(,)?) => {
+        /// Every pass.
+        pub static PASSES: &[PassDef] = &[$(PassDef {
+            name: <$module::$pass as AttrStruct>::NAME,
+            from_attrs: |a| Ok(Box::new(<$module::$pass as AttrStruct>::from_attrs(a)?)),
+        }),*];
+    };
+}
+
+passes! {
+    eliminate_dead::EliminateDead,
+}
+
+/// The table row of a pass name.
+pub fn find_pass(name: &str) -> Option<&'static PassDef> {
+    PASSES.iter().find(|d| d.name == name)
 }

@@ -1,0 +1,204 @@
+//! What passes share: options, target, instruments, remarks, statistics.
+
+use super::{PassBase, PassDef, PassError, PassInstrument, find_pass};
+use crate::attr::{AttrStruct, Attrs};
+use crate::attr_enum;
+use crate::graph::Module;
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::remark::{Remark, RemarkKind};
+use std::sync::Arc;
+
+attr_enum! {
+    /// How far `fuse-ops` goes.
+    pub enum FuseMode {
+        /// Beyond the classic rules, each with a remark.
+        Full = "full",
+        /// TVM's rules exactly.
+        Classic = "classic",
+        /// Every node is its own group.
+        Off = "off",
+    }
+}
+
+attr_enum! {
+    /// What `auto-layout` does.
+    pub enum LayoutMode {
+        /// The cheapest layout for each region.
+        Auto = "auto",
+        /// Everything in NCHW.
+        Nchw = "nchw",
+        /// Anchors in NHWC wherever the op allows it.
+        Nhwc = "nhwc",
+        /// The pass is not run.
+        None = "none",
+    }
+}
+
+attr_enum! {
+    /// Mixed precision.
+    pub enum AmpMode {
+        /// As in the model.
+        Off = "off",
+        /// f16 storage wherever it is safe by class.
+        Fp16 = "fp16",
+        /// f16 where calibration allows it.
+        Auto = "auto",
+    }
+}
+
+/// Time from outside; the compiler itself knows no clock.
+pub trait Clock: Send + Sync {
+    /// Milliseconds since some fixed moment.
+    fn now_ms(&self) -> f64;
+}
+
+/// What one run of a pass did.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct PassStats {
+    /// The pass.
+    pub name: String,
+    /// Wall time; 0 without a clock.
+    pub ms: f64,
+    /// Live nodes of all graph functions before.
+    pub nodes_before: usize,
+    /// Live nodes of all graph functions after.
+    pub nodes_after: usize,
+    /// What the pass said.
+    pub changed: bool,
+}
+
+/// What passes share.
+pub struct PassContext {
+    /// Opt level; 2 by default, as in TVM.
+    pub opt_level: u8,
+    /// Passes that run whatever their level.
+    pub required: Vec<String>,
+    /// Passes that never run.
+    pub disabled: Vec<String>,
+    /// Options by pass name.
+    pub config: Vec<(String, Attrs)>,
+    /// Passes of one's own, found by name before those of the table.
+    pub registry: Vec<PassDef>,
+    /// The device compiled for.
+    pub profile: DeviceProfile,
+    /// How far fusion goes.
+    pub fuse: FuseMode,
+    /// Layout mode.
+    pub layout: LayoutMode,
+    /// Mixed precision.
+    pub amp: AmpMode,
+    /// Callbacks around passes.
+    pub instruments: Vec<Box<dyn PassInstrument>>,
+    /// Time.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// Run the verifier after each pass (on in debug builds).
+    pub verify: bool,
+    /// Remarks so far.
+    pub remarks: Vec<Remark>,
+    /// One entry for each pass that ran.
+    pub stats: Vec<PassStats>,
+    /// Text that printing passes and instruments made: `(label, module text)`.
+    pub printed: Vec<(String, String)>,
+}
+
+impl Default for PassContext {
+    fn default() -> PassContext {
+        PassContext::new(DeviceProfile::baseline())
+    }
+}
+
+impl PassContext {
+    /// Level 2, nothing required or disabled, for the device `profile`.
+    pub fn new(profile: DeviceProfile) -> PassContext {
+        PassContext {
+            opt_level: 2,
+            required: vec![],
+            disabled: vec![],
+            config: vec![],
+            registry: vec![],
+            profile,
+            fuse: FuseMode::Full,
+            layout: LayoutMode::Auto,
+            amp: AmpMode::Off,
+            instruments: vec![],
+            clock: None,
+            verify: cfg!(debug_assertions),
+            remarks: vec![],
+            stats: vec![],
+            printed: vec![],
+        }
+    }
+    /// TVM's rule: a pass runs when it is not disabled and it is required or its level is within the context's.
+    pub fn enabled(&self, name: &str, opt_level: u8) -> bool {
+        let has = |list: &[String]| list.iter().any(|n| n == name);
+        !has(&self.disabled) && (has(&self.required) || opt_level <= self.opt_level)
+    }
+    /// The row of a pass name: one's own first, then the table.
+    pub fn find(&self, name: &str) -> Option<PassDef> {
+        self.registry.iter().find(|d| d.name == name).or_else(|| find_pass(name)).copied()
+    }
+    /// Builds the pass `name` with the options that the context has for it.
+    ///
+    /// # Errors
+    /// An unknown name (with the known ones) or a wrong option.
+    pub fn build(&self, name: &str) -> Result<Box<dyn super::Pass>, PassError> {
+        let options = self.config.iter().rev().find(|c| c.0 == name).map(|c| c.1.clone()).unwrap_or_default();
+        self.build_with(name, &options)
+    }
+    /// Builds the pass `name` with `options`.
+    ///
+    /// # Errors
+    /// An unknown name (with the known ones) or a wrong option.
+    pub fn build_with(&self, name: &str, options: &Attrs) -> Result<Box<dyn super::Pass>, PassError> {
+        let def = self.find(name).ok_or_else(|| {
+            let known: Vec<&str> = self.registry.iter().chain(super::PASSES).map(|d| d.name).collect();
+            PassError::new(name, format!("no such pass{}", crate::attr::known(&known)))
+        })?;
+        (def.from_attrs)(options).map_err(|message| PassError::new(name, message))
+    }
+    /// Options of the pass `T`: those of the context, else the defaults.
+    ///
+    /// # Errors
+    /// A wrong option.
+    pub fn options<T: AttrStruct>(&self) -> Result<T, PassError> {
+        match self.config.iter().rev().find(|c| c.0 == T::NAME) {
+            Some((_, a)) => T::from_attrs(a).map_err(|message| PassError::new(T::NAME, message)),
+            None => Ok(T::default()),
+        }
+    }
+    /// Says that a pass changed something.
+    pub fn applied(&mut self, pass: &dyn PassBase, nodes: &[Name], message: impl Into<String>) {
+        self.remark(pass, RemarkKind::Applied, nodes, message.into());
+    }
+    /// Says that a pass could not, and which condition failed with which values.
+    pub fn missed(&mut self, pass: &dyn PassBase, nodes: &[Name], message: impl Into<String>) {
+        self.remark(pass, RemarkKind::Missed, nodes, message.into());
+    }
+    fn remark(&mut self, pass: &dyn PassBase, kind: RemarkKind, nodes: &[Name], message: String) {
+        self.remarks.push(Remark { pass: Name::new(pass.name()), kind, nodes: nodes.to_vec(), message });
+    }
+    /// Runs `body` between the instruments' enter and exit callbacks.
+    pub fn scope<R>(&mut self, body: impl FnOnce(&mut PassContext) -> R) -> R {
+        self.with_instruments(|list, _| list.iter_mut().for_each(|i| i.enter_context()));
+        let r = body(self);
+        self.with_instruments(|list, _| list.iter_mut().rev().for_each(|i| i.exit_context()));
+        r
+    }
+    /// Calls `f` with the instruments taken out, so that they may look at the context.
+    pub(super) fn with_instruments<R>(
+        &mut self,
+        f: impl FnOnce(&mut Vec<Box<dyn PassInstrument>>, &mut PassContext) -> R,
+    ) -> R {
+        let mut list = std::mem::take(&mut self.instruments);
+        let r = f(&mut list, self);
+        list.append(&mut self.instruments);
+        self.instruments = list;
+        r
+    }
+}
+
+/// Live nodes of all graph functions.
+pub(super) fn count_nodes(module: &Module) -> usize {
+    module.functions.values().map(|f| f.live_nodes()).sum()
+}

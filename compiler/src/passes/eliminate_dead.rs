@@ -1,0 +1,155 @@
+//! eliminate-dead: removes nodes whose results nobody uses and that have no effects, constants that nobody reads, and
+//! fused groups that nobody calls.
+//!
+//!     %0 = relu %x
+//!     %1 = exp %x           =>     %0 = relu %x
+//!     return %0                    return %0
+//!
+//! Operands of a removed node die with it; stateful nodes, and all that they need, stay.
+
+use super::{Pass, PassContext, PassError};
+use crate::arena::Id;
+use crate::attr_struct;
+use crate::graph::{Function, Module, NodeId};
+use crate::name::Name;
+use crate::ops::control::{Call, CallTensor, Const};
+use rustc_hash::FxHashSet;
+
+attr_struct! {
+    /// Removes what nobody uses.
+    pub struct EliminateDead("eliminate-dead") {}
+}
+
+impl Pass for EliminateDead {
+    fn opt_level(&self) -> u8 {
+        0
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        let stateful = stateful_functions(module);
+        let mut changed = false;
+        for f in module.functions.values_mut() {
+            let dead = dead_nodes(f, &stateful);
+            if !dead.is_empty() {
+                let mut names: Vec<Name> =
+                    dead.iter().filter(|&&n| !f.nodes[n].op.is::<Const>()).map(|&n| f.nodes[n].name).collect();
+                names.sort();
+                if !names.is_empty() {
+                    cx.applied(self, &names, format!("removed {} unused nodes of @{}", names.len(), f.name));
+                }
+                f.remove_nodes(&dead);
+                changed = true;
+            }
+        }
+        changed |= remove_unused_globals(module);
+        Ok(changed)
+    }
+}
+
+/// Functions that have an effect, directly or through calls.
+fn stateful_functions(module: &Module) -> FxHashSet<Name> {
+    let mut stateful = FxHashSet::default();
+    loop {
+        let before = stateful.len();
+        for f in module.functions.values() {
+            if f.walk().iter().any(|&n| is_stateful(f, n, &stateful)) {
+                stateful.insert(f.name);
+            }
+        }
+        if stateful.len() == before {
+            return stateful;
+        }
+    }
+}
+
+/// True when the node itself has an effect; nodes in its regions are asked on their own.
+fn is_stateful(f: &Function, n: NodeId, functions: &FxHashSet<Name>) -> bool {
+    let op = &f.nodes[n].op;
+    op.effects().stateful || op.downcast::<Call>().is_some_and(|c| functions.contains(&c.callee))
+}
+
+/// One sweep from the last node to the first: a node lives when it has an effect or a live result. An op's regions are
+/// visited after (that is, swept before) the op's own operands, and live when the op does.
+fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
+    let order = f.walk();
+    let mut effect = vec![false; f.nodes.len()];
+    for &n in order.iter().rev() {
+        effect[n.index()] |= is_stateful(f, n, stateful);
+        if effect[n.index()]
+            && let Some(owner) = f.nodes[n].block.and_then(|b| f.blocks[b].owner)
+        {
+            effect[owner.index()] = true;
+        }
+    }
+    let mut live_value = vec![false; f.values.len()];
+    let mut live_node = vec![false; f.nodes.len()];
+    let mut work: Vec<NodeId> = order.iter().copied().filter(|n| effect[n.index()]).collect();
+    let mut values: Vec<_> = f.results().to_vec();
+    loop {
+        while let Some(v) = values.pop() {
+            if !std::mem::replace(&mut live_value[v.index()], true)
+                && let Some(n) = f.def_node(v)
+            {
+                work.push(n);
+            }
+        }
+        let Some(n) = work.pop() else { break };
+        if std::mem::replace(&mut live_node[n.index()], true) {
+            continue;
+        }
+        let node = &f.nodes[n];
+        values.extend(node.inputs.iter().flatten());
+        for &r in &node.regions {
+            values.extend(&f.blocks[r].results);
+        }
+        work.extend(node.block.and_then(|b| f.blocks[b].owner));
+    }
+    order.into_iter().filter(|n| !live_node[n.index()]).collect()
+}
+
+fn remove_unused_globals(module: &mut Module) -> bool {
+    let mut called = FxHashSet::default();
+    let before = module.functions.len() + module.constants.len();
+    for f in module.functions.values() {
+        for n in f.walk() {
+            let op = &f.nodes[n].op;
+            called.extend(op.downcast::<Call>().map(|c| c.callee));
+            called.extend(op.downcast::<CallTensor>().map(|c| c.callee));
+        }
+    }
+    module.functions.retain(|n, f| !f.primitive || called.contains(n));
+    let mut read = FxHashSet::default();
+    for f in module.functions.values() {
+        for n in f.walk() {
+            read.extend(f.nodes[n].op.downcast::<Const>().map(|c| c.name));
+        }
+    }
+    module.constants.retain(|n, _| read.contains(n));
+    before != module.functions.len() + module.constants.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::graph::{FunctionBuilder, TensorType};
+    use crate::ops::control::CallHost;
+    use crate::passes::run_pass;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn unused_constants_go_and_effects_stay() {
+        let mut m = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut m, "main");
+        let x = b.param("x", TensorType::fixed(DType::F32, &[2]));
+        let used = b.constant("w", &Tensor::scalar(1f32));
+        b.constant("unused", &Tensor::scalar(2f32));
+        let host = CallHost { callee: Name::new("log"), dtypes: vec![], shapes: vec![] };
+        b.add_multi(host, vec![Some(x), Some(used)], vec![]).unwrap();
+        b.finish(&[(Name::new("y"), x)]);
+        let mut cx = PassContext::default();
+        assert!(run_pass(&EliminateDead {}, &mut m, &mut cx).unwrap());
+        assert_eq!(m.constants.keys().map(|k| k.as_str()).collect::<Vec<_>>(), ["w"]);
+        assert_eq!(m.main().live_nodes(), 2);
+        assert!(!run_pass(&EliminateDead {}, &mut m, &mut cx).unwrap());
+    }
+}
