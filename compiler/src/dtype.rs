@@ -60,6 +60,26 @@ impl DType {
     pub fn is_signed(self) -> bool {
         self.is_float() || matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
+    /// The type that sums of this type are kept in: f32 for the narrow floats, else the type itself.
+    pub fn accumulator(self) -> DType {
+        match self {
+            DType::F16 | DType::BF16 => DType::F32,
+            other => other,
+        }
+    }
+    /// The lowest finite value of a number type, as a constant for an empty maximum; 0 for bool.
+    pub fn lowest(self) -> f64 {
+        match self {
+            DType::F16 => -65504.0,
+            DType::BF16 | DType::F32 => f32::MIN as f64,
+            DType::F64 => f64::MIN,
+            DType::I8 => i8::MIN as f64,
+            DType::I16 => i16::MIN as f64,
+            DType::I32 => i32::MIN as f64,
+            DType::I64 => i64::MIN as f64,
+            DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64 => 0.0,
+        }
+    }
     /// Name in `.weft` text: `f32`, `bool` ...
     pub fn name(self) -> &'static str {
         match self {

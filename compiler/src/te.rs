@@ -104,7 +104,8 @@ impl<'a> ComputeContext<'a> {
         self.push(name, loops, out, vars, value, None);
         out
     }
-    /// A stage `out[i...] = combine over r of value(i, r)`; accumulates in `dtype`.
+    /// A stage `out[i...] = combine over r of value(i, r)`; accumulates in `dtype`. Extents of constant 1 get no loop
+    /// (their index is 0), and without any loop left the stage is a plain `compute`.
     pub fn reduce(
         &mut self,
         label: &str,
@@ -117,12 +118,21 @@ impl<'a> ComputeContext<'a> {
         let out = self.buffer(label, shape, dtype);
         let name = self.function.buffers[out].name;
         let spatial = shape.iter().enumerate().map(|(i, d)| (Name::new(&format!("{name}_i{i}")), d.clone()));
-        let reduction = extents.iter().enumerate().map(|(i, d)| (Name::new(&format!("{name}_r{i}")), d.clone()));
-        let loops: Vec<(Name, Int)> = spatial.chain(reduction).collect();
-        let vars: Vec<Int> = loops.iter().map(|l| Int::var(l.0)).collect();
-        let (s, r) = vars.split_at(shape.len());
-        let value = value(s, r);
-        self.push(name, loops, out, s.to_vec(), value, Some(Reduce { combiner, init: true }));
+        let mut loops: Vec<(Name, Int)> = spatial.collect();
+        let s: Vec<Int> = loops.iter().map(|l| Int::var(l.0)).collect();
+        let mut r = Vec::with_capacity(extents.len());
+        for (i, d) in extents.iter().enumerate() {
+            if d.is(1) {
+                r.push(Int::new(0));
+                continue;
+            }
+            let var = Name::new(&format!("{name}_r{i}"));
+            loops.push((var, d.clone()));
+            r.push(Int::var(var));
+        }
+        let value = value(&s, &r);
+        let reduce = (loops.len() > s.len()).then_some(Reduce { combiner, init: true });
+        self.push(name, loops, out, s, value, reduce);
         out
     }
     fn push(

@@ -4,7 +4,15 @@
 //! tensor expression ([`Op::compute`]) follow the fusion kind, the CPU oracle and the GPU kernel; passes ask for
 //! properties or downcast to the typed struct, and never look at names.
 
+pub mod batch_norm;
 pub mod control;
+pub mod conv;
+pub mod global_pool;
+pub mod lp_pool;
+pub mod matmul;
+pub mod pool;
+pub mod softmax;
+pub mod window;
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::dtype::DType;
@@ -272,10 +280,18 @@ macro_rules! ops {
 
 ops! {
     control { Const, Call, CallTensor, CallHost, If, Let }
+    conv { Conv }
+    matmul { MatMul, Gemm }
+    batch_norm { BatchNorm }
+    pool { MaxPool, AveragePool }
+    lp_pool { LpPool }
+    global_pool { GlobalAveragePool, GlobalMaxPool }
+    softmax { Softmax, LogSoftmax }
 }
 
 /// The ONNX importers, by family: each family file has a `pub const ONNX: &[OnnxImport]`.
-pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[];
+pub static ONNX_IMPORTS: &[&[OnnxImport]] =
+    &[conv::ONNX, matmul::ONNX, batch_norm::ONNX, pool::ONNX, lp_pool::ONNX, global_pool::ONNX, softmax::ONNX];
 
 /// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {

@@ -1,0 +1,93 @@
+//! Batch normalisation with given statistics.
+
+use super::conv::check_vector;
+use super::window::{DataLayout, data_layout_rule, export_channels_first};
+use super::{InferContext, LayoutRule, Op, OpResult, Precision};
+use crate::attr_struct;
+use crate::graph::{TensorType, ValueId};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{Expr, UnaryOp};
+
+attr_struct! {
+    /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` along the channel axis. Operands: data, scale, bias, mean,
+    /// variance.
+    pub struct BatchNorm("batch_norm") {
+        /// Added to the variance.
+        pub epsilon: f64 = 1e-5,
+        /// Layout of data and result.
+        pub layout: DataLayout = DataLayout::Nchw,
+    }
+}
+data_layout_rule!(BatchNorm);
+
+impl Op for BatchNorm {
+    fn arity(&self) -> (usize, usize) {
+        (5, 5)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = cx.require(0)?;
+        if x.rank() < 2 || (self.layout == DataLayout::Nhwc && x.rank() != 4) {
+            return Err(format!("layout {} does not fit data of rank {}", self.layout, x.rank()));
+        }
+        if !x.dtype.is_float() {
+            return Err(format!("data is {}, needs a float type", x.dtype));
+        }
+        let channels = self.layout.channel(&x.shape);
+        for (i, what) in ["scale", "bias", "mean", "variance"].iter().enumerate() {
+            cx.require(i + 1)?;
+            check_vector(cx, i + 1, what, channels)?;
+        }
+        Ok(vec![x.clone()])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let mut buffers = vec![];
+        for i in 0..5 {
+            buffers.push(cx.require(i)?);
+        }
+        let types: Vec<_> = buffers.iter().map(|&b| cx.dtype(b)).collect();
+        let out = cx.output_type(0).clone();
+        let acc = out.dtype.accumulator();
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            let channel = vec![self.layout.channel(o).clone()];
+            let per_channel = |i: usize| Expr::load(buffers[i], channel.clone()).cast(types[i], acc);
+            let x = Expr::load(buffers[0], o.to_vec()).cast(types[0], acc);
+            let deviation = Expr::unary(UnaryOp::Sqrt, per_channel(4) + Expr::constant(self.epsilon, acc));
+            let y = (x - per_channel(3)) * (per_channel(1) / deviation) + per_channel(2);
+            y.cast(acc, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn layout_name(&self) -> Option<&'static str> {
+        Some(self.layout.title())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let attrs = vec![("epsilon", OnnxAttr::Float(self.epsilon as f32))];
+        export_channels_first(cx, self.layout, "BatchNormalization", attrs);
+        Ok(())
+    }
+}
+
+fn import_batch_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    // Before opset 14 the extra outputs asked for training; since then an attribute does.
+    if cx.attrs.int("training_mode").unwrap_or(0) != 0 || cx.num_outputs > 1 {
+        return Err("training mode of BatchNormalization is not supported".into());
+    }
+    if cx.attrs.int("spatial").unwrap_or(1) == 0 {
+        return Err("BatchNormalization with spatial=0 is not supported".into());
+    }
+    let op = BatchNorm { epsilon: cx.attrs.float("epsilon").unwrap_or(1e-5), layout: DataLayout::Nchw };
+    let inputs = cx.inputs.clone();
+    cx.add_multi(op, inputs)
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] =
+    &[OnnxImport { op_type: "BatchNormalization", domain: "", since: 7, import: import_batch_norm }];

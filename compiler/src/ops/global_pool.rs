@@ -1,0 +1,130 @@
+//! Pooling over all spatial axes.
+
+use super::window::{DataLayout, data_layout_rule, export_channels_first};
+use super::{InferContext, LayoutRule, Op, OpResult, Precision};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Int, product};
+use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{BufferId, Combiner, Expr};
+
+attr_struct! {
+    /// Mean over all spatial axes, which stay as size 1.
+    pub struct GlobalAveragePool("global_average_pool") {
+        /// Layout of data and result.
+        pub layout: DataLayout = DataLayout::Nchw,
+    }
+}
+attr_struct! {
+    /// Largest element over all spatial axes, which stay as size 1.
+    pub struct GlobalMaxPool("global_max_pool") {
+        /// Layout of data and result.
+        pub layout: DataLayout = DataLayout::Nchw,
+    }
+}
+data_layout_rule!(GlobalAveragePool, GlobalMaxPool);
+
+fn infer_pooled(cx: &InferContext<'_>, layout: DataLayout) -> OpResult<TensorType> {
+    let x = cx.require(0)?;
+    layout.check(x)?;
+    let spatial = layout.spatial(&x.shape);
+    if spatial.iter().any(|d| d.is(0)) {
+        return Err(format!("pools over empty spatial axes {spatial:?}"));
+    }
+    let ones = vec![Int::new(1); spatial.len()];
+    Ok(TensorType::new(x.dtype, layout.join(&x.shape[0], layout.channel(&x.shape), ones)))
+}
+
+/// Combines all spatial elements of operand 0 in `acc`.
+fn pool_all(
+    cx: &mut ComputeContext<'_>,
+    label: &str,
+    layout: DataLayout,
+    combiner: Combiner,
+    acc: DType,
+) -> OpResult<BufferId> {
+    let x = cx.require(0)?;
+    let (out, extents) = (cx.output_type(0).clone(), layout.spatial(&cx.shape(x)).to_vec());
+    Ok(cx.reduce(label, &out.shape, acc, &extents, combiner, |o, r| {
+        Expr::load(x, layout.join(&o[0], layout.channel(o), r.to_vec())).cast(out.dtype, acc)
+    }))
+}
+
+impl Op for GlobalAveragePool {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let out = infer_pooled(cx, self.layout)?;
+        if !out.dtype.is_float() {
+            return Err(format!("data is {}, needs a float type", out.dtype));
+        }
+        Ok(vec![out])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let out = cx.output_type(0).clone();
+        let acc = out.dtype.accumulator();
+        let count = product(self.layout.spatial(&cx.shape(cx.require(0)?)));
+        let sum = pool_all(cx, "sum", self.layout, Combiner::Sum, acc)?;
+        let mean = cx.compute("", &out.shape, out.dtype, |o| {
+            (Expr::load(sum, o.to_vec()) / Expr::Index(count, acc)).cast(acc, out.dtype)
+        });
+        cx.output(0, mean);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Follow
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn layout_name(&self) -> Option<&'static str> {
+        Some(self.layout.title())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        export_channels_first(cx, self.layout, "GlobalAveragePool", vec![]);
+        Ok(())
+    }
+}
+
+impl Op for GlobalMaxPool {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        Ok(vec![infer_pooled(cx, self.layout)?])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let dtype = cx.output_type(0).dtype;
+        let best = pool_all(cx, "", self.layout, Combiner::Max, dtype)?;
+        cx.output(0, best);
+        Ok(())
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn layout_name(&self) -> Option<&'static str> {
+        Some(self.layout.title())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        export_channels_first(cx, self.layout, "GlobalMaxPool", vec![]);
+        Ok(())
+    }
+}
+
+fn import_average(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(GlobalAveragePool::default(), &[x])?])
+}
+fn import_max(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(GlobalMaxPool::default(), &[x])?])
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "GlobalAveragePool", domain: "", since: 1, import: import_average },
+    OnnxImport { op_type: "GlobalMaxPool", domain: "", since: 1, import: import_max },
+];

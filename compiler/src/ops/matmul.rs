@@ -1,0 +1,244 @@
+//! Matrix products.
+
+use super::conv::{check_same_dtype, macs_of};
+use super::{InferContext, Op, OpResult, Precision};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::Int;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::{ComputeContext, broadcast_index};
+use crate::tir::{BufferId, Combiner, Expr};
+
+attr_struct! {
+    /// Matrix product of the last two axes with broadcasting of the leading ones, as NumPy's `matmul`: a rank-1 operand
+    /// is a row on the left, a column on the right, and its axis is left out of the result.
+    pub struct MatMul("matmul") {}
+}
+
+/// A matrix product's operands seen as matrices: batch dimensions, rows or columns, and the contracted size.
+struct Product {
+    batch: Vec<Int>,
+    rows: Option<Int>,
+    columns: Option<Int>,
+    depth: Int,
+}
+
+fn broadcast_dim(a: &Int, b: &Int) -> OpResult<Int> {
+    match (a.as_const(), b.as_const()) {
+        (Some(1), _) => Ok(b.clone()),
+        (_, Some(1)) => Ok(a.clone()),
+        (Some(x), Some(y)) if x != y => Err(format!("dimensions {x} and {y} do not broadcast")),
+        (Some(_), _) => Ok(a.clone()),
+        _ => Ok(b.clone()),
+    }
+}
+
+fn check_depth(a: &Int, b: &Int) -> OpResult<Int> {
+    match (a.as_const(), b.as_const()) {
+        (Some(x), Some(y)) if x != y => Err(format!("cannot contract {x} columns with {y} rows")),
+        (Some(0), _) | (_, Some(0)) => Err("contracts over a dimension of size 0".into()),
+        (Some(_), _) => Ok(a.clone()),
+        _ => Ok(b.clone()),
+    }
+}
+
+fn check_number(dtype: DType) -> OpResult<()> {
+    if dtype == DType::Bool { Err("operands are bool".into()) } else { Ok(()) }
+}
+
+impl Product {
+    fn of(a: &[Int], b: &[Int]) -> OpResult<Product> {
+        if a.is_empty() || b.is_empty() {
+            return Err("an operand is a scalar".into());
+        }
+        let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
+        let rank = batch_a.len().max(batch_b.len());
+        let one = Int::new(1);
+        let at = |batch: &'_ [Int], i: usize| -> Int {
+            (i + batch.len()).checked_sub(rank).map_or(&one, |i| &batch[i]).clone()
+        };
+        let batch = (0..rank).map(|i| broadcast_dim(&at(batch_a, i), &at(batch_b, i))).collect::<OpResult<_>>()?;
+        Ok(Product {
+            batch,
+            rows: (a.len() > 1).then(|| a[a.len() - 2].clone()),
+            columns: (b.len() > 1).then(|| b[b.len() - 1].clone()),
+            depth: check_depth(&a[a.len() - 1], &b[b.len().saturating_sub(2)])?,
+        })
+    }
+    fn shape(&self) -> Vec<Int> {
+        self.batch.iter().chain(&self.rows).chain(&self.columns).cloned().collect()
+    }
+}
+
+impl Op for MatMul {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (a, b) = (cx.require(0)?, cx.require(1)?);
+        check_same_dtype(cx)?;
+        check_number(a.dtype)?;
+        Ok(vec![TensorType::new(a.dtype, Product::of(&a.shape, &b.shape)?.shape())])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (a, b) = (cx.require(0)?, cx.require(1)?);
+        let (sa, sb) = (cx.shape(a), cx.shape(b));
+        let p = Product::of(&sa, &sb)?;
+        let out = cx.output_type(0).clone();
+        let acc = out.dtype.accumulator();
+        let sum = cx.reduce("", &out.shape, acc, std::slice::from_ref(&p.depth), Combiner::Sum, |o, r| {
+            let (batch, rest) = o.split_at(p.batch.len());
+            let (row, column) = (p.rows.as_ref().map(|_| &rest[0]), p.columns.as_ref().map(|_| &rest[rest.len() - 1]));
+            let mut ia = broadcast_index(batch, &sa[..sa.len().saturating_sub(2)]);
+            ia.extend(row.cloned());
+            ia.push(r[0].clone());
+            let mut ib = broadcast_index(batch, &sb[..sb.len().saturating_sub(2)]);
+            ib.push(r[0].clone());
+            ib.extend(column.cloned());
+            Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(out.dtype, acc)
+        });
+        let result = narrow(cx, sum, &out);
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Always
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("MatMul", vec![]);
+        Ok(())
+    }
+    fn macs(&self, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> u64 {
+        let depth = inputs.first().copied().flatten().and_then(|a| a.shape.last());
+        depth.map_or(0, |k| macs_of(&(outputs[0].numel() * k)))
+    }
+}
+
+/// Converts an accumulator to the result type in a stage of its own, where they differ.
+pub(super) fn narrow(cx: &mut ComputeContext<'_>, sum: BufferId, out: &TensorType) -> BufferId {
+    let acc = cx.dtype(sum);
+    if acc == out.dtype {
+        return sum;
+    }
+    cx.compute("cast", &out.shape, out.dtype, |o| Expr::load(sum, o.to_vec()).cast(acc, out.dtype))
+}
+
+attr_struct! {
+    /// `alpha * a * b + beta * c` of matrices, with `a` and `b` transposed on request and an optional `c` that
+    /// broadcasts to the result.
+    pub struct Gemm("gemm") {
+        /// Factor of the product.
+        pub alpha: f64 = 1.0,
+        /// Factor of the addend.
+        pub beta: f64 = 1.0,
+        /// `a` is stored as `[k, m]`.
+        pub trans_a: bool = false,
+        /// `b` is stored as `[n, k]`.
+        pub trans_b: bool = false,
+    }
+}
+impl Gemm {
+    /// Rows, columns and contracted size.
+    fn sizes(&self, a: &[Int], b: &[Int]) -> OpResult<[Int; 3]> {
+        let ([a0, a1], [b0, b1]) = (a, b) else {
+            return Err(format!("needs matrices, got shapes {a:?} and {b:?}"));
+        };
+        let (m, ka) = if self.trans_a { (a1, a0) } else { (a0, a1) };
+        let (kb, n) = if self.trans_b { (b1, b0) } else { (b0, b1) };
+        Ok([m.clone(), n.clone(), check_depth(ka, kb)?])
+    }
+}
+impl Op for Gemm {
+    fn arity(&self) -> (usize, usize) {
+        (2, 3)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (a, b) = (cx.require(0)?, cx.require(1)?);
+        check_same_dtype(cx)?;
+        check_number(a.dtype)?;
+        let [m, n, _] = self.sizes(&a.shape, &b.shape)?;
+        let out = TensorType::new(a.dtype, vec![m, n]);
+        if let Some(c) = cx.input(2) {
+            let fits = |c: &Int, o: &Int| c.is(1) || c.as_const().is_none() || o.as_const().is_none() || c == o;
+            if c.rank() > 2 || !c.shape.iter().rev().zip(out.shape.iter().rev()).all(|(c, o)| fits(c, o)) {
+                return Err(format!("addend of shape {:?} does not broadcast to {:?}", c.shape, out.shape));
+            }
+        }
+        Ok(vec![out])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (a, b) = (cx.require(0)?, cx.require(1)?);
+        let [m, n, k] = self.sizes(&cx.shape(a), &cx.shape(b))?;
+        let out = TensorType::new(cx.output_type(0).dtype, vec![m, n]);
+        let acc = out.dtype.accumulator();
+        let sum = cx.reduce("", &out.shape, acc, &[k], Combiner::Sum, |o, r| {
+            let (m, n, k) = (o[0].clone(), o[1].clone(), r[0].clone());
+            let ia = if self.trans_a { vec![k.clone(), m] } else { vec![m, k.clone()] };
+            let ib = if self.trans_b { vec![n, k] } else { vec![k, n] };
+            Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(out.dtype, acc)
+        });
+        let addend = cx.input(2).filter(|_| self.beta != 0.0).map(|c| (c, cx.shape(c)));
+        if addend.is_none() && self.alpha == 1.0 {
+            let result = narrow(cx, sum, &out);
+            cx.output(0, result);
+            return Ok(());
+        }
+        // Factors of integer products are whole numbers in practice; f32 keeps others right.
+        let wide = if self.alpha.fract() == 0.0 && self.beta.fract() == 0.0 { acc } else { DType::F32.max(acc) };
+        let result = cx.compute("bias", &out.shape, out.dtype, |o| {
+            let mut value = Expr::load(sum, o.to_vec()).cast(acc, wide);
+            if self.alpha != 1.0 {
+                value = value * Expr::constant(self.alpha, wide);
+            }
+            if let Some((c, shape)) = &addend {
+                let c = Expr::load(*c, broadcast_index(o, shape)).cast(out.dtype, wide);
+                value = value + if self.beta == 1.0 { c } else { c * Expr::constant(self.beta, wide) };
+            }
+            value.cast(wide, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Always
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple(
+            "Gemm",
+            vec![
+                ("alpha", OnnxAttr::Float(self.alpha as f32)),
+                ("beta", OnnxAttr::Float(self.beta as f32)),
+                ("transA", OnnxAttr::Int(self.trans_a as i64)),
+                ("transB", OnnxAttr::Int(self.trans_b as i64)),
+            ],
+        );
+        Ok(())
+    }
+    fn macs(&self, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> u64 {
+        let Some(Some(a)) = inputs.first() else { return 0 };
+        macs_of(&(outputs[0].numel() * &a.shape[if self.trans_a { 0 } else { 1 }]))
+    }
+}
+
+fn import_matmul(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let inputs = [cx.input(0)?, cx.input(1)?];
+    Ok(vec![cx.add(MatMul {}, &inputs)?])
+}
+
+fn import_gemm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let op = Gemm {
+        alpha: cx.attrs.float("alpha").unwrap_or(1.0),
+        beta: cx.attrs.float("beta").unwrap_or(1.0),
+        trans_a: cx.attrs.int("transA").unwrap_or(0) != 0,
+        trans_b: cx.attrs.int("transB").unwrap_or(0) != 0,
+    };
+    let inputs = cx.inputs.clone();
+    cx.add_multi(op, inputs)
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "MatMul", domain: "", since: 1, import: import_matmul },
+    OnnxImport { op_type: "Gemm", domain: "", since: 7, import: import_gemm },
+];

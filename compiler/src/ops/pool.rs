@@ -1,0 +1,316 @@
+//! Pooling over windows.
+
+use super::window::{AutoPad, DataLayout, Window, WindowSpec, data_layout_rule, export_channels_first};
+use super::{InferContext, LayoutRule, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Int, flatten_index, product};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{BinaryOp, BufferId, Combiner, Cond, Expr};
+
+attr_struct! {
+    /// Largest element of each window; with `indices` also its place.
+    pub struct MaxPool("max_pool") {
+        /// Size of the window along the spatial axes.
+        pub kernel: Vec<i64> = vec![],
+        /// Steps; empty for 1.
+        pub strides: Vec<i64> = vec![],
+        /// Distances of the window's elements; empty for 1.
+        pub dilations: Vec<i64> = vec![],
+        /// Padding: all beginnings, then all ends; empty for 0.
+        pub pads: Vec<i64> = vec![],
+        /// Automatic padding where sizes are symbolic.
+        pub auto_pad: AutoPad = AutoPad::NotSet,
+        /// Rounds the number of windows up.
+        pub ceil_mode: bool = false,
+        /// Also gives the position of each maximum in the flattened NCHW data, as i64.
+        pub indices: bool = false,
+        /// Those positions count spatial axes first-axis-fastest.
+        pub column_major: bool = false,
+        /// Layout of data and results.
+        pub layout: DataLayout = DataLayout::Nchw,
+    }
+}
+
+attr_struct! {
+    /// Mean of each window.
+    pub struct AveragePool("average_pool") {
+        /// Size of the window along the spatial axes.
+        pub kernel: Vec<i64> = vec![],
+        /// Steps; empty for 1.
+        pub strides: Vec<i64> = vec![],
+        /// Distances of the window's elements; empty for 1.
+        pub dilations: Vec<i64> = vec![],
+        /// Padding: all beginnings, then all ends; empty for 0.
+        pub pads: Vec<i64> = vec![],
+        /// Automatic padding where sizes are symbolic.
+        pub auto_pad: AutoPad = AutoPad::NotSet,
+        /// Rounds the number of windows up.
+        pub ceil_mode: bool = false,
+        /// Padding counts as elements of value 0.
+        pub count_include_pad: bool = false,
+        /// Layout of data and result.
+        pub layout: DataLayout = DataLayout::Nchw,
+    }
+}
+
+data_layout_rule!(MaxPool, AveragePool);
+
+/// Window geometry of an op with the attributes of a pool.
+macro_rules! window_spec {
+    ($($op:ty),*) => { $(
+        impl $op {
+            /// The window attributes.
+            pub fn spec(&self) -> WindowSpec {
+                WindowSpec {
+                    strides: self.strides.clone(),
+                    dilations: self.dilations.clone(),
+                    pads: self.pads.clone(),
+                    auto_pad: self.auto_pad,
+                    ceil_mode: self.ceil_mode,
+                }
+            }
+            /// The window over data of shape `data`.
+            ///
+            /// # Errors
+            /// When the attributes do not fit the shape.
+            pub fn window(&self, data: &[Int]) -> OpResult<Window> {
+                let kernel: Vec<Int> = self.kernel.iter().map(|&k| Int::new(k)).collect();
+                Window::new(&self.spec(), &kernel, self.layout.spatial(data))
+            }
+            fn infer_data(&self, cx: &InferContext<'_>) -> OpResult<TensorType> {
+                let x = cx.require(0)?;
+                self.layout.check(x)?;
+                let spatial = self.window(&x.shape)?.output(self.layout.spatial(&x.shape))?;
+                let shape = self.layout.join(&x.shape[0], self.layout.channel(&x.shape), spatial);
+                Ok(TensorType::new(x.dtype, shape))
+            }
+            fn export_as(&self, cx: &mut ExportContext<'_>, name: &str, more: Vec<(&'static str, OnnxAttr)>) {
+                let mut attrs = vec![("kernel_shape", OnnxAttr::Ints(self.kernel.clone()))];
+                let unit = self.dilations.iter().all(|&d| d == 1);
+                // Opset 17 knows dilations of no pool but the maximum.
+                attrs.extend(self.spec().export(self.kernel.len()).into_iter().filter(|a| a.0 != "dilations" || !unit));
+                attrs.extend(more);
+                export_channels_first(cx, self.layout, name, attrs);
+            }
+        }
+    )* };
+}
+pub(super) use window_spec;
+window_spec!(MaxPool, AveragePool);
+
+/// A window over the data operand, ready to be reduced.
+pub(super) struct Scan {
+    /// The data operand.
+    pub data: BufferId,
+    layout: DataLayout,
+    /// The window.
+    pub window: Window,
+    input: Vec<Int>,
+    steps: Vec<Int>,
+}
+impl Scan {
+    /// For the first operand and result of the node.
+    pub fn new(cx: &ComputeContext<'_>, layout: DataLayout, window: OpResult<Window>) -> OpResult<Scan> {
+        let data = cx.require(0)?;
+        let input = layout.spatial(&cx.shape(data)).to_vec();
+        let steps = layout.spatial(&cx.output_type(0).shape).to_vec();
+        Ok(Scan { data, layout, window: window?, input, steps })
+    }
+    /// Index of tap `r` of the window of result `o`, and when it lies inside the data.
+    pub fn tap(&self, o: &[Int], r: &[Int]) -> (Vec<Int>, Vec<Cond>) {
+        let mut conds = vec![];
+        let at = (0..self.input.len())
+            .map(|d| {
+                let step = &self.layout.spatial(o)[d];
+                self.window.position(d, step, &r[d], &self.input[d], &self.steps[d], &mut conds)
+            })
+            .collect();
+        (self.layout.join(&o[0], self.layout.channel(o), at), conds)
+    }
+}
+
+impl Op for MaxPool {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn num_results(&self) -> usize {
+        1 + self.indices as usize
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let values = self.infer_data(cx)?;
+        let places = TensorType::new(DType::I64, values.shape.clone());
+        Ok(if self.indices { vec![values, places] } else { vec![values] })
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let xs = cx.shape(cx.require(0)?);
+        let scan = Scan::new(cx, self.layout, self.window(&xs))?;
+        let out = cx.output_type(0).clone();
+        let best = cx.reduce("", &out.shape, out.dtype, &scan.window.kernel, Combiner::Max, |o, r| {
+            let (at, conds) = scan.tap(o, r);
+            Expr::guarded(conds, Expr::load(scan.data, at), Expr::constant(out.dtype.lowest(), out.dtype))
+        });
+        cx.output(0, best);
+        if self.indices {
+            let none = Expr::int(i32::MAX as i64, DType::I32);
+            let first = cx.reduce("first", &out.shape, DType::I32, &scan.window.kernel, Combiner::Min, |o, r| {
+                let (at, conds) = scan.tap(o, r);
+                let equal = Expr::binary(BinaryOp::Eq, Expr::load(scan.data, at.clone()), Expr::load(best, o.to_vec()));
+                let place = Expr::Index(self.place(&at, &xs), DType::I32);
+                Expr::guarded(conds, Expr::select(equal, place, none.clone()), none.clone())
+            });
+            let places = cx.compute("indices", &out.shape, DType::I64, |o| {
+                Expr::load(first, o.to_vec()).cast(DType::I32, DType::I64)
+            });
+            cx.output(1, places);
+        }
+        Ok(())
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn layout_name(&self) -> Option<&'static str> {
+        Some(self.layout.title())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let more = vec![
+            ("ceil_mode", OnnxAttr::Int(self.ceil_mode as i64)),
+            ("storage_order", OnnxAttr::Int(self.column_major as i64)),
+        ];
+        self.export_as(cx, "MaxPool", more);
+        Ok(())
+    }
+}
+impl MaxPool {
+    /// Position of index `at` of data of shape `data` in the flattened NCHW data.
+    fn place(&self, at: &[Int], data: &[Int]) -> Int {
+        let (mut spatial, mut sizes) = (self.layout.spatial(at).to_vec(), self.layout.spatial(data).to_vec());
+        let area = product(&sizes);
+        if self.column_major {
+            spatial.reverse();
+            sizes.reverse();
+        }
+        (at[0].clone() * self.layout.channel(data) + self.layout.channel(at)) * area + flatten_index(&spatial, &sizes)
+    }
+}
+
+impl Op for AveragePool {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let out = self.infer_data(cx)?;
+        if !out.dtype.is_float() {
+            return Err(format!("data is {}, needs a float type", out.dtype));
+        }
+        Ok(vec![out])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let xs = cx.shape(cx.require(0)?);
+        let scan = Scan::new(cx, self.layout, self.window(&xs))?;
+        let out = cx.output_type(0).clone();
+        let acc = out.dtype.accumulator();
+        let sum = cx.reduce("sum", &out.shape, acc, &scan.window.kernel, Combiner::Sum, |o, r| {
+            let (at, conds) = scan.tap(o, r);
+            Expr::guarded(conds, Expr::load(scan.data, at).cast(out.dtype, acc), Expr::constant(0.0, acc))
+        });
+        let mean = cx.compute("", &out.shape, out.dtype, |o| {
+            let steps = self.layout.spatial(o);
+            let count = (0..steps.len()).fold(Int::new(1), |n, d| n * self.count(&scan, d, &steps[d]));
+            let sum = Expr::load(sum, o.to_vec());
+            let mean = match count.as_const() {
+                Some(n) => sum * Expr::constant(1.0 / n as f64, acc),
+                None => sum / Expr::Index(count, acc),
+            };
+            mean.cast(acc, out.dtype)
+        });
+        cx.output(0, mean);
+        Ok(())
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn layout_name(&self) -> Option<&'static str> {
+        Some(self.layout.title())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let more = vec![
+            ("ceil_mode", OnnxAttr::Int(self.ceil_mode as i64)),
+            ("count_include_pad", OnnxAttr::Int(self.count_include_pad as i64)),
+        ];
+        self.export_as(cx, "AveragePool", more);
+        Ok(())
+    }
+}
+impl AveragePool {
+    /// Number of elements that count along spatial axis `d` of window `step`: all taps where none can leave the data.
+    fn count(&self, scan: &Scan, d: usize, step: &Int) -> Int {
+        let w = &scan.window;
+        let mut conds = vec![];
+        w.position(d, step, &Int::new(0), &scan.input[d], &scan.steps[d], &mut conds);
+        if conds.is_empty() {
+            return w.kernel[d].clone();
+        }
+        if !self.count_include_pad {
+            return w.taps_between(d, step, &Int::new(0), &scan.input[d]);
+        }
+        // Rounding up may let the last window leave even the padding; those taps never count.
+        if !self.ceil_mode {
+            return w.kernel[d].clone();
+        }
+        let low = Int::new(0) - &w.begin[d];
+        w.taps_between(d, step, &low, &(scan.input[d].clone() + &w.end[d]))
+    }
+}
+
+/// Attributes that all pools have: the window and its size.
+pub(super) fn import_window(cx: &ImportContext<'_, '_>) -> OpResult<(WindowSpec, Vec<i64>)> {
+    let x = cx.ty(0)?;
+    DataLayout::Nchw.check(&x)?;
+    let kernel = cx.attrs.ints("kernel_shape").ok_or("attribute kernel_shape is missing")?.to_vec();
+    let mut spec = WindowSpec::import(cx)?;
+    let taps: Vec<Int> = kernel.iter().map(|&k| Int::new(k)).collect();
+    spec.resolve(&taps, &x.shape[2..])?;
+    Ok((spec, kernel))
+}
+
+fn import_max_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let (spec, kernel) = import_window(cx)?;
+    let op = MaxPool {
+        kernel,
+        strides: spec.strides,
+        dilations: spec.dilations,
+        pads: spec.pads,
+        auto_pad: spec.auto_pad,
+        ceil_mode: spec.ceil_mode,
+        indices: cx.num_outputs > 1,
+        column_major: cx.attrs.int("storage_order").unwrap_or(0) != 0,
+        layout: DataLayout::Nchw,
+    };
+    let inputs = cx.inputs.clone();
+    cx.add_multi(op, inputs)
+}
+
+fn import_average_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let (spec, kernel) = import_window(cx)?;
+    let op = AveragePool {
+        kernel,
+        strides: spec.strides,
+        dilations: spec.dilations,
+        pads: spec.pads,
+        auto_pad: spec.auto_pad,
+        ceil_mode: spec.ceil_mode,
+        count_include_pad: cx.attrs.int("count_include_pad").unwrap_or(0) != 0,
+        layout: DataLayout::Nchw,
+    };
+    let inputs = cx.inputs.clone();
+    cx.add_multi(op, inputs)
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "MaxPool", domain: "", since: 1, import: import_max_pool },
+    OnnxImport { op_type: "AveragePool", domain: "", since: 1, import: import_average_pool },
+];

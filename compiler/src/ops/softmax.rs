@@ -1,0 +1,203 @@
+//! Softmax and its logarithm.
+
+use super::{InferContext, Op, OpResult, Precision};
+use crate::attr_struct;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Int, const_dims};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::{BufferId, Combiner, Expr, UnaryOp};
+
+attr_struct! {
+    /// `exp(x - max) / sum(exp(x - max))` jointly over `axes`.
+    pub struct Softmax("softmax") {
+        /// Axes that sum to one, ascending.
+        pub axes: Vec<usize> = vec![],
+    }
+}
+attr_struct! {
+    /// `x - max - log(sum(exp(x - max)))` jointly over `axes`.
+    pub struct LogSoftmax("log_softmax") {
+        /// Axes whose exponentials sum to one, ascending.
+        pub axes: Vec<usize> = vec![],
+    }
+}
+
+/// Refuses axes that are not ascending, or not below `rank`.
+pub(super) fn check_axes(axes: &[usize], rank: usize) -> OpResult<()> {
+    if axes.windows(2).any(|w| w[0] >= w[1]) || axes.iter().any(|&a| a >= rank) {
+        return Err(format!("axes {axes:?} must ascend below rank {rank}"));
+    }
+    Ok(())
+}
+
+/// A non-negative axis of a tensor of `rank`.
+pub(super) fn resolve_axis(axis: i64, rank: usize) -> OpResult<usize> {
+    let at = if axis < 0 { axis + rank as i64 } else { axis };
+    if at < 0 || at >= rank as i64 {
+        Err(format!("axis {axis} is not in a tensor of rank {rank}"))
+    } else {
+        Ok(at as usize)
+    }
+}
+
+/// Splits the axes of a tensor into kept and reduced ones, in order.
+pub(super) struct Split {
+    /// Rank of the tensor.
+    pub rank: usize,
+    /// Reduced axes.
+    pub axes: Vec<usize>,
+}
+impl Split {
+    /// Sizes (or indices) of the kept axes.
+    pub fn kept(&self, full: &[Int]) -> Vec<Int> {
+        (0..self.rank).filter(|a| !self.axes.contains(a)).map(|a| full[a].clone()).collect()
+    }
+    /// Sizes (or indices) of the reduced axes.
+    pub fn reduced(&self, full: &[Int]) -> Vec<Int> {
+        self.axes.iter().map(|&a| full[a].clone()).collect()
+    }
+    /// The full index with these kept and reduced parts.
+    pub fn merge(&self, kept: &[Int], reduced: &[Int]) -> Vec<Int> {
+        let (mut kept, mut reduced) = (kept.iter(), reduced.iter());
+        (0..self.rank)
+            .map(|a| {
+                if self.axes.contains(&a) { &mut reduced } else { &mut kept }.next().expect("an index for every axis")
+            })
+            .cloned()
+            .collect()
+    }
+}
+
+fn infer_same(cx: &InferContext<'_>, axes: &[usize]) -> OpResult<Vec<TensorType>> {
+    let x = cx.require(0)?;
+    if !x.dtype.is_float() {
+        return Err(format!("data is {}, needs a float type", x.dtype));
+    }
+    check_axes(axes, x.rank())?;
+    if axes.iter().any(|&a| x.shape[a].is(0)) {
+        return Err(format!("normalises over an empty axis of {:?}", x.shape));
+    }
+    Ok(vec![x.clone()])
+}
+
+/// The stages `max`, `exp` and `sum`; their buffers.
+fn exponentials(cx: &mut ComputeContext<'_>, split: &Split) -> OpResult<[BufferId; 3]> {
+    let x = cx.require(0)?;
+    let out = cx.output_type(0).clone();
+    let acc = out.dtype.accumulator();
+    let (kept, reduced) = (split.kept(&out.shape), split.reduced(&out.shape));
+    let max = cx.reduce("max", &kept, out.dtype, &reduced, Combiner::Max, |k, r| Expr::load(x, split.merge(k, r)));
+    let exp = cx.compute("exp", &out.shape, acc, |o| {
+        let shifted =
+            Expr::load(x, o.to_vec()).cast(out.dtype, acc) - Expr::load(max, split.kept(o)).cast(out.dtype, acc);
+        Expr::unary(UnaryOp::Exp, shifted)
+    });
+    let sum = cx.reduce("sum", &kept, acc, &reduced, Combiner::Sum, |k, r| Expr::load(exp, split.merge(k, r)));
+    Ok([max, exp, sum])
+}
+
+impl Op for Softmax {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_same(cx, &self.axes)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let out = cx.output_type(0).clone();
+        let split = Split { rank: out.rank(), axes: self.axes.clone() };
+        let [_, exp, sum] = exponentials(cx, &split)?;
+        let acc = cx.dtype(sum);
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            (Expr::load(exp, o.to_vec()) / Expr::load(sum, split.kept(o))).cast(acc, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        export_over_axes(cx, "Softmax", &self.axes)
+    }
+}
+
+impl Op for LogSoftmax {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_same(cx, &self.axes)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let out = cx.output_type(0).clone();
+        let split = Split { rank: out.rank(), axes: self.axes.clone() };
+        let [max, _, sum] = exponentials(cx, &split)?;
+        let (x, acc) = (cx.require(0)?, cx.dtype(sum));
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            let load = |b, ix| Expr::load(b, ix).cast(out.dtype, acc);
+            let shifted = load(x, o.to_vec()) - load(max, split.kept(o));
+            (shifted - Expr::unary(UnaryOp::Log, Expr::load(sum, split.kept(o)))).cast(acc, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        export_over_axes(cx, "LogSoftmax", &self.axes)
+    }
+}
+
+/// Writes an op that ONNX has over one axis only; several trailing axes are flattened around it.
+fn export_over_axes(cx: &mut ExportContext<'_>, op_type: &str, axes: &[usize]) -> OpResult<()> {
+    let shape = cx.output_types[0].shape.clone();
+    if let [axis] = axes {
+        cx.simple(op_type, vec![("axis", OnnxAttr::Int(*axis as i64))]);
+        return Ok(());
+    }
+    let trailing = axes.iter().rev().zip((0..shape.len()).rev()).all(|(&a, t)| a == t);
+    let dims = const_dims(&shape).filter(|_| trailing && !axes.is_empty());
+    let dims = dims.ok_or_else(|| format!("over axes {axes:?} of {shape:?} has no ONNX form"))?;
+    let inner: usize = dims[axes[0]..].iter().product();
+    let flat = cx.constant(Tensor::ints(&[-1, inner as i64]));
+    let full = cx.constant(Tensor::ints(&dims.iter().map(|&d| d as i64).collect::<Vec<_>>()));
+    let (x, before, after) = (cx.input(0), format!("{}_flat", cx.fresh()), format!("{}_done", cx.fresh()));
+    let out = cx.outputs.clone();
+    cx.node("Reshape", vec![x, flat], vec![before.clone()], vec![]);
+    cx.node(op_type, vec![before], vec![after.clone()], vec![("axis", OnnxAttr::Int(1))]);
+    cx.node("Reshape", vec![after, full], out, vec![]);
+    Ok(())
+}
+
+/// Axes of an ONNX op whose `axis` attribute names one axis since opset 13, and the first of all joined axes before.
+pub(super) fn import_axes(cx: &ImportContext<'_, '_>) -> OpResult<Vec<usize>> {
+    let x = cx.ty(0)?;
+    let given = cx.attrs.int("axis");
+    if cx.opset >= 13 {
+        return Ok(vec![resolve_axis(given.unwrap_or(-1), x.rank())?]);
+    }
+    let first = given.unwrap_or(1);
+    let first = if first == x.rank() as i64 { x.rank() } else { resolve_axis(first, x.rank())? };
+    // Axes of size 1 do not matter; without them most models have one axis left.
+    let axes: Vec<usize> = (first..x.rank()).filter(|&a| !x.shape[a].is(1)).collect();
+    Ok(if axes.is_empty() && first < x.rank() { vec![first] } else { axes })
+}
+
+fn import_softmax(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let (axes, x) = (import_axes(cx)?, cx.input(0)?);
+    Ok(vec![cx.add(Softmax { axes }, &[x])?])
+}
+fn import_log_softmax(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let (axes, x) = (import_axes(cx)?, cx.input(0)?);
+    Ok(vec![cx.add(LogSoftmax { axes }, &[x])?])
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "Softmax", domain: "", since: 1, import: import_softmax },
+    OnnxImport { op_type: "LogSoftmax", domain: "", since: 1, import: import_log_softmax },
+];
