@@ -66,6 +66,26 @@ pub enum Encoding {
     Narrow,
 }
 
+impl Encoding {
+    /// Bits of one element of `dtype` in device memory. Native small integers and bools take a whole 32-bit word.
+    pub fn element_bits(self, dtype: DType) -> u32 {
+        match self {
+            Encoding::HalfPair => 16,
+            Encoding::ByteQuad => 8,
+            Encoding::Narrow => 32,
+            Encoding::Native => match dtype {
+                DType::F16 | DType::BF16 => 16,
+                DType::U64 | DType::I64 | DType::F64 => 64,
+                _ => 32,
+            },
+        }
+    }
+    /// Bytes of a device buffer of `numel` elements: padded to 16, so that vectors and packed words may be stored whole.
+    pub fn storage_bytes(self, dtype: DType, numel: u64) -> u64 {
+        (numel * u64::from(self.element_bits(dtype))).div_ceil(8).next_multiple_of(16).max(16)
+    }
+}
+
 /// A buffer.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Buffer {
