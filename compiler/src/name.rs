@@ -59,7 +59,11 @@ impl PartialOrd for Name {
 }
 impl Ord for Name {
     fn cmp(&self, other: &Name) -> std::cmp::Ordering {
-        if self.0 == other.0 { std::cmp::Ordering::Equal } else { self.as_str().cmp(other.as_str()) }
+        if self.0 == other.0 {
+            return std::cmp::Ordering::Equal;
+        }
+        let table = INTERNER.read().expect("interner lock");
+        table.strings[self.0 as usize].cmp(table.strings[other.0 as usize])
     }
 }
 impl From<&str> for Name {

@@ -1,27 +1,238 @@
-//! The one simplifier and interval analysis of [`Int`].
+//! The one simplifier of [`Int`].
+//!
+//! An expression becomes a linear form (`linear.rs`): a sum of constant multiples of *atoms* plus a constant, sorted.
+//! Atoms are variables, loads, products of atoms, and the divisions, remainders, minima and maxima that no rule of
+//! their operator's file removes. Rules that pair terms of one sum are in `recombine.rs`.
+//!
+//! Always holds: every rule is an identity on the integers for positive divisors, whatever the values of unknown
+//! variables. An expression whose coefficients leave i64 is returned as it is. Divisors that are constants below 1 are
+//! left alone.
+
+mod div;
+mod linear;
+mod minmax;
+mod modulo;
+mod recombine;
+mod symbolic;
+#[cfg(test)]
+mod tests;
+
+use super::range::{Range, range_add, range_div, range_max, range_min, range_mod, range_mul, range_scale};
 use super::{Bounds, Int, IntNode};
+use crate::tir::{Cond, CondOp};
+use linear::Linear;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Rewrites `e` to an equal, simpler expression, given the ranges of its variables.
 pub fn simplify(e: &Int, bounds: &Bounds) -> Int {
-    let _ = bounds;
-    e.clone()
-}
-
-/// Inclusive range of `e`, or `None` when a variable is unknown or the arithmetic could leave i64.
-pub fn range(e: &Int, bounds: &Bounds) -> Option<(i64, i64)> {
-    Some(match e.node() {
-        IntNode::Const(c) => (*c, *c),
-        IntNode::Var(v) => bounds.get(*v)?,
-        IntNode::Load(..) => return None,
-        IntNode::Add(a, b) => {
-            let (a, b) = (range(a, bounds)?, range(b, bounds)?);
-            (a.0.checked_add(b.0)?, a.1.checked_add(b.1)?)
+    match e.node() {
+        IntNode::Const(_) => e.clone(),
+        IntNode::Var(v) => match bounds.get(*v) {
+            Some((low, high)) if low == high => Int::new(low),
+            _ => e.clone(),
+        },
+        _ => {
+            let mut s = Simplifier::new(bounds);
+            match s.form(e) {
+                Some(l) => s.to_int(&l),
+                None => e.clone(),
+            }
         }
-        _ => return None,
-    })
+    }
 }
 
 /// True when `low <= e <= high` is proved.
 pub fn prove(e: &Int, low: i64, high: i64, bounds: &Bounds) -> bool {
-    range(&simplify(e, bounds), bounds).is_some_and(|(l, h)| l >= low && h <= high)
+    let inside = |r: Range| r.is_some_and(|(l, h)| l >= low && h <= high);
+    if inside(super::range(e, bounds)) {
+        return true;
+    }
+    let mut s = Simplifier::new(bounds);
+    let form = s.form(e);
+    form.is_some_and(|l| inside(s.span(&l)))
+}
+
+/// Whether `c` always holds (`Some(true)`), never holds (`Some(false)`), or is not decided.
+pub fn prove_cond(c: &Cond, bounds: &Bounds) -> Option<bool> {
+    let mut s = Simplifier::new(bounds);
+    let mut difference = s.form(&c.lhs)?;
+    difference.add_scaled(&s.form(&c.rhs)?, -1)?;
+    let difference = s.recombine(difference)?;
+    let span = s.span(&difference);
+    match c.op {
+        CondOp::Lt => decide_below(span?),
+        CondOp::Ge => decide_below(span?).map(|b| !b),
+        CondOp::Eq => match span {
+            Some((0, 0)) => Some(true),
+            Some((low, high)) if low > 0 || high < 0 => Some(false),
+            // g*A + r == 0 has no solution unless g divides r.
+            _ => {
+                let g = difference.terms.iter().fold(0, |g, t| linear::gcd(g, t.1));
+                (g > 1 && difference.constant % g != 0).then_some(false)
+            }
+        },
+    }
+}
+
+fn decide_below(span: (i64, i64)) -> Option<bool> {
+    if span.1 < 0 {
+        Some(true)
+    } else if span.0 >= 0 {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// One call's state: forms and ranges of compound nodes by address (the node is kept alive beside them).
+struct Simplifier<'b> {
+    bounds: &'b Bounds,
+    forms: FxHashMap<*const IntNode, (Int, Linear)>,
+    ranges: FxHashMap<*const IntNode, (Int, Range)>,
+}
+
+impl<'b> Simplifier<'b> {
+    fn new(bounds: &'b Bounds) -> Self {
+        Simplifier { bounds, forms: FxHashMap::default(), ranges: FxHashMap::default() }
+    }
+
+    /// The simplified linear form of `e`; `None` when a coefficient leaves i64.
+    fn form(&mut self, e: &Int) -> Option<Linear> {
+        match e.node() {
+            IntNode::Const(c) => return Some(Linear::constant(*c)),
+            IntNode::Var(v) => {
+                return Some(match self.bounds.get(*v) {
+                    Some((low, high)) if low == high => Linear::constant(low),
+                    _ => Linear::atom(e.clone()),
+                });
+            }
+            _ => {}
+        }
+        if let Some((_, known)) = self.forms.get(&Arc::as_ptr(&e.0)) {
+            return Some(known.clone());
+        }
+        let l = match e.node() {
+            IntNode::Load(b, ix) => {
+                let mut simple = Vec::with_capacity(ix.len());
+                for i in ix {
+                    let l = self.form(i)?;
+                    simple.push(self.to_int(&l));
+                }
+                Linear::atom(Int::load(*b, simple))
+            }
+            IntNode::Div(a, b) => {
+                let (a, b) = (self.form(a)?, self.form(b)?);
+                self.div(a, b)?
+            }
+            IntNode::Mod(a, b) => {
+                let (a, b) = (self.form(a)?, self.form(b)?);
+                self.modulo(a, b)?
+            }
+            IntNode::Min(a, b) => {
+                let (a, b) = (self.form(a)?, self.form(b)?);
+                self.extremum(a, b, true)?
+            }
+            IntNode::Max(a, b) => {
+                let (a, b) = (self.form(a)?, self.form(b)?);
+                self.extremum(a, b, false)?
+            }
+            _ => {
+                let mut sum = Linear::constant(0);
+                self.collect(e, 1, &mut sum)?;
+                self.recombine(sum)?
+            }
+        };
+        self.forms.insert(Arc::as_ptr(&e.0), (e.clone(), l.clone()));
+        Some(l)
+    }
+
+    /// Adds `k * e` to `sum` without pairing terms.
+    fn collect(&mut self, e: &Int, k: i64, sum: &mut Linear) -> Option<()> {
+        match e.node() {
+            IntNode::Add(a, b) => {
+                self.collect_shared(a, k, sum)?;
+                self.collect_shared(b, k, sum)
+            }
+            IntNode::Sub(a, b) => {
+                self.collect_shared(a, k, sum)?;
+                self.collect_shared(b, k.checked_neg()?, sum)
+            }
+            IntNode::Mul(a, b) => match (a.as_const(), b.as_const()) {
+                (Some(c), _) => self.collect_shared(b, k.checked_mul(c)?, sum),
+                (_, Some(c)) => self.collect_shared(a, k.checked_mul(c)?, sum),
+                _ => {
+                    let (a, b) = (self.form(a)?, self.form(b)?);
+                    let product = self.product(&a, &b)?;
+                    sum.add_scaled(&product, k)
+                }
+            },
+            _ => {
+                let l = self.form(e)?;
+                sum.add_scaled(&l, k)
+            }
+        }
+    }
+
+    /// A sum that is shared goes through the table of forms: a chain `x + x` of shared sums stays linear in time.
+    fn collect_shared(&mut self, e: &Int, k: i64, sum: &mut Linear) -> Option<()> {
+        if matches!(e.node(), IntNode::Add(..) | IntNode::Sub(..)) && Arc::strong_count(&e.0) > 1 {
+            let l = self.form(e)?;
+            sum.add_scaled(&l, k)
+        } else {
+            self.collect(e, k, sum)
+        }
+    }
+
+    /// An expression that is its own simplest form.
+    fn irreducible(&mut self, atom: Int) -> Linear {
+        let l = Linear::atom(atom);
+        let atom = &l.terms[0].0;
+        self.forms.insert(Arc::as_ptr(&atom.0), (atom.clone(), l.clone()));
+        l
+    }
+
+    /// The expression of a linear form; it is remembered as simplified.
+    fn to_int(&mut self, l: &Linear) -> Int {
+        let e = l.to_int();
+        if !matches!(e.node(), IntNode::Const(_) | IntNode::Var(_)) {
+            self.forms.entry(Arc::as_ptr(&e.0)).or_insert_with(|| (e.clone(), l.clone()));
+        }
+        e
+    }
+
+    /// Range of a linear form.
+    fn span(&mut self, l: &Linear) -> Range {
+        let mut sum = Some((l.constant, l.constant));
+        for (atom, k) in &l.terms {
+            sum = range_add(sum, range_scale(self.range_of(atom), *k));
+            sum?;
+        }
+        sum
+    }
+
+    /// [`super::range`] with a table.
+    fn range_of(&mut self, e: &Int) -> Range {
+        match e.node() {
+            IntNode::Const(c) => return Some((*c, *c)),
+            IntNode::Var(v) => return self.bounds.get(*v),
+            IntNode::Load(..) => return None,
+            _ => {}
+        }
+        if let Some((_, known)) = self.ranges.get(&Arc::as_ptr(&e.0)) {
+            return *known;
+        }
+        let r = match e.node() {
+            IntNode::Add(a, b) => range_add(self.range_of(a), self.range_of(b)),
+            IntNode::Sub(a, b) => range_add(self.range_of(a), range_scale(self.range_of(b), -1)),
+            IntNode::Mul(a, b) => range_mul(self.range_of(a), self.range_of(b)),
+            IntNode::Div(a, b) => range_div(self.range_of(a), self.range_of(b)),
+            IntNode::Mod(a, b) => range_mod(self.range_of(a), self.range_of(b)),
+            IntNode::Min(a, b) => range_min(self.range_of(a), self.range_of(b)),
+            IntNode::Max(a, b) => range_max(self.range_of(a), self.range_of(b)),
+            IntNode::Const(_) | IntNode::Var(_) | IntNode::Load(..) => None,
+        };
+        self.ranges.insert(Arc::as_ptr(&e.0), (e.clone(), r));
+        r
+    }
 }
