@@ -4,6 +4,33 @@
 //! [`instructions!`] table; it prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to
 //! the same function always gives the same result.
 
+mod accesses;
+pub mod loops;
+mod print;
+mod simplify;
+#[cfg(test)]
+mod testing;
+
+mod bind;
+mod cut_kernel;
+mod fuse;
+mod inline;
+mod reorder;
+mod split;
+mod unroll;
+mod vectorize;
+
+pub use bind::{Axis, Bind};
+pub use cut_kernel::CutKernel;
+pub use fuse::Fuse;
+pub use inline::Inline;
+pub use print::{instruction_text, print_loops};
+pub use reorder::Reorder;
+pub use simplify::{simplify_conds, simplify_expr, simplify_function};
+pub use split::Split;
+pub use unroll::Unroll;
+pub use vectorize::Vectorize;
+
 use crate::attr::{AttrStruct, Attrs};
 use crate::name::Name;
 use crate::tir::TensorFunction;
@@ -126,9 +153,44 @@ macro_rules! instructions {
     };
 }
 
-instructions! {}
+instructions! {
+    split::Split,
+    fuse::Fuse,
+    reorder::Reorder,
+    bind::Bind,
+    vectorize::Vectorize,
+    unroll::Unroll,
+    inline::Inline,
+    cut_kernel::CutKernel,
+}
 
 /// The table row of an instruction name.
 pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
     INSTRUCTIONS.iter().find(|d| d.name == name)
+}
+
+/// Applies one instruction, simplifies every index expression under the ranges of the loops, and notes the instruction
+/// in the function's trace.
+///
+/// # Errors
+/// When the instruction does not apply; `f` is then as before.
+pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
+    let mut copy = f.clone();
+    i.apply(&mut copy).map_err(|r| ScheduleError {
+        instruction: instruction_text(&*i),
+        message: r.message,
+        loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
+    })?;
+    simplify_function(&mut copy);
+    copy.trace.push(i);
+    *f = copy;
+    Ok(())
+}
+
+/// Applies instructions in order.
+///
+/// # Errors
+/// At the first instruction that does not apply; `f` then has those before it.
+pub fn replay(f: &mut TensorFunction, trace: &[InstrRef]) -> Result<(), ScheduleError> {
+    trace.iter().try_for_each(|i| apply(f, i.clone()))
 }

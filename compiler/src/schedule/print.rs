@@ -1,0 +1,82 @@
+//! Short text of loop nests and instructions for error messages.
+
+use super::InstructionBase;
+use crate::attr::Attr;
+use crate::name::Name;
+use crate::tir::{For, LoopKind, Stmt, TensorFunction};
+use std::fmt::Write;
+
+/// The loops and blocks below `s`, one per line; the loop or block `culprit` is marked with `>`.
+pub fn print_loops(f: &TensorFunction, s: &Stmt, culprit: Option<Name>) -> String {
+    let mut out = String::new();
+    write_stmt(f, s, culprit, 1, &mut out);
+    out.truncate(out.trim_end().len());
+    out
+}
+
+fn write_line(depth: usize, marked: bool, text: &str, out: &mut String) {
+    let mark = if marked { ">" } else { " " };
+    let _ = writeln!(out, "{mark}{}{text}", "  ".repeat(depth));
+}
+
+fn write_stmt(f: &TensorFunction, s: &Stmt, culprit: Option<Name>, depth: usize, out: &mut String) {
+    match s {
+        Stmt::Seq(list) => list.iter().for_each(|s| write_stmt(f, s, culprit, depth, out)),
+        Stmt::For(l) => {
+            write_line(depth, culprit == Some(l.var), &loop_text(l), out);
+            write_stmt(f, &l.body, culprit, depth + 1, out);
+        }
+        Stmt::Block(b) => {
+            let mut reads: Vec<Name> = Vec::new();
+            for (id, _) in b.value.loads() {
+                let name = f.buffers[id].name;
+                if !reads.contains(&name) {
+                    reads.push(name);
+                }
+            }
+            let reads: Vec<String> = reads.iter().map(|n| n.to_string()).collect();
+            let op = if b.reduce.is_some() { "<<" } else { "=" };
+            let target = f.buffers[b.buffer].name;
+            let mut text = format!("{}: {target}{:?} {op} ({})", b.name, b.indices, reads.join(", "));
+            if !b.guards.is_empty() {
+                let guards: Vec<String> = b.guards.iter().map(|g| format!("{} {:?} {}", g.lhs, g.op, g.rhs)).collect();
+                let _ = write!(text, " if {}", guards.join(", ").to_lowercase());
+            }
+            write_line(depth, culprit == Some(b.name), &text, out);
+        }
+        Stmt::Barrier => write_line(depth, false, "barrier", out),
+        Stmt::Kernel(name, s) => {
+            write_line(depth, culprit == Some(*name), &format!("kernel {name}"), out);
+            write_stmt(f, s, culprit, depth + 1, out);
+        }
+    }
+}
+
+fn loop_text(l: &For) -> String {
+    let kind = match l.kind {
+        LoopKind::Serial => String::new(),
+        LoopKind::Unroll => " unroll".into(),
+        LoopKind::Vectorize => " vectorize".into(),
+        LoopKind::Group(a) => format!(" group_{}", ["x", "y", "z"][usize::from(a.min(2))]),
+        LoopKind::Local(a) => format!(" local_{}", ["x", "y", "z"][usize::from(a.min(2))]),
+    };
+    format!("for {} in {}{kind}", l.var, l.extent)
+}
+
+/// An instruction as text: `split {loop=i, factors=[0, 4], into=[io, ii]}`.
+pub fn instruction_text(i: &dyn InstructionBase) -> String {
+    let attrs: Vec<String> = i.attrs().iter().map(|(k, v)| format!("{k}={}", attr_text(v))).collect();
+    format!("{} {{{}}}", i.name(), attrs.join(", "))
+}
+
+fn attr_text(a: &Attr) -> String {
+    match a {
+        Attr::Int(v) => v.to_string(),
+        Attr::Float(v) => format!("{v:?}"),
+        Attr::Bool(v) => v.to_string(),
+        Attr::Str(s) => s.clone(),
+        Attr::List(v) => format!("[{}]", v.iter().map(attr_text).collect::<Vec<_>>().join(", ")),
+        Attr::DType(t) => format!("{t:?}").to_lowercase(),
+        Attr::Expr(e) => format!("`{e}`"),
+    }
+}

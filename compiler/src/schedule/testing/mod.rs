@@ -1,0 +1,205 @@
+//! What the instructions' tests share: small functions to schedule, instructions from text, and a reference evaluator
+//! that checks bounds and the rules of parallel execution.
+
+mod reference;
+
+use super::{InstrRef, apply, find_instruction};
+use crate::attr::{Attr, Attrs};
+use crate::dtype::DType;
+use crate::int::Int;
+use crate::te::ComputeContext;
+use crate::tir::{Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp};
+pub use reference::evaluate;
+
+/// A function with parameters `inputs` (name, shape); `build` appends stages, the last of which writes the result.
+pub fn function(
+    inputs: &[(&str, &[i64])],
+    build: impl FnOnce(&mut ComputeContext, &[BufferId]) -> BufferId,
+) -> TensorFunction {
+    let mut f = TensorFunction::new("test");
+    let mut ids = Vec::new();
+    for (name, shape) in inputs {
+        let buffer = f.buffers.push(Buffer {
+            name: (*name).into(),
+            dtype: DType::F32,
+            shape: shape.iter().map(|&d| Int::new(d)).collect(),
+            scope: Scope::Global,
+            encoding: Encoding::Native,
+        });
+        f.params.push(Param { buffer, access: Access::Read });
+        ids.push(buffer);
+    }
+    let mut context = ComputeContext::new(&mut f, vec![], vec![], vec![], "s");
+    let out = build(&mut context, &ids);
+    f.params.push(Param { buffer: out, access: Access::Write });
+    f
+}
+
+/// A stage of one op named `prefix`.
+pub fn stage<R>(c: &mut ComputeContext, prefix: &str, build: impl FnOnce(&mut ComputeContext) -> R) -> R {
+    build(&mut ComputeContext::new(c.function, vec![], vec![], vec![], prefix))
+}
+
+fn ints(dims: &[i64]) -> Vec<Int> {
+    dims.iter().map(|&d| Int::new(d)).collect()
+}
+
+/// `y = (x + 1) * x`, then `max(.., 0.25)`: blocks t0, t1, y.
+pub fn elementwise_chain(shape: &[i64]) -> TensorFunction {
+    let dims = ints(shape);
+    function(&[("x", shape)], |c, ids| {
+        let x = ids[0];
+        let one = Expr::constant(1.0, DType::F32);
+        let t0 = stage(c, "t0", |c| c.compute("", &dims, DType::F32, |i| Expr::load(x, i.to_vec()) + one));
+        let t1 = stage(c, "t1", |c| {
+            c.compute("", &dims, DType::F32, |i| Expr::load(t0, i.to_vec()) * Expr::load(x, i.to_vec()))
+        });
+        stage(c, "y", |c| {
+            c.compute("", &dims, DType::F32, |i| Expr::load(t1, i.to_vec()).max(Expr::constant(0.25, DType::F32)))
+        })
+    })
+}
+
+/// `y[p, j] = max(sum_k a[p, k] * w[k, j] + bias[j], 0)`: blocks mm, y.
+pub fn matmul(m: i64, n: i64, k: i64) -> TensorFunction {
+    function(&[("a", &[m, k]), ("w", &[k, n]), ("bias", &[n])], |c, ids| {
+        let (a, w, bias) = (ids[0], ids[1], ids[2]);
+        let mm = stage(c, "mm", |c| {
+            c.reduce("", &ints(&[m, n]), DType::F32, &ints(&[k]), Combiner::Sum, |s, r| {
+                Expr::load(a, vec![s[0].clone(), r[0].clone()]) * Expr::load(w, vec![r[0].clone(), s[1].clone()])
+            })
+        });
+        stage(c, "y", |c| {
+            c.compute("", &ints(&[m, n]), DType::F32, |i| {
+                (Expr::load(mm, i.to_vec()) + Expr::load(bias, vec![i[1].clone()])).max(Expr::constant(0.0, DType::F32))
+            })
+        })
+    })
+}
+
+/// NHWC convolution with padding and an epilogue: blocks conv, y; weights `[kh, kw, ic, oc]`.
+#[allow(clippy::too_many_arguments)]
+pub fn conv(n: i64, c_in: i64, h: i64, w: i64, oc: i64, k: i64, stride: i64, pad: i64) -> TensorFunction {
+    let (oh, ow) = ((h + 2 * pad - k) / stride + 1, (w + 2 * pad - k) / stride + 1);
+    function(&[("x", &[n, h, w, c_in]), ("w", &[k, k, c_in, oc]), ("bias", &[oc])], |c, ids| {
+        let (x, wt, bias) = (ids[0], ids[1], ids[2]);
+        let shape = ints(&[n, oh, ow, oc]);
+        let acc = stage(c, "conv", |c| {
+            c.reduce("", &shape, DType::F32, &ints(&[k, k, c_in]), Combiner::Sum, |s, r| {
+                let (ih, iw) = (s[1].clone() * stride + &r[0] - pad, s[2].clone() * stride + &r[1] - pad);
+                let conds = vec![
+                    Cond::ge(ih.clone(), 0),
+                    Cond::lt(ih.clone(), h),
+                    Cond::ge(iw.clone(), 0),
+                    Cond::lt(iw.clone(), w),
+                ];
+                let load = Expr::load(x, vec![s[0].clone(), ih, iw, r[2].clone()]);
+                let load = if pad == 0 { load } else { Expr::guarded(conds, load, Expr::constant(0.0, DType::F32)) };
+                load * Expr::load(wt, vec![r[0].clone(), r[1].clone(), r[2].clone(), s[3].clone()])
+            })
+        });
+        stage(c, "y", |c| {
+            c.compute("", &shape, DType::F32, |i| Expr::load(acc, i.to_vec()) + Expr::load(bias, vec![i[3].clone()]))
+        })
+    })
+}
+
+/// Softmax over the rows: blocks max, exp, sum, y.
+pub fn softmax(rows: i64, columns: i64) -> TensorFunction {
+    function(&[("x", &[rows, columns])], |c, ids| {
+        let x = ids[0];
+        let (row, all, red) = (ints(&[rows]), ints(&[rows, columns]), ints(&[columns]));
+        let reduce = |c: &mut ComputeContext, name: &str, of: BufferId, op: Combiner| {
+            stage(c, name, |c| {
+                c.reduce("", &row, DType::F32, &red, op, |s, r| Expr::load(of, vec![s[0].clone(), r[0].clone()]))
+            })
+        };
+        let max = reduce(c, "max", x, Combiner::Max);
+        let exp = stage(c, "exp", |c| {
+            c.compute("", &all, DType::F32, |i| {
+                Expr::unary(UnaryOp::Exp, Expr::load(x, i.to_vec()) - Expr::load(max, vec![i[0].clone()]))
+            })
+        });
+        let sum = reduce(c, "sum", exp, Combiner::Sum);
+        stage(c, "y", |c| {
+            c.compute("", &all, DType::F32, |i| Expr::load(exp, i.to_vec()) / Expr::load(sum, vec![i[0].clone()]))
+        })
+    })
+}
+
+/// An instruction from text like `split {loop=i, factors=[0, 4], into=[a, b]}`.
+pub fn instruction(text: &str) -> InstrRef {
+    let (name, rest) = text.split_once('{').expect("attributes in braces");
+    let mut p = Attributes { rest: rest.trim_end().strip_suffix('}').expect("a closing brace") };
+    let def = find_instruction(name.trim()).unwrap_or_else(|| panic!("no instruction {name}"));
+    (def.from_attrs)(&p.all()).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+struct Attributes<'a> {
+    rest: &'a str,
+}
+impl Attributes<'_> {
+    fn eat(&mut self, c: char) -> bool {
+        self.rest = self.rest.trim_start();
+        let found = self.rest.starts_with(c);
+        if found {
+            self.rest = &self.rest[1..];
+        }
+        found
+    }
+    fn all(&mut self) -> Attrs {
+        let mut out = Attrs::new();
+        while !self.rest.trim().is_empty() {
+            let (key, rest) = self.rest.split_once('=').expect("key=value");
+            let key = key.trim().to_string();
+            self.rest = rest;
+            out.insert(key, self.value());
+            self.eat(',');
+        }
+        out
+    }
+    fn value(&mut self) -> Attr {
+        if self.eat('[') {
+            let mut list = Vec::new();
+            while !self.eat(']') {
+                list.push(self.value());
+                self.eat(',');
+            }
+            return Attr::List(list);
+        }
+        let quoted = self.eat('"');
+        let end = |c: char| if quoted { c == '"' } else { c == ',' || c == ']' };
+        let text = self.rest[..self.rest.find(end).unwrap_or(self.rest.len())].to_string();
+        self.rest = &self.rest[text.len() + usize::from(quoted)..];
+        let word = text.trim();
+        match word {
+            _ if quoted => Attr::Str(text),
+            "true" | "false" => Attr::Bool(word == "true"),
+            _ => word.parse().map_or_else(|_| Attr::Str(word.to_string()), Attr::Int),
+        }
+    }
+}
+
+/// `f` with instructions applied; panics on a refusal.
+pub fn scheduled(f: &TensorFunction, instructions: &[&str]) -> TensorFunction {
+    let mut f = f.clone();
+    for text in instructions {
+        apply(&mut f, instruction(text)).unwrap_or_else(|e| panic!("{e}\n{}", super::print_loops(&f, &f.body, None)));
+    }
+    f
+}
+
+/// The error of one instruction.
+pub fn refusal(f: &TensorFunction, text: &str) -> String {
+    apply(&mut f.clone(), instruction(text)).expect_err("a refusal").to_string()
+}
+
+/// Asserts that both functions compute the same on random inputs, up to rounding.
+pub fn assert_same(a: &TensorFunction, b: &TensorFunction) {
+    let (x, y) = (evaluate(a), evaluate(b));
+    assert_eq!(x.len(), y.len(), "number of elements");
+    for (n, (x, y)) in x.iter().zip(&y).enumerate() {
+        let close = (x - y).abs() <= 1e-9 * (1.0 + x.abs());
+        assert!(close, "element {n}: {x} became {y}\n{}", super::print_loops(b, &b.body, None));
+    }
+}
