@@ -18,4 +18,6 @@ pub mod remark;
 pub mod schedule;
 pub mod te;
 pub mod tensor;
+pub mod text;
 pub mod tir;
+pub mod verify;

@@ -1,0 +1,275 @@
+//! The parser: recursive descent over tokens, building the IR directly. Every function returns an error with a place
+//! instead of panicking; nesting and expression depth are limited so that no input overflows the stack.
+
+mod attrs;
+mod constants;
+mod expr;
+mod graph;
+mod int;
+mod tensor;
+
+use super::lexer::{Tok, Token, lex};
+use super::{ParseError, print};
+use crate::dtype::DType;
+use crate::graph::{Module, TensorType};
+use crate::name::Name;
+use crate::tir::{BufferId, TensorFunction};
+use rustc_hash::FxHashMap;
+
+/// Parses a module. Functions, tensor functions and constants may stand in any order.
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn parse_module(source: &str) -> Result<Module, ParseError> {
+    let mut p = Parser::new(source)?;
+    p.module()
+}
+
+/// Parses text that holds one tensor function.
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn parse_tensor_function(source: &str) -> Result<TensorFunction, ParseError> {
+    let mut p = Parser::new(source)?;
+    p.expect_word("tensor")?;
+    let f = p.tensor_function()?;
+    if *p.peek() != Tok::End {
+        return p.expected("the end of the text");
+    }
+    Ok(f)
+}
+
+type Result<T, E = ParseError> = std::result::Result<T, E>;
+
+/// Levels of braces and parentheses.
+const MAX_NESTING: usize = 200;
+/// Depth of an expression's tree: chains of operators count too.
+const MAX_DEPTH: u32 = 1500;
+
+struct Parser<'t> {
+    source: &'t str,
+    tokens: Vec<Token>,
+    at: usize,
+    nesting: usize,
+    /// Buffers of the tensor function being parsed.
+    buffers: Option<FxHashMap<Name, BufferId>>,
+}
+
+impl<'t> Parser<'t> {
+    fn new(source: &'t str) -> Result<Self> {
+        Ok(Parser { source, tokens: lex(source)?, at: 0, nesting: 0, buffers: None })
+    }
+    /// The next token; the last one is [`Tok::End`] and is never passed.
+    fn peek(&self) -> &Tok {
+        &self.tokens[self.at].tok
+    }
+    fn peek_second(&self) -> &Tok {
+        &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].tok
+    }
+    /// True when the next token is on a new line.
+    fn at_line_start(&self) -> bool {
+        self.tokens[self.at].first
+    }
+    fn advance(&mut self) -> Tok {
+        let tok = self.tokens[self.at].tok.clone();
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        tok
+    }
+    /// An error at the next token.
+    fn error<T>(&self, message: impl Into<String>) -> Result<T> {
+        self.error_at(self.at, message)
+    }
+    /// An error at token `index`.
+    fn error_at<T>(&self, index: usize, message: impl Into<String>) -> Result<T> {
+        Err(ParseError::new(self.source, self.tokens[index].start, message))
+    }
+    fn expected<T>(&self, what: &str) -> Result<T> {
+        self.error(format!("expected {what}, found {}", describe(self.peek())))
+    }
+    fn is_punct(&self, p: &str) -> bool {
+        matches!(self.peek(), Tok::Punct(q) if *q == p)
+    }
+    fn eat_punct(&mut self, p: &str) -> bool {
+        let found = self.is_punct(p);
+        if found {
+            self.advance();
+        }
+        found
+    }
+    fn expect_punct(&mut self, p: &str) -> Result<()> {
+        if self.eat_punct(p) { Ok(()) } else { self.expected(&format!("`{p}`")) }
+    }
+    fn is_word(&self, w: &str) -> bool {
+        matches!(self.peek(), Tok::Word(q) if q == w)
+    }
+    fn eat_word(&mut self, w: &str) -> bool {
+        let found = self.is_word(w);
+        if found {
+            self.advance();
+        }
+        found
+    }
+    fn expect_word(&mut self, w: &str) -> Result<()> {
+        if self.eat_word(w) { Ok(()) } else { self.expected(&format!("`{w}`")) }
+    }
+    /// A bare or quoted name.
+    fn name(&mut self, what: &str) -> Result<Name> {
+        match self.peek() {
+            Tok::Word(s) | Tok::Str(s) => {
+                let n = Name::new(s);
+                self.advance();
+                Ok(n)
+            }
+            _ => self.expected(what),
+        }
+    }
+    fn string(&mut self) -> Result<String> {
+        match self.peek().clone() {
+            Tok::Str(s) => {
+                self.advance();
+                Ok(s)
+            }
+            _ => self.expected("a string"),
+        }
+    }
+    fn global(&mut self) -> Result<Name> {
+        match self.peek() {
+            Tok::Global(s) => {
+                let n = Name::new(s);
+                self.advance();
+                Ok(n)
+            }
+            _ => self.expected("a global name `@...`"),
+        }
+    }
+    /// `[-] digits` in the range of `T`.
+    fn integer<T: std::str::FromStr>(&mut self) -> Result<T> {
+        let at = self.at;
+        let sign = if self.eat_punct("-") { "-" } else { "" };
+        match self.advance() {
+            Tok::Int(s) => match format!("{sign}{s}").parse() {
+                Ok(v) => Ok(v),
+                Err(_) => self.error_at(at, format!("the number {sign}{s} is out of range here")),
+            },
+            tok => self.error_at(at, format!("expected an integer, found {}", describe(&tok))),
+        }
+    }
+    /// Items between the next token and `close`, separated by commas.
+    fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut out = Vec::new();
+        if self.eat_punct(close) {
+            return Ok(out);
+        }
+        loop {
+            out.push(item(self)?);
+            if self.eat_punct(close) {
+                return Ok(out);
+            }
+            if !self.eat_punct(",") {
+                return self.expected(&format!("`,` or `{close}`"));
+            }
+        }
+    }
+    /// Runs `f` one level deeper.
+    fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.nesting >= MAX_NESTING {
+            return self.error(format!("nested deeper than {MAX_NESTING} levels"));
+        }
+        self.nesting += 1;
+        let out = f(self);
+        self.nesting -= 1;
+        out
+    }
+
+    fn module(&mut self) -> Result<Module> {
+        let mut m = Module::new("main");
+        let mut entry = None;
+        loop {
+            let at = self.at;
+            match self.peek().clone() {
+                Tok::End => break,
+                Tok::Word(w) => {
+                    self.advance();
+                    match w.as_str() {
+                        "entry" => entry = Some(self.global()?),
+                        "const" => self.constant(&mut m)?,
+                        "graph" => self.graph_function(&mut m)?,
+                        "tensor" => {
+                            let f = self.tensor_function()?;
+                            self.check_fresh(&m, f.name, at)?;
+                            m.tensor_functions.insert(f.name, f);
+                        }
+                        _ => {
+                            return self
+                                .error_at(at, format!("expected `entry`, `const`, `graph` or `tensor`, found `{w}`"));
+                        }
+                    }
+                }
+                _ => return self.expected("`entry`, `const`, `graph` or `tensor`"),
+            }
+        }
+        m.entry = entry.unwrap_or_else(|| print::default_entry(&m));
+        Ok(m)
+    }
+    /// Global names are distinct across kinds.
+    fn check_fresh(&self, m: &Module, name: Name, at: usize) -> Result<()> {
+        if m.functions.contains_key(&name) || m.tensor_functions.contains_key(&name) || m.constants.contains_key(&name)
+        {
+            return self.error_at(at, format!("@{name} is defined twice"));
+        }
+        Ok(())
+    }
+    fn dtype(&mut self) -> Result<DType> {
+        let Tok::Word(w) = self.peek() else { return self.expected("an element type") };
+        match w.parse() {
+            Ok(t) => {
+                self.advance();
+                Ok(t)
+            }
+            Err(_) => self.expected("an element type (bool, u8 ... i64, f16, bf16, f32, f64)"),
+        }
+    }
+    /// `f32[n,64]`; a scalar may leave out the brackets.
+    fn tensor_type(&mut self) -> Result<TensorType> {
+        let dtype = self.dtype()?;
+        let shape = if self.eat_punct("[") { self.list("]", |p| p.int())? } else { vec![] };
+        Ok(TensorType::new(dtype, shape))
+    }
+}
+
+/// A token, for messages.
+fn describe(t: &Tok) -> String {
+    match t {
+        Tok::Word(s) | Tok::Int(s) | Tok::Float(s) => format!("`{s}`"),
+        Tok::Value(s) | Tok::Number(s) => format!("`%{s}`"),
+        Tok::Global(s) => format!("`@{s}`"),
+        Tok::Str(s) => format!("the string {s:?}"),
+        Tok::Punct(p) => format!("`{p}`"),
+        Tok::End => "the end of the text".to_string(),
+    }
+}
+
+/// ` (did you mean ...?)` with the known word that is nearest to `word`, or nothing.
+fn suggest(word: &str, known: impl Iterator<Item = &'static str>) -> String {
+    let best = known.map(|k| (edit_distance(word, k), k)).min();
+    match best {
+        Some((d, k)) if d <= 2.max(word.len() / 3) => format!(" (did you mean `{k}`?)"),
+        _ => String::new(),
+    }
+}
+
+/// Levenshtein distance in characters; of long words only the first 64 count.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

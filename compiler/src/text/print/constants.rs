@@ -1,0 +1,90 @@
+//! Constants of a module.
+
+use super::super::bare;
+use super::print_type;
+use crate::dtype::DType;
+use crate::graph::Constant;
+use crate::name::Name;
+use crate::tensor::{ConstData, Tensor};
+use half::{bf16, f16};
+
+/// One line: `const @name : f32[2] = [1.0, 2.0]`; a large one stands by reference, without data.
+pub fn print_constant(name: Name, c: &Constant, inline_elements: usize) -> String {
+    let head = format!("const @{} : {}", bare::after_sigil(name.as_str()), print_type(&c.ty()));
+    let elements = c.shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d)).unwrap_or(usize::MAX);
+    let value = if elements <= inline_elements {
+        c.load().ok().map(|t| print_elements(&t))
+    } else {
+        match &c.data {
+            ConstData::Inline(bytes) if elements > 0 && is_uniform(bytes, c.dtype.size()) => {
+                let one = bytes.slice(..c.dtype.size());
+                let one = Tensor::from_bytes(c.dtype, vec![], one).ok();
+                one.and_then(|t| element_texts(&t)).map(|t| format!("splat({})", t.concat()))
+            }
+            _ => None,
+        }
+    };
+    match value {
+        Some(v) => format!("{head} = {v}\n"),
+        None => format!("{head}\n"),
+    }
+}
+
+/// True when every element has the same bytes.
+fn is_uniform(bytes: &[u8], size: usize) -> bool {
+    bytes.chunks_exact(size).all(|c| c == &bytes[..size])
+}
+
+fn print_elements(t: &Tensor) -> String {
+    match element_texts(t) {
+        Some(list) => format!("[{}]", list.join(", ")),
+        None => {
+            let digits: String = t.bytes().iter().map(|b| format!("{b:02x}")).collect();
+            format!("hex(\"{digits}\")")
+        }
+    }
+}
+
+/// Text of every element that reads back with the same bits; `None` where a number has none (payloads of NaN, bools
+/// that are neither 0 nor 1).
+fn element_texts(t: &Tensor) -> Option<Vec<String>> {
+    macro_rules! ints {
+        ($t:ty) => {
+            Some(t.as_slice::<$t>()?.iter().map(|x| x.to_string()).collect())
+        };
+    }
+    macro_rules! floats {
+        ($t:ty, $wide:ty) => {
+            t.as_slice::<$t>()?
+                .iter()
+                .map(|&x| {
+                    let text = format!("{:?}", <$wide>::from(x)).replace("NaN", "nan");
+                    (!x.is_nan() || x.to_bits() == <$t>::NAN.to_bits()).then_some(text)
+                })
+                .collect()
+        };
+    }
+    match t.dtype() {
+        DType::Bool => t
+            .bytes()
+            .iter()
+            .map(|b| match b {
+                0 => Some("false".to_string()),
+                1 => Some("true".to_string()),
+                _ => None,
+            })
+            .collect(),
+        DType::U8 => ints!(u8),
+        DType::I8 => ints!(i8),
+        DType::U16 => ints!(u16),
+        DType::I16 => ints!(i16),
+        DType::U32 => ints!(u32),
+        DType::I32 => ints!(i32),
+        DType::U64 => ints!(u64),
+        DType::I64 => ints!(i64),
+        DType::F16 => floats!(f16, f32),
+        DType::BF16 => floats!(bf16, f32),
+        DType::F32 => floats!(f32, f32),
+        DType::F64 => floats!(f64, f64),
+    }
+}

@@ -1,0 +1,70 @@
+//! Printing. Every function here is total: an invalid module prints too, so that a verifier's message can show it.
+
+mod attrs;
+mod constants;
+mod expr;
+mod graph;
+mod tensor;
+
+pub use attrs::print_attrs;
+pub use expr::{print_cond, print_expr, print_int};
+pub use graph::print_function;
+pub use tensor::{print_instruction, print_stmt, print_tensor_function};
+
+pub(super) use expr::infix_op;
+pub(super) use graph::{default_node_name, symbol_attr};
+pub(super) use tensor::{combiner_word, loop_word};
+
+use super::bare;
+use crate::graph::{Module, TensorType};
+use crate::name::Name;
+
+/// What is left out of the text.
+#[derive(Clone, Copy, Debug)]
+pub struct PrintOptions {
+    /// Constants of at most this many elements are printed with their values.
+    pub inline_elements: usize,
+    /// Print origins and node names (`!from`, `!name`).
+    pub origins: bool,
+}
+impl Default for PrintOptions {
+    fn default() -> Self {
+        PrintOptions { inline_elements: 32, origins: true }
+    }
+}
+
+/// Text of a whole module.
+pub fn print_module(m: &Module) -> String {
+    print_module_with(m, PrintOptions::default())
+}
+
+/// Text of a whole module. Only the default options give text that parses to an equal module.
+pub fn print_module_with(m: &Module, options: PrintOptions) -> String {
+    let mut parts = Vec::new();
+    if m.entry != default_entry(m) {
+        parts.push(format!("entry @{}\n", bare::after_sigil(m.entry.as_str())));
+    }
+    let constants: String =
+        m.constants.iter().map(|(n, c)| constants::print_constant(*n, c, options.inline_elements)).collect();
+    if !constants.is_empty() {
+        parts.push(constants);
+    }
+    parts.extend(m.functions.values().map(|f| graph::print_function_with(f, options)));
+    parts.extend(m.tensor_functions.values().map(print_tensor_function));
+    parts.join("\n")
+}
+
+/// The entry that is not written: the first graph function, or `main` where there is none.
+pub(super) fn default_entry(m: &Module) -> Name {
+    m.functions.keys().next().copied().unwrap_or_else(|| Name::new("main"))
+}
+
+/// `f32[n,64]`
+pub fn print_type(t: &TensorType) -> String {
+    print_shaped(t.dtype, &t.shape)
+}
+
+fn print_shaped(dtype: crate::dtype::DType, shape: &[crate::int::Int]) -> String {
+    let dims: Vec<String> = shape.iter().map(|d| print_int(d, None)).collect();
+    format!("{dtype}[{}]", dims.join(","))
+}

@@ -1,0 +1,128 @@
+//! The verifier. A module that it refuses is always a bug of the pass (or the text) that made it.
+//!
+//! Checked for a module:
+//! - the entry is a graph function (unless there is no graph function at all);
+//! - global names are distinct across graph functions, tensor functions and constants, and agree with the table's keys;
+//! - constants have as many bytes in memory as their type says.
+//!
+//! Checked for a graph function:
+//! - live nodes stand in exactly one block, blocks are owned by exactly one node, and both say so;
+//! - definitions point back at their node or block;
+//! - every operand and every block result is defined before, in the same block or an enclosing one;
+//! - dimensions are not negative and read no buffer;
+//! - the number of operands is within the op's arity, and result types are those that the op infers;
+//! - regions of `if` and `let` take no arguments;
+//! - operands of `call_tensor` have the types of the callee's read parameters (before prepacking);
+//! - results have the declared names and types.
+//!
+//! Checked for a tensor function:
+//! - parameters: distinct global buffers, reads before writes, reads are never stored to;
+//! - buffers: distinct names, positive extents, encodings that suit the dtype and only on global buffers, subgroup
+//!   buffers with a lane dimension and a power of two of lanes;
+//! - symbols: distinct, not empty ranges;
+//! - loops: distinct variables, positive extents, axes x, y or z, vectorised ones of 2, 3 or 4 iterations;
+//! - blocks: distinct names; index expressions use only variables in scope, and as many indices as the buffer has
+//!   dimensions; loads inside index expressions are of integers; divisors are positive;
+//! - values: operands of one dtype, conditions are bool, and the stored value has the buffer's dtype;
+//! - stores to subgroup buffers use the loop bound to `local_x` along the lane dimension;
+//! - kernels stand at the top level only, with distinct names; a buffer that is not global is used in one kernel;
+//! - prepacks: a read parameter, packed by a valid function with one read and one write parameter of its shape.
+//!
+//! Not checked: that accesses are in bounds and index arithmetic does not overflow (proved where kernels are emitted);
+//! that write parameters are written completely; races between threads; that effectful nodes kept the order of the
+//! source; uniqueness of node names.
+
+mod graph;
+mod tensor;
+
+use crate::graph::{Module, TensorType};
+use crate::int::{Int, IntNode};
+use crate::name::Name;
+use crate::tensor::ConstData;
+use crate::tir::TensorFunction;
+use rustc_hash::FxHashMap;
+
+/// A broken rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("@{function}{}: {message}", self.place.as_ref().map(|p| format!(", {p}")).unwrap_or_default())]
+pub struct VerifyError {
+    /// The function, or the constant.
+    pub function: Name,
+    /// Node, block, loop or buffer.
+    pub place: Option<String>,
+    /// The rule and the values that break it.
+    pub message: String,
+}
+
+/// Checks a whole module.
+///
+/// # Errors
+/// Every broken rule.
+pub fn verify_module(m: &Module) -> Result<(), Vec<VerifyError>> {
+    let mut errors = Vec::new();
+    let mut report = |function: Name, message: String| errors.push(VerifyError { function, place: None, message });
+    if !m.functions.is_empty() && !m.functions.contains_key(&m.entry) {
+        report(m.entry, "the entry is not in the module".into());
+    }
+    verify_names(m, &mut report);
+    for (name, c) in &m.constants {
+        if let ConstData::Inline(b) = &c.data
+            && c.shape.iter().try_fold(c.dtype.size(), |a, &d| a.checked_mul(d)) != Some(b.len())
+        {
+            report(*name, format!("the constant has {} bytes, its type is {:?}", b.len(), c.ty()));
+        }
+    }
+    for f in m.functions.values() {
+        graph::verify(m, f, &mut errors);
+    }
+    for f in m.tensor_functions.values() {
+        tensor::verify(f, &mut errors);
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// Checks one tensor function.
+///
+/// # Errors
+/// Every broken rule.
+pub fn verify_tensor_function(f: &TensorFunction) -> Result<(), Vec<VerifyError>> {
+    let mut errors = Vec::new();
+    tensor::verify(f, &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+fn verify_names(m: &Module, report: &mut dyn FnMut(Name, String)) {
+    let mut kinds: FxHashMap<Name, &str> = FxHashMap::default();
+    let all = (m.constants.keys().map(|n| (*n, *n, "a constant")))
+        .chain(m.functions.iter().map(|(k, f)| (*k, f.name, "a graph function")))
+        .chain(m.tensor_functions.iter().map(|(k, f)| (*k, f.name, "a tensor function")));
+    for (key, name, kind) in all {
+        if key != name {
+            report(key, format!("the function under this name calls itself @{name}"));
+        }
+        if let Some(other) = kinds.insert(key, kind) {
+            report(key, format!("the name is taken by {other} and {kind}"));
+        }
+    }
+}
+
+/// True for a type whose dimensions are not negative, read no buffer, and whose constant size is below 2^48 elements.
+pub fn is_sane_type(t: &TensorType) -> bool {
+    let mut elements = 1i64;
+    t.shape.iter().all(|d| match d.as_const() {
+        Some(c) => {
+            elements = elements.saturating_mul(c.max(1));
+            c >= 0 && elements < 1 << 48
+        }
+        None => !reads_buffer(d),
+    })
+}
+
+fn reads_buffer(e: &Int) -> bool {
+    let mut found = false;
+    e.visit(&mut |n| found |= matches!(n.node(), IntNode::Load(..)));
+    found
+}
+
+#[cfg(test)]
+mod tests;

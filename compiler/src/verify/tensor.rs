@@ -1,0 +1,312 @@
+//! Rules of tensor functions.
+
+use super::{VerifyError, reads_buffer};
+use crate::arena::Id;
+use crate::dtype::DType;
+use crate::int::{Int, IntNode};
+use crate::name::Name;
+use crate::tir::{
+    Access, BinaryOp, Block, Buffer, BufferId, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction,
+    UnaryOp,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+struct Verifier<'f> {
+    f: &'f TensorFunction,
+    errors: &'f mut Vec<VerifyError>,
+    /// Loops around the current place.
+    loops: Vec<(Name, LoopKind)>,
+    vars: FxHashSet<Name>,
+    blocks: FxHashSet<Name>,
+    kernels: FxHashSet<Name>,
+    /// The kernel around the current place.
+    kernel: Option<Name>,
+    /// The kernel that uses a local buffer.
+    users: FxHashMap<BufferId, Name>,
+}
+
+pub(super) fn verify(f: &TensorFunction, errors: &mut Vec<VerifyError>) {
+    let mut v = Verifier {
+        f,
+        errors,
+        loops: vec![],
+        vars: FxHashSet::default(),
+        blocks: FxHashSet::default(),
+        kernels: FxHashSet::default(),
+        kernel: None,
+        users: FxHashMap::default(),
+    };
+    v.params();
+    v.buffers();
+    for (i, &(name, low, high)) in f.symbols.iter().enumerate() {
+        if !v.vars.insert(name) {
+            v.error(&format!("symbol {i}"), format!("the name `{name}` is taken"));
+        }
+        if low > high {
+            v.error(&format!("symbol `{name}`"), format!("the range {low}..={high} is empty"));
+        }
+    }
+    v.stmt(&f.body, true);
+    v.prepacks();
+}
+
+impl Verifier<'_> {
+    fn error(&mut self, place: &str, message: impl Into<String>) {
+        let place = Some(place.to_string());
+        self.errors.push(VerifyError { function: self.f.name, place, message: message.into() });
+    }
+    fn params(&mut self) {
+        let mut seen = FxHashSet::default();
+        let mut writes = false;
+        for (i, p) in self.f.params.iter().enumerate() {
+            let place = format!("parameter {i}");
+            match self.f.buffers.get(p.buffer) {
+                None => self.error(&place, "its buffer does not exist"),
+                Some(b) if b.scope != Scope::Global => self.error(&place, "its buffer is not global"),
+                Some(_) => {}
+            }
+            if !seen.insert(p.buffer) {
+                self.error(&place, "two parameters share a buffer");
+            }
+            if writes && p.access == Access::Read {
+                self.error(&place, "a read parameter stands after a write parameter");
+            }
+            writes |= p.access == Access::Write;
+        }
+    }
+    fn buffers(&mut self) {
+        let mut names = FxHashSet::default();
+        for (_, b) in self.f.buffers.iter() {
+            let place = format!("buffer %{}", b.name);
+            if !names.insert(b.name) {
+                self.error(&place, "two buffers have this name");
+            }
+            for d in &b.shape {
+                if d.as_const().is_some_and(|c| c <= 0) || reads_buffer(d) {
+                    self.error(&place, format!("the extent {d} is not positive"));
+                }
+                for v in d.vars() {
+                    if self.f.symbols.iter().all(|s| s.0 != v) {
+                        self.error(&place, format!("`{v}` is no symbol of the function"));
+                    }
+                }
+            }
+            self.storage(&place, b);
+        }
+    }
+    fn storage(&mut self, place: &str, b: &Buffer) {
+        let suits = match b.encoding {
+            Encoding::Native => true,
+            Encoding::HalfPair => b.dtype == DType::F16,
+            Encoding::ByteQuad => matches!(b.dtype, DType::U8 | DType::I8 | DType::Bool),
+            Encoding::Narrow => matches!(b.dtype, DType::I64 | DType::U64),
+        };
+        if !suits {
+            self.error(place, format!("{:?} does not store {}", b.encoding, b.dtype));
+        }
+        if b.encoding != Encoding::Native && b.scope != Scope::Global {
+            self.error(place, "only global buffers have an encoding");
+        }
+        if let Scope::Subgroup { lane_dim, size } = b.scope {
+            if lane_dim as usize >= b.shape.len() {
+                self.error(place, format!("there is no dimension {lane_dim} to distribute over lanes"));
+            }
+            if !size.is_power_of_two() {
+                self.error(place, format!("{size} lanes are not a power of two"));
+            }
+        }
+    }
+    fn stmt(&mut self, s: &Stmt, top: bool) {
+        match s {
+            Stmt::Seq(list) => list.iter().for_each(|s| self.stmt(s, top)),
+            Stmt::For(l) => self.for_loop(l),
+            Stmt::Block(b) => self.block(b),
+            Stmt::Barrier => {}
+            Stmt::Kernel(name, body) => {
+                let place = format!("kernel {name}");
+                if !top {
+                    self.error(&place, "a kernel stands inside a loop or another kernel");
+                }
+                if !self.kernels.insert(*name) {
+                    self.error(&place, "two kernels have this name");
+                }
+                let outer = self.kernel.replace(*name);
+                self.stmt(body, false);
+                self.kernel = outer;
+            }
+        }
+    }
+    fn for_loop(&mut self, l: &For) {
+        let place = format!("loop {}", l.var);
+        self.int(&place, &l.extent);
+        let extent = l.extent.as_const();
+        if extent.is_some_and(|c| c <= 0) {
+            self.error(&place, format!("the extent {} is not positive", l.extent));
+        }
+        match l.kind {
+            LoopKind::Group(axis) | LoopKind::Local(axis) if axis > 2 => {
+                self.error(&place, format!("there is no axis {axis}"));
+            }
+            LoopKind::Vectorize if !matches!(extent, Some(2..=4)) => {
+                self.error(&place, format!("a vectorised loop has 2, 3 or 4 iterations, not {}", l.extent));
+            }
+            _ => {}
+        }
+        if !self.vars.insert(l.var) {
+            self.error(&place, "the variable is used by another loop or symbol");
+        }
+        self.loops.push((l.var, l.kind));
+        self.stmt(&l.body, false);
+        self.loops.pop();
+    }
+    /// Variables in scope, arity and dtype of loads, divisors.
+    fn int(&mut self, place: &str, e: &Int) {
+        for v in e.vars() {
+            let known = self.loops.iter().any(|l| l.0 == v) || self.f.symbols.iter().any(|s| s.0 == v);
+            if !known {
+                self.error(place, format!("`{v}` is no loop around it and no symbol"));
+            }
+        }
+        let mut found = Vec::new();
+        e.visit(&mut |n| match n.node() {
+            IntNode::Load(b, ix) => found.push((Some(*b), ix.len())),
+            IntNode::Div(_, d) | IntNode::Mod(_, d) if d.as_const().is_some_and(|c| c <= 0) => found.push((None, 0)),
+            _ => {}
+        });
+        for (b, rank) in found {
+            let Some(b) = b else {
+                self.error(place, format!("a divisor in {e} is not positive"));
+                continue;
+            };
+            self.element(place, b, rank);
+            if let Some(buffer) = self.f.buffers.get(b)
+                && !buffer.dtype.is_int()
+            {
+                self.error(place, format!("%{} is an index, but not of integers", buffer.name));
+            }
+        }
+    }
+    /// An access with `rank` indices.
+    fn element(&mut self, place: &str, b: BufferId, rank: usize) {
+        let Some(buffer) = self.f.buffers.get(b) else {
+            return self.error(place, format!("there is no buffer number {}", b.index()));
+        };
+        if buffer.shape.len() != rank {
+            let dims = buffer.shape.len();
+            self.error(place, format!("%{} has {dims} dimensions and is accessed with {rank} indices", buffer.name));
+        }
+        if buffer.scope != Scope::Global
+            && let Some(kernel) = self.kernel
+            && *self.users.entry(b).or_insert(kernel) != kernel
+        {
+            self.error(place, format!("%{} is local to a kernel and used in two", buffer.name));
+        }
+    }
+    fn block(&mut self, b: &Block) {
+        let place = format!("block {}", b.name);
+        if !self.blocks.insert(b.name) {
+            self.error(&place, "two blocks have this name");
+        }
+        for c in &b.guards {
+            self.int(&place, &c.lhs);
+            self.int(&place, &c.rhs);
+        }
+        b.indices.iter().for_each(|i| self.int(&place, i));
+        self.element(&place, b.buffer, b.indices.len());
+        b.value.visit_ints(&mut |i| self.int(&place, i));
+        for (buffer, ix) in b.value.loads() {
+            self.element(&place, buffer, ix.len());
+        }
+        if self.f.params.iter().any(|p| p.buffer == b.buffer && p.access == Access::Read) {
+            self.error(&place, "it stores to a read parameter");
+        }
+        let Some(buffer) = self.f.buffers.get(b.buffer) else { return };
+        match self.dtype(&b.value) {
+            Err(message) => self.error(&place, message),
+            Ok(t) if t == buffer.dtype => {}
+            // A reduction may widen what it sums.
+            Ok(t) if b.reduce.is_some() && t.is_float() == buffer.dtype.is_float() && t != DType::Bool => {}
+            Ok(t) => self.error(&place, format!("the value is {t}, %{} is {}", buffer.name, buffer.dtype)),
+        }
+        if let Scope::Subgroup { lane_dim, .. } = buffer.scope
+            && let Some(lane) = b.indices.get(lane_dim as usize)
+        {
+            let own = self.loops.iter().any(|l| l.1 == LoopKind::Local(0) && lane.uses(l.0));
+            if !own {
+                self.error(&place, format!("the store to %{} is not to the lane's own elements", buffer.name));
+            }
+        }
+    }
+    /// The dtype of a value whose parts agree.
+    fn dtype(&self, e: &Expr) -> Result<DType, String> {
+        let same = |what: &str, a: DType, b: DType| {
+            if a == b { Ok(a) } else { Err(format!("{what} of {a} and {b}")) }
+        };
+        Ok(match e {
+            Expr::Const(v, t) => {
+                if matches!(v, Scalar::Float(_)) != t.is_float() {
+                    return Err(format!("a constant of {t} is {v:?}"));
+                }
+                *t
+            }
+            Expr::Index(_, DType::Bool) => return Err("an index is no bool".into()),
+            Expr::Index(_, t) => *t,
+            Expr::Load(b, _) => match self.f.buffers.get(*b) {
+                Some(b) => b.dtype,
+                None => return Err("a load from no buffer".into()),
+            },
+            Expr::Unary(op, a) => {
+                let t = self.dtype(a)?;
+                match op {
+                    UnaryOp::Not if t != DType::Bool => return Err(format!("`not` of {t}")),
+                    UnaryOp::BitNot if !t.is_int() => return Err(format!("`bitnot` of {t}")),
+                    UnaryOp::IsNan | UnaryOp::IsInf => DType::Bool,
+                    _ => t,
+                }
+            }
+            Expr::Binary(op, a, b) => {
+                use BinaryOp::*;
+                let t = same(&format!("`{}`", op.name()), self.dtype(a)?, self.dtype(b)?)?;
+                match op {
+                    And | Or | Xor if t != DType::Bool => return Err(format!("`{}` of {t}", op.name())),
+                    BitAnd | BitOr | BitXor | Shl | Shr if t.is_float() => {
+                        return Err(format!("`{}` of {t}", op.name()));
+                    }
+                    _ if op.is_comparison() => DType::Bool,
+                    _ => t,
+                }
+            }
+            Expr::All(_) => DType::Bool,
+            Expr::Select(c, a, b) => {
+                let t = self.dtype(c)?;
+                if t != DType::Bool {
+                    return Err(format!("`select` by {t}"));
+                }
+                same("`select`", self.dtype(a)?, self.dtype(b)?)?
+            }
+            Expr::Cast(t, a) => {
+                self.dtype(a)?;
+                *t
+            }
+        })
+    }
+    fn prepacks(&mut self) {
+        for p in &self.f.prepacks {
+            let name = self.f.buffers.get(p.buffer).map(|b| b.name);
+            let place = format!("prepack {}", name.unwrap_or_else(|| Name::new("?")));
+            if !self.f.inputs().any(|b| b == p.buffer) {
+                self.error(&place, "it is for no read parameter");
+            }
+            let accesses: Vec<Access> = p.packer.params.iter().map(|p| p.access).collect();
+            let packed = p.packer.outputs().next().and_then(|b| p.packer.buffers.get(b));
+            if accesses != [Access::Read, Access::Write] {
+                self.error(&place, "the packer has one read and one write parameter");
+            } else if let (Some(packed), Some(b)) = (packed, self.f.buffers.get(p.buffer))
+                && (packed.dtype, &packed.shape) != (b.dtype, &b.shape)
+            {
+                self.error(&place, format!("the packer makes {:?}, the parameter is {:?}", packed.shape, b.shape));
+            }
+            verify(&p.packer, self.errors);
+        }
+    }
+}

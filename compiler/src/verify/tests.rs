@@ -1,0 +1,93 @@
+//! Each rule with text or a module that breaks it.
+
+use super::*;
+use crate::text::parse_module;
+
+/// Messages for the module of `text`.
+fn messages(text: &str) -> String {
+    let m = parse_module(text).unwrap_or_else(|e| panic!("{e}"));
+    match verify_module(&m) {
+        Ok(()) => String::new(),
+        Err(list) => list.iter().map(|e| format!("{e}\n")).collect(),
+    }
+}
+
+#[test]
+fn graph_rules() {
+    for (body, message) in [
+        ("%0 = call @g %x : f32[2]\n return %0", "function @g is not in the module"),
+        ("%0 = call @f %x, %x : f32[2]\n return %0", "takes 1 operands, got 2"),
+        ("%0 = call @f %x : f32[3]\n return %0", "result 0 is f32[3], the op infers f32[2]"),
+        ("%0 = call @f _ : f32[2]\n return %0", "operand 0 is missing"),
+        ("%0 = let : f32[2] {\n %in = call @f %x : f32[2]\n yield %in\n }\n return %in", "which is not defined there"),
+        ("%0 = let %x : f32[2] {\n yield %x\n }\n return %0", "1 operands; the op takes 0 to 0"),
+        ("%0 = let : f32[2] (%a: f32[2]) {\n yield %a\n }\n return %0", "its regions take no arguments"),
+        ("%0 = call_host @h %x {dtypes=[f32], shapes=[[`-2`]]} : f32[-2]\n return %0", "impossible type f32[-2]"),
+        ("%0 = const @w : f32[2]\n %1 = const @f : f32[2]\n return %0", "taken by a constant and a graph function"),
+        (
+            "%0 = call_host @h {dtypes=[f32], shapes=[[3]]} : f32[3]\n return %0",
+            "result 0 is f32[3], declared as f32[2]",
+        ),
+        ("%0 = call_tensor @t %x : f32[4]\n return %x", "operand 0 is f32[2], @t reads f32[4]"),
+    ] {
+        let tensor = "tensor @t(%a: f32[4], out %b: f32[4]) {\n for i in 0..4 { block b { %b[i] <- %a[i] } }\n}";
+        let got = messages(&format!("graph @f(%x: f32[2]) -> f32[2] {{\n{body}\n}}\n{tensor}"));
+        assert!(got.contains(message), "{body}\n{got}");
+    }
+    assert!(messages("entry @g\ngraph @f() -> () {\n return\n}").contains("the entry is not in the module"));
+}
+
+#[test]
+fn tensor_rules() {
+    for (function, message) in [
+        ("(out %C: f32[4]) { for i in 0..4 { block C { %C[i] <- 1:i32 } } }", "the value is i32, %C is f32"),
+        ("(out %C: f32[4]) { for i in 0..4 { block C { %C[i, i] <- 1.0 } } }", "accessed with 2 indices"),
+        ("(out %C: f32[4]) { for i in 0..4 { block C { %C[j] <- 1.0 } } }", "`j` is no loop around it"),
+        ("(out %C: f32[4]) { for i in 0..4 { for i in 0..4 { block C { %C[i] <- 1.0 } } } }", "used by another loop"),
+        ("(out %C: f32[0]) { }", "the extent 0 is not positive"),
+        ("(out %C: f32[n]) { }", "`n` is no symbol"),
+        ("(out %C: f32[4]) { for i in 0..0 { block C { %C[i] <- 1.0 } } }", "the extent 0 is not positive"),
+        ("(out %C: f32[8]) { vectorize for i in 0..8 { block C { %C[i] <- 1.0 } } }", "2, 3 or 4 iterations, not 8"),
+        ("(out %C: f32[4]) { for i in 0..4 { kernel k { block C { %C[i] <- 1.0 } } } }", "inside a loop"),
+        ("(out %C: f32[4], %A: f32[4]) { }", "read parameter stands after"),
+        ("(%A: f32[4]) { for i in 0..4 { block C { %A[i] <- 1.0 } } }", "stores to a read parameter"),
+        ("(%A: f32[4] shared) { }", "its buffer is not global"),
+        ("(%A: f32[4] half_pair) { }", "HalfPair does not store f32"),
+        ("() { buffer %s: f32[4] subgroup(1, 32) }", "no dimension 1"),
+        ("() { buffer %s: f32[4] subgroup(0, 24) }", "not a power of two"),
+        (
+            "() { buffer %s: f32[32] subgroup(0, 32)\n for i in 0..32 { block s { %s[i] <- 1.0 } } }",
+            "not to the lane's own elements",
+        ),
+        ("() { symbol n in 4..=3 }", "4..=3 is empty"),
+        ("(%A: f32[4], out %C: f32[4]) { for i in 0..4 { block C { %C[%A[i]] <- 1.0 } } }", "not of integers"),
+        ("(out %C: bool[1]) { block C { %C[0] <- and(1.0, 2.0) } }", "`and` of f32"),
+        ("(out %C: f32[1]) { block C { %C[0] <- 1.0 + 1.0:f16 } }", "`add` of f32 and f16"),
+        ("(out %C: f32[1]) { block C { %C[0] <- select(1.0, 1.0, 1.0) } }", "`select` by f32"),
+        (
+            "(out %C: f32[1]) { buffer %r: f32[1] register\n kernel a { block r { %r[0] <- 1.0 } }\n \
+             kernel b { block C { %C[0] <- %r[0] } } }",
+            "used in two",
+        ),
+        ("(%A: f32[4]) { prepack %A = tensor @p(%s: f32[4], out %d: f32[8]) { } }", "the packer makes [8]"),
+    ] {
+        let got = messages(&format!("tensor @f{function}"));
+        assert!(got.contains(message), "{function}\n{got}");
+    }
+    let sum = "tensor @f(%A: f16[4], out %C: f32[1]) { for i in 0..4 { block C reduce sum init { %C[0] <- %A[i] } } }";
+    assert_eq!(messages(sum), "");
+}
+
+#[test]
+fn misplaced_nodes_are_found() {
+    let text = "graph @f(%x: f32[2]) -> f32[2] {\n %a = call @f %x : f32[2]\n %b = call @f %a : f32[2]\n return %b\n}";
+    let mut m = parse_module(text).expect("parses");
+    let body = m.main().body;
+    m.main_mut().blocks[body].nodes.reverse();
+    let e = verify_module(&m).expect_err("a use before its definition");
+    assert!(e[0].message.contains("operand 0 (%a) is not defined before"), "{e:?}");
+    let mut m = parse_module(text).expect("parses");
+    let first = m.main().blocks[body].nodes[0];
+    m.main_mut().blocks[body].nodes.push(first);
+    assert!(verify_module(&m).expect_err("twice")[0].message.contains("stands in two places"));
+}
