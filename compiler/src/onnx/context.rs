@@ -1,6 +1,7 @@
 //! What an op's file sees of ONNX: attributes, operands, and places to put nodes.
 
 use crate::graph::{FunctionBuilder, TensorType, ValueId};
+use crate::int::Dim;
 use crate::ops::OpRef;
 use crate::tensor::Tensor;
 use indexmap::IndexMap;
@@ -91,6 +92,14 @@ impl ImportContext<'_, '_> {
     /// Integer elements of operand `i` where they are constant, through shape arithmetic too.
     pub fn const_ints(&self, i: usize) -> Option<Vec<i64>> {
         crate::ops::int_value(self.b.module, &self.b.function, self.opt(i)?, 0)?.iter().map(|d| d.as_const()).collect()
+    }
+    /// Integer elements of operand `i` where they are constant or symbolic: shape arithmetic.
+    pub fn int_values(&self, i: usize) -> Option<Vec<Dim>> {
+        crate::ops::int_value(self.b.module, &self.b.function, self.opt(i)?, 0)
+    }
+    /// A dimension that is known only when the node has run: a symbol that nothing else in the function has.
+    pub fn fresh_dim(&mut self, base: &str, i: usize) -> Dim {
+        Dim::var(format!("{}_{base}{}_{i}", self.b.function.name, self.b.function.values.len()).as_str())
     }
     /// Adds a node with one result.
     ///

@@ -4,25 +4,47 @@
 //! tensor expression ([`Op::compute`]) follow the fusion kind, the CPU oracle and the GPU kernel; passes ask for
 //! properties or downcast to the typed struct, and never look at names.
 
+pub mod activation;
 pub mod batch_norm;
+pub mod binary;
+pub mod broadcast;
+pub mod cast;
+pub mod clip;
+pub mod concat;
 pub mod control;
 pub mod conv;
+pub mod gather;
 pub mod global_pool;
 pub mod lp_pool;
 pub mod matmul;
+pub mod pad;
+pub mod permute;
 pub mod pool;
+pub mod reshape;
+pub mod select;
+pub mod shape;
+pub mod slice;
 pub mod softmax;
+pub mod split;
+pub mod transpose;
+pub mod unary;
 pub mod window;
+
+pub use permute::PermutedOp;
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::dtype::DType;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId};
 use crate::int::Dim;
+use crate::name::Name;
 use crate::onnx::{ExportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
+use rustc_hash::FxHashMap;
 use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Why an op refuses its operands, in one sentence without the op's name.
@@ -100,6 +122,18 @@ pub trait Op: OpBase {
     /// Layout name of the anchor for reports: `NCHW`, `NHWC`.
     fn layout_name(&self) -> Option<&'static str> {
         None
+    }
+    /// The op that gives the same results when its data operands are transposed by `perm` (`perm` in the sense of
+    /// [`transpose::Transpose`]: new dimension `i` is old dimension `perm[i]`), and which of its results are then
+    /// transposed. For ops that carry axes; `None` where there is no such op, and for elementwise ops, whose index
+    /// maps say enough.
+    fn permuted(&self, _perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        None
+    }
+    /// Symbols in the result dims that only the run of this op defines (the number of non-zero elements ...). Such an
+    /// op runs on the host, and the actual result shape gives the symbols their values.
+    fn defined_symbols(&self) -> Vec<Name> {
+        vec![]
     }
     /// Writes the op as ONNX nodes.
     ///
@@ -187,7 +221,13 @@ pub struct InferContext<'a> {
     pub function: &'a Function,
     inputs: &'a [Option<ValueId>],
     regions: &'a [BlockId],
+    values: Rc<IntValues>,
+    depth: usize,
 }
+
+/// Integer values found so far in one query, so that diamonds in shape arithmetic cost no more than chains.
+type IntValues = RefCell<FxHashMap<ValueId, Option<Vec<Dim>>>>;
+
 impl<'a> InferContext<'a> {
     /// For a node with these operands and regions.
     pub fn new(
@@ -196,7 +236,7 @@ impl<'a> InferContext<'a> {
         inputs: &'a [Option<ValueId>],
         regions: &'a [BlockId],
     ) -> Self {
-        InferContext { module, function, inputs, regions }
+        InferContext { module, function, inputs, regions, values: Rc::default(), depth: 0 }
     }
     /// Number of operands, absent ones included.
     pub fn len(&self) -> usize {
@@ -229,7 +269,7 @@ impl<'a> InferContext<'a> {
     /// Integer elements of operand `i` (rank 0 or 1): constant, or symbolic through shape arithmetic.
     pub fn int_input(&self, i: usize) -> Option<Vec<Dim>> {
         let v = self.inputs.get(i).copied().flatten()?;
-        int_value(self.module, self.function, v, 0)
+        find_int_value(self.module, self.function, v, self.depth, &self.values)
     }
 }
 
@@ -241,6 +281,10 @@ pub fn const_value(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> 
 
 /// Integer elements of a value through chains of shape arithmetic; `None` where unknown or longer than 64 elements.
 pub fn int_value(module: &Module, f: &Function, v: ValueId, depth: usize) -> Option<Vec<Dim>> {
+    find_int_value(module, f, v, depth, &Rc::default())
+}
+
+fn find_int_value(module: &Module, f: &Function, v: ValueId, depth: usize, known: &Rc<IntValues>) -> Option<Vec<Dim>> {
     let ty = f.ty(v);
     if depth > 64 || !(ty.dtype.is_int() || ty.dtype == DType::Bool) || ty.rank() > 1 {
         return None;
@@ -248,12 +292,18 @@ pub fn int_value(module: &Module, f: &Function, v: ValueId, depth: usize) -> Opt
     if ty.numel().as_const().is_some_and(|n| n > 64) {
         return None;
     }
+    if let Some(found) = known.borrow().get(&v) {
+        return found.clone();
+    }
     if let Some(t) = const_value(module, f, v) {
         return Some(t.to_i64_vec().into_iter().map(Dim::new).collect());
     }
     let node = &f.nodes[f.def_node(v)?];
-    let cx = InferContext::new(module, f, &node.inputs, &node.regions);
-    node.op.infer_value(&cx)
+    let mut cx = InferContext::new(module, f, &node.inputs, &node.regions);
+    (cx.values, cx.depth) = (known.clone(), depth + 1);
+    let found = (node.outputs.len() == 1).then(|| node.op.infer_value(&cx)).flatten();
+    known.borrow_mut().insert(v, found.clone());
+    found
 }
 
 /// A row of the op table.
@@ -287,11 +337,54 @@ ops! {
     lp_pool { LpPool }
     global_pool { GlobalAveragePool, GlobalMaxPool }
     softmax { Softmax, LogSoftmax }
+    unary {
+        Neg, Abs, Exp, Log, Sqrt, Reciprocal, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh,
+        Floor, Ceil, Round, Sign, Not, BitNot, Erf, IsNan, Identity, Relu, Sigmoid, Softplus, Softsign, HardSwish, Mish,
+    }
+    activation { Gelu, HardSigmoid, LeakyRelu, Elu, Celu, Selu, ThresholdedRelu, Shrink, Swish, IsInf }
+    clip { Clip }
+    cast { Cast }
+    binary {
+        Add, Sub, Mul, Div, Pow, Min, Max, PRelu, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, And, Or, Xor, BitAnd,
+        BitOr, BitXor, Mod, BitShift,
+    }
+    select { Where }
+    broadcast { Expand, Tile }
+    reshape { Reshape, Flatten, Squeeze, Unsqueeze }
+    transpose { Transpose }
+    shape { Shape, Size }
+    concat { Concat }
+    split { Split }
+    slice { Slice }
+    pad { Pad }
+    gather { Gather, GatherElements, GatherNd }
 }
 
 /// The ONNX importers, by family: each family file has a `pub const ONNX: &[OnnxImport]`.
-pub static ONNX_IMPORTS: &[&[OnnxImport]] =
-    &[conv::ONNX, matmul::ONNX, batch_norm::ONNX, pool::ONNX, lp_pool::ONNX, global_pool::ONNX, softmax::ONNX];
+pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[
+    conv::ONNX,
+    matmul::ONNX,
+    batch_norm::ONNX,
+    pool::ONNX,
+    lp_pool::ONNX,
+    global_pool::ONNX,
+    softmax::ONNX,
+    unary::ONNX,
+    activation::ONNX,
+    clip::ONNX,
+    cast::ONNX,
+    binary::ONNX,
+    select::ONNX,
+    broadcast::ONNX,
+    reshape::ONNX,
+    shape::ONNX,
+    transpose::ONNX,
+    concat::ONNX,
+    split::ONNX,
+    slice::ONNX,
+    pad::ONNX,
+    gather::ONNX,
+];
 
 /// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {

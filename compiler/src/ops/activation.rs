@@ -1,0 +1,252 @@
+//! Elementwise functions of one operand with attributes.
+
+use super::unary::{Domain, below, compute_map, erf, infer_map, sigmoid};
+use super::{InferContext, Op, OpResult};
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{BinaryOp, Expr, UnaryOp};
+use crate::{attr_enum, attr_struct};
+
+fn number(value: f64, t: DType) -> Expr {
+    Expr::constant(value, t)
+}
+
+fn exp(x: Expr) -> Expr {
+    Expr::unary(UnaryOp::Exp, x)
+}
+
+fn positive(x: Expr, t: DType) -> Expr {
+    x.max(number(0.0, t))
+}
+
+/// Implements an activation whose attributes are all float attributes of the same name in ONNX.
+macro_rules! activations {
+    ($($name:ident { $($attr:ident),* } $onnx:literal $since:literal, |$op:ident, $x:ident, $t:ident| $value:expr;)*) => {
+        $(impl Op for $name {
+            fn arity(&self) -> (usize, usize) {
+                (1, 1)
+            }
+            fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+                infer_map(cx, Domain::Float)
+            }
+            fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+                let $op = self;
+                compute_map(cx, Domain::Float, |$x: Expr, $t: DType| $value)
+            }
+            fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+                cx.simple($onnx, vec![$((stringify!($attr), OnnxAttr::Float(self.$attr as f32))),*]);
+                Ok(())
+            }
+        })*
+        /// ONNX importers.
+        pub const ONNX: &[OnnxImport] = &[
+            $(OnnxImport {
+                op_type: $onnx,
+                domain: "",
+                since: $since,
+                import: |cx| {
+                    let default = $name::default();
+                    let op = $name { $($attr: cx.attrs.float(stringify!($attr)).unwrap_or(default.$attr)),* };
+                    let x = cx.input(0)?;
+                    Ok(vec![cx.add(op, &[x])?])
+                },
+            },)*
+            OnnxImport { op_type: "Gelu", domain: "", since: 20, import: import_gelu },
+            OnnxImport { op_type: "Gelu", domain: "com.microsoft", since: 1, import: import_gelu },
+            OnnxImport { op_type: "IsInf", domain: "", since: 10, import: import_is_inf },
+        ];
+    };
+}
+
+attr_struct! {
+    /// `clamp(alpha * x + beta, 0, 1)`.
+    pub struct HardSigmoid("hard_sigmoid") {
+        /// Slope.
+        pub alpha: f64 = 0.2,
+        /// Offset.
+        pub beta: f64 = 0.5,
+    }
+}
+attr_struct! {
+    /// `x` where positive, else `alpha * x`.
+    pub struct LeakyRelu("leaky_relu") {
+        /// Slope below 0.
+        pub alpha: f64 = 0.01,
+    }
+}
+attr_struct! {
+    /// `x` where positive, else `alpha * (e^x - 1)`.
+    pub struct Elu("elu") {
+        /// Limit below 0.
+        pub alpha: f64 = 1.0,
+    }
+}
+attr_struct! {
+    /// `x` where positive, else `alpha * (e^(x / alpha) - 1)`.
+    pub struct Celu("celu") {
+        /// Limit and scale below 0.
+        pub alpha: f64 = 1.0,
+    }
+}
+attr_struct! {
+    /// `gamma * x` where positive, else `gamma * alpha * (e^x - 1)`.
+    pub struct Selu("selu") {
+        /// Limit below 0.
+        pub alpha: f64 = 1.673_263_192_176_818_8,
+        /// Scale.
+        pub gamma: f64 = 1.050_701_022_148_132_3,
+    }
+}
+attr_struct! {
+    /// `x` where above `alpha`, else 0.
+    pub struct ThresholdedRelu("thresholded_relu") {
+        /// Threshold.
+        pub alpha: f64 = 1.0,
+    }
+}
+attr_struct! {
+    /// `x + bias` below `-lambd`, `x - bias` above `lambd`, else 0.
+    pub struct Shrink("shrink") {
+        /// Threshold.
+        pub lambd: f64 = 0.5,
+        /// What is taken off.
+        pub bias: f64 = 0.0,
+    }
+}
+attr_struct! {
+    /// `x * sigmoid(alpha * x)`.
+    pub struct Swish("swish") {
+        /// Steepness.
+        pub alpha: f64 = 1.0,
+    }
+}
+
+activations! {
+    HardSigmoid { alpha, beta } "HardSigmoid" 6, |op, x, t| {
+        positive(x * number(op.alpha, t) + number(op.beta, t), t).min(number(1.0, t))
+    };
+    LeakyRelu { alpha } "LeakyRelu" 6, |op, x, t| Expr::select(below(x.clone(), 0.0, t), x.clone() * number(op.alpha, t), x);
+    Elu { alpha } "Elu" 6, |op, x, t| {
+        Expr::select(below(x.clone(), 0.0, t), number(op.alpha, t) * (exp(x.clone()) - number(1.0, t)), x)
+    };
+    Celu { alpha } "Celu" 12, |op, x, t| {
+        let low = number(op.alpha, t) * (exp(x.clone() * number(1.0 / op.alpha, t)) - number(1.0, t));
+        Expr::select(below(x.clone(), 0.0, t), low, x)
+    };
+    Selu { alpha, gamma } "Selu" 6, |op, x, t| {
+        let low = number(op.gamma * op.alpha, t) * (exp(x.clone()) - number(1.0, t));
+        Expr::select(below(x.clone(), 0.0, t), low, x * number(op.gamma, t))
+    };
+    ThresholdedRelu { alpha } "ThresholdedRelu" 10, |op, x, t| {
+        let above = Expr::binary(BinaryOp::Gt, x.clone(), number(op.alpha, t));
+        Expr::select(above, x, number(0.0, t))
+    };
+    Shrink { lambd, bias } "Shrink" 9, |op, x, t| {
+        let above = Expr::binary(BinaryOp::Gt, x.clone(), number(op.lambd, t));
+        let high = Expr::select(above, x.clone() - number(op.bias, t), number(0.0, t));
+        Expr::select(below(x.clone(), -op.lambd, t), x + number(op.bias, t), high)
+    };
+    Swish { alpha } "Swish" 24, |op, x, t| {
+        let gate = if op.alpha == 1.0 { x.clone() } else { x.clone() * number(op.alpha, t) };
+        x * sigmoid(gate, t)
+    };
+}
+
+attr_enum! {
+    /// How GELU is computed.
+    pub enum GeluApproximation {
+        /// By the error function.
+        None = "none",
+        /// By a tanh.
+        Tanh = "tanh",
+    }
+}
+
+attr_struct! {
+    /// `x * Phi(x)`, Phi the normal distribution function.
+    pub struct Gelu("gelu") {
+        /// How Phi is computed.
+        pub approximate: GeluApproximation = GeluApproximation::None,
+    }
+}
+impl Op for Gelu {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_map(cx, Domain::Float)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        compute_map(cx, Domain::Float, |x, t| {
+            let half = x.clone() * number(0.5, t);
+            let s = match self.approximate {
+                GeluApproximation::None => erf(x * number(std::f64::consts::FRAC_1_SQRT_2, t), t),
+                GeluApproximation::Tanh => {
+                    let scale = (2.0 / std::f64::consts::PI).sqrt();
+                    let square = x.clone() * x.clone();
+                    let inner = x * (number(scale, t) + number(scale * 0.044715, t) * square);
+                    Expr::unary(UnaryOp::Tanh, inner)
+                }
+            };
+            half * (number(1.0, t) + s)
+        })
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("Gelu", vec![("approximate", OnnxAttr::Str(self.approximate.name().into()))]);
+        Ok(())
+    }
+}
+
+fn import_gelu(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let mode = cx.attrs.str("approximate").unwrap_or("none");
+    let approximate =
+        GeluApproximation::parse(mode).ok_or_else(|| format!("approximate is `{mode}`, not none or tanh"))?;
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(Gelu { approximate }, &[x])?])
+}
+
+attr_struct! {
+    /// True for infinities.
+    pub struct IsInf("is_inf") {
+        /// Whether negative infinity counts.
+        pub negative: bool = true,
+        /// Whether positive infinity counts.
+        pub positive: bool = true,
+    }
+}
+impl Op for IsInf {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let mut types = infer_map(cx, Domain::Float)?;
+        types[0].dtype = DType::Bool;
+        Ok(types)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        compute_map(cx, Domain::Float, |x, t| {
+            let infinite = Expr::unary(UnaryOp::IsInf, x.clone());
+            let sign = match (self.negative, self.positive) {
+                (true, true) => return infinite,
+                (true, false) => below(x, 0.0, t),
+                (false, true) => Expr::binary(BinaryOp::Gt, x, number(0.0, t)),
+                (false, false) => Expr::int(0, DType::Bool),
+            };
+            Expr::binary(BinaryOp::And, infinite, sign)
+        })
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let flags = [("detect_negative", self.negative), ("detect_positive", self.positive)];
+        cx.simple("IsInf", flags.into_iter().map(|(k, v)| (k, OnnxAttr::Int(v as i64))).collect());
+        Ok(())
+    }
+}
+
+fn import_is_inf(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let flag = |name| cx.attrs.int(name).unwrap_or(1) != 0;
+    let op = IsInf { negative: flag("detect_negative"), positive: flag("detect_positive") };
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(op, &[x])?])
+}

@@ -1,0 +1,308 @@
+//! Elementwise functions of two operands, with NumPy broadcasting.
+
+use super::broadcast::{broadcast_dims, operand_index};
+use super::cast::Cast;
+use super::unary::{Domain, Identity};
+use super::{InferContext, Op, OpRef, OpResult};
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::Dim;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::{BinaryOp, Expr};
+use crate::{attr_enum, attr_struct};
+
+/// Type of a broadcast function's result: both operands have one dtype of the domain.
+fn infer_zip(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorType>> {
+    let (a, b) = (cx.require(0)?, cx.require(1)?);
+    if a.dtype != b.dtype {
+        return Err(format!("operands are {} and {}", a.dtype, b.dtype));
+    }
+    domain.check(a.dtype)?;
+    Ok(vec![TensorType::new(a.dtype, broadcast_dims(&a.shape, &b.shape)?)])
+}
+
+/// The stage `out[i] = f(a[i], b[i], dtype)` with broadcasting.
+fn compute_zip(cx: &mut ComputeContext<'_>, domain: Domain, f: impl FnOnce(Expr, Expr, DType) -> Expr) -> OpResult<()> {
+    let (a, b) = (cx.require(0)?, cx.require(1)?);
+    let (from, to, shape) = (cx.dtype(a), cx.output_type(0).dtype, cx.output_type(0).shape.clone());
+    let (a_shape, b_shape) = (cx.shape(a), cx.shape(b));
+    let math = domain.math(from);
+    let out = cx.compute("", &shape, to, |i| {
+        let a = Expr::load(a, operand_index(i, &shape, &a_shape)).cast(from, math);
+        let b = Expr::load(b, operand_index(i, &shape, &b_shape)).cast(from, math);
+        let value = f(a, b, math);
+        if to == DType::Bool { value } else { value.cast(math, to) }
+    });
+    cx.output(0, out);
+    Ok(())
+}
+
+/// Integer values of a broadcast function's result.
+fn zip_values(cx: &InferContext<'_>, f: fn(&Dim, &Dim) -> Option<Dim>) -> Option<Vec<Dim>> {
+    let (a, b) = (cx.int_input(0)?, cx.int_input(1)?);
+    let n = if a.len() == 1 { b.len() } else { a.len() };
+    if (a.len() != n && a.len() != 1) || (b.len() != n && b.len() != 1) {
+        return None;
+    }
+    let at = |v: &[Dim], i: usize| if v.len() == 1 { v[0].clone() } else { v[i].clone() };
+    (0..n).map(|i| f(&at(&a, i), &at(&b, i))).collect()
+}
+
+/// Folds two constants, without overflow, or combines symbols.
+fn fold(a: &Dim, b: &Dim, constant: fn(i64, i64) -> Option<i64>, symbolic: fn(Dim, Dim) -> Option<Dim>) -> Option<Dim> {
+    match (a.as_const(), b.as_const()) {
+        (Some(a), Some(b)) => constant(a, b).map(Dim::new),
+        _ => symbolic(a.clone(), b.clone()),
+    }
+}
+
+fn compare(a: &Dim, b: &Dim, equal: bool, constant: fn(i64, i64) -> bool) -> Option<Dim> {
+    let known = match (a.as_const(), b.as_const()) {
+        (Some(a), Some(b)) => Some(constant(a, b)),
+        _ => (a == b).then_some(equal),
+    };
+    known.map(|k| Dim::new(k as i64))
+}
+
+macro_rules! binary_ops {
+    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $import:ident $since:literal, $domain:ident $(-> $result:ident)?,
+        |$a:ident, $b:ident, $t:ident| $value:expr $(, $int:expr)?;)*) => {
+        $(
+            attr_struct! { $(#[$doc])* pub struct $name($text) {} }
+            impl Op for $name {
+                fn arity(&self) -> (usize, usize) {
+                    (2, 2)
+                }
+                fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+                    #[allow(unused_mut)]
+                    let mut types = infer_zip(cx, Domain::$domain)?;
+                    $(types[0].dtype = DType::$result;)?
+                    Ok(types)
+                }
+                $(fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+                    zip_values(cx, $int)
+                })?
+                fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+                    compute_zip(cx, Domain::$domain, |$a: Expr, $b: Expr, $t: DType| $value)
+                }
+                fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+                    cx.simple($onnx, vec![]);
+                    Ok(())
+                }
+            }
+        )*
+        /// ONNX importers.
+        pub const ONNX: &[OnnxImport] = &[
+            $(OnnxImport { op_type: $onnx, domain: "", since: $since, import: |cx| $import(cx, OpRef::new($name {})) },)*
+            OnnxImport { op_type: "Pow", domain: "", since: 7, import: import_pow },
+            OnnxImport { op_type: "Sum", domain: "", since: 6, import: |cx| import_chain(cx, OpRef::new(Add {})) },
+            OnnxImport { op_type: "Mean", domain: "", since: 6, import: import_mean },
+            OnnxImport { op_type: "Mod", domain: "", since: 10, import: import_mod },
+            OnnxImport { op_type: "BitShift", domain: "", since: 11, import: import_bit_shift },
+        ];
+    };
+}
+
+fn apply(op: BinaryOp, a: Expr, b: Expr) -> Expr {
+    Expr::binary(op, a, b)
+}
+
+binary_ops! {
+    /// `a + b`.
+    Add("add"), "Add" import_two 7, Number, |a, b, _t| a + b, |a, b| fold(a, b, i64::checked_add, |a, b| Some(a + b));
+    /// `a - b`.
+    Sub("sub"), "Sub" import_two 7, Number, |a, b, _t| a - b, |a, b| fold(a, b, i64::checked_sub, |a, b| Some(a - b));
+    /// `a * b`.
+    Mul("mul"), "Mul" import_two 7, Number, |a, b, _t| a * b, |a, b| fold(a, b, i64::checked_mul, |a, b| Some(a * b));
+    /// `a / b`; of integers, rounded towards 0.
+    Div("div"), "Div" import_two 7, Number, |a, b, _t| a / b,
+        |a, b| fold(a, b, i64::checked_div, |a, b| b.as_const().is_none_or(|c| c > 0).then(|| a.div(b)));
+    /// Smaller of two.
+    Min("min"), "Min" import_chain 8, Number, |a, b, _t| a.min(b), |a, b| Some(a.min(b));
+    /// Larger of two.
+    Max("max"), "Max" import_chain 8, Number, |a, b, _t| a.max(b), |a, b| Some(a.max(b));
+    /// `x` where not negative, else `slope * x`.
+    PRelu("prelu"), "PRelu" import_two 7, Number, |x, slope, t| {
+        let low = Expr::binary(BinaryOp::Lt, x.clone(), Expr::int(0, t));
+        Expr::select(low, x.clone() * slope, x)
+    };
+    /// `a == b`.
+    Equal("equal"), "Equal" import_two 7, Any -> Bool, |a, b, _t| apply(BinaryOp::Eq, a, b), |a, b| compare(a, b, true, |a, b| a == b);
+    /// `a > b`.
+    Greater("greater"), "Greater" import_two 7, Number -> Bool, |a, b, _t| apply(BinaryOp::Gt, a, b), |a, b| compare(a, b, false, |a, b| a > b);
+    /// `a >= b`.
+    GreaterOrEqual("greater_or_equal"), "GreaterOrEqual" import_two 12, Number -> Bool, |a, b, _t| apply(BinaryOp::Ge, a, b),
+        |a, b| compare(a, b, true, |a, b| a >= b);
+    /// `a < b`.
+    Less("less"), "Less" import_two 7, Number -> Bool, |a, b, _t| apply(BinaryOp::Lt, a, b), |a, b| compare(a, b, false, |a, b| a < b);
+    /// `a <= b`.
+    LessOrEqual("less_or_equal"), "LessOrEqual" import_two 12, Number -> Bool, |a, b, _t| apply(BinaryOp::Le, a, b),
+        |a, b| compare(a, b, true, |a, b| a <= b);
+    /// Logical and.
+    And("and"), "And" import_two 7, Logic, |a, b, _t| apply(BinaryOp::And, a, b), |a, b| fold(a, b, |a, b| Some(a & b), |_, _| None);
+    /// Logical or.
+    Or("or"), "Or" import_two 7, Logic, |a, b, _t| apply(BinaryOp::Or, a, b), |a, b| fold(a, b, |a, b| Some(a | b), |_, _| None);
+    /// Logical exclusive or.
+    Xor("xor"), "Xor" import_two 7, Logic, |a, b, _t| apply(BinaryOp::Xor, a, b), |a, b| fold(a, b, |a, b| Some(a ^ b), |_, _| None);
+    /// And of every bit.
+    BitAnd("bit_and"), "BitwiseAnd" import_two 18, Integer, |a, b, _t| apply(BinaryOp::BitAnd, a, b);
+    /// Or of every bit.
+    BitOr("bit_or"), "BitwiseOr" import_two 18, Integer, |a, b, _t| apply(BinaryOp::BitOr, a, b);
+    /// Exclusive or of every bit.
+    BitXor("bit_xor"), "BitwiseXor" import_two 18, Integer, |a, b, _t| apply(BinaryOp::BitXor, a, b);
+}
+
+attr_struct! {
+    /// `a` to the power `b`.
+    pub struct Pow("pow") {}
+}
+impl Op for Pow {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_zip(cx, Domain::Number)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let exponent = cx.constant(1).filter(|t| t.len() == 1).map(|t| t.to_f64_vec()[0]);
+        let float = cx.dtype(cx.require(0)?).is_float();
+        let domain = if float { Domain::Float } else { Domain::Number };
+        compute_zip(cx, domain, |a, b, t| match exponent {
+            Some(1.0) => a,
+            Some(2.0) => a.clone() * a,
+            Some(3.0) => a.clone() * a.clone() * a,
+            Some(0.5) if float => Expr::unary(crate::tir::UnaryOp::Sqrt, a),
+            Some(-1.0) if float => Expr::constant(1.0, t) / a,
+            _ => apply(BinaryOp::Pow, a, b),
+        })
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("Pow", vec![]);
+        Ok(())
+    }
+}
+
+attr_struct! {
+    /// Remainder of `a / b`.
+    pub struct Mod("mod") {
+        /// True for the sign of the dividend (C's `fmod`), false for the sign of the divisor.
+        pub fmod: bool = false,
+    }
+}
+impl Op for Mod {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_zip(cx, Domain::Number)
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        if self.fmod {
+            return zip_values(cx, |a, b| fold(a, b, i64::checked_rem, |_, _| None));
+        }
+        zip_values(cx, |a, b| fold(a, b, floor_mod, |a, b| b.as_const().is_none_or(|c| c > 0).then(|| a.rem(b))))
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let op = if self.fmod { BinaryOp::TruncMod } else { BinaryOp::FloorMod };
+        let domain = if cx.output_type(0).dtype.is_float() { Domain::Float } else { Domain::Number };
+        compute_zip(cx, domain, |a, b, _| apply(op, a, b))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("Mod", vec![("fmod", OnnxAttr::Int(self.fmod as i64))]);
+        Ok(())
+    }
+}
+
+fn floor_mod(a: i64, b: i64) -> Option<i64> {
+    a.checked_rem(b).map(|r| if r != 0 && (r < 0) != (b < 0) { r + b } else { r })
+}
+
+attr_enum! {
+    /// Where bits are shifted to.
+    pub enum ShiftDirection {
+        /// To higher places.
+        Left = "left",
+        /// To lower places.
+        Right = "right",
+    }
+}
+
+attr_struct! {
+    /// `a` shifted by `b` bits.
+    pub struct BitShift("bit_shift") {
+        /// The direction.
+        pub direction: ShiftDirection = ShiftDirection::Left,
+    }
+}
+impl Op for BitShift {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_zip(cx, Domain::Integer)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let op = if self.direction == ShiftDirection::Left { BinaryOp::Shl } else { BinaryOp::Shr };
+        compute_zip(cx, Domain::Integer, |a, b, _| apply(op, a, b))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("BitShift", vec![("direction", OnnxAttr::Str(self.direction.name().to_uppercase()))]);
+        Ok(())
+    }
+}
+
+fn import_two(cx: &mut ImportContext<'_, '_>, op: OpRef) -> Result<Vec<ValueId>, String> {
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    Ok(vec![cx.add(op, &[a, b])?])
+}
+
+/// A variadic op as a chain of two-operand ones.
+fn import_chain(cx: &mut ImportContext<'_, '_>, op: OpRef) -> Result<Vec<ValueId>, String> {
+    let mut acc = cx.input(0)?;
+    if cx.inputs.len() == 1 {
+        acc = cx.add(Identity {}, &[acc])?;
+    }
+    for i in 1..cx.inputs.len() {
+        let next = cx.input(i)?;
+        acc = cx.add(op.clone(), &[acc, next])?;
+    }
+    Ok(vec![acc])
+}
+
+fn import_mean(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let sum = import_chain(cx, OpRef::new(Add {}))?[0];
+    let dtype = cx.b.ty(sum).dtype;
+    let n = cx.constant(&Tensor::from_f64(dtype, vec![], [cx.inputs.len() as f64]));
+    Ok(vec![cx.add(Div {}, &[sum, n])?])
+}
+
+/// Operands of different types are computed in the float one of them, and the result has the type of the base.
+fn import_pow(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let (mut base, mut exponent) = (cx.input(0)?, cx.input(1)?);
+    let (from, by) = (cx.ty(0)?.dtype, cx.ty(1)?.dtype);
+    let math = if !from.is_float() && by.is_float() { by } else { from };
+    if from != math {
+        base = cx.add(Cast { to: math }, &[base])?;
+    }
+    if by != math {
+        exponent = cx.add(Cast { to: math }, &[exponent])?;
+    }
+    let mut out = cx.add(Pow {}, &[base, exponent])?;
+    if from != math {
+        out = cx.add(Cast { to: from }, &[out])?;
+    }
+    Ok(vec![out])
+}
+
+fn import_mod(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let fmod = cx.attrs.int("fmod").unwrap_or(0) != 0;
+    import_two(cx, OpRef::new(Mod { fmod }))
+}
+
+fn import_bit_shift(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let text = cx.attrs.str("direction").unwrap_or_default().to_lowercase();
+    let direction = ShiftDirection::parse(&text).ok_or("direction is neither LEFT nor RIGHT")?;
+    import_two(cx, OpRef::new(BitShift { direction }))
+}

@@ -1,0 +1,238 @@
+//! Broadcasting: its rules, and the ops that repeat elements along axes.
+
+use super::permute::{PermutedOp, permute};
+use super::reshape::target_dims;
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Bounds, Dim, Int, simplify};
+use crate::name::Name;
+use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::Expr;
+
+/// Shape of a NumPy broadcast. Two different symbolic dims give their maximum, since one of them may be 1; a symbolic
+/// and a constant dim above 1 give the constant.
+///
+/// # Errors
+/// When constant dims differ and neither is 1.
+pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> OpResult<Vec<Dim>> {
+    let rank = a.len().max(b.len());
+    let at = |s: &[Dim], i: usize| (i + s.len()).checked_sub(rank).map_or(Dim::new(1), |j| s[j].clone());
+    (0..rank)
+        .map(|i| {
+            let (x, y) = (at(a, i), at(b, i));
+            if x == y || y.is(1) {
+                return Ok(x);
+            }
+            if x.is(1) {
+                return Ok(y);
+            }
+            match (x.as_const(), y.as_const()) {
+                (Some(_), Some(_)) => Err(format!("shapes {a:?} and {b:?} do not broadcast")),
+                (Some(_), None) => Ok(x),
+                (None, Some(_)) => Ok(y),
+                (None, None) if same_dim(&x, &y) => Ok(x),
+                (None, None) => Ok(x.max(y)),
+            }
+        })
+        .collect()
+}
+
+/// True when two dims are the same expression, perhaps written differently.
+pub fn same_dim(a: &Dim, b: &Dim) -> bool {
+    a == b || simplify(&(a.clone() - b), &Bounds::new()).is(0)
+}
+
+/// One dim that two operands must share: the constant one where one is symbolic.
+///
+/// # Errors
+/// When they are different constants.
+pub fn unify_dims(a: &Dim, b: &Dim) -> OpResult<Dim> {
+    match (a.as_const(), b.as_const()) {
+        (Some(x), Some(y)) if x != y => Err(format!("dimensions {x} and {y} differ")),
+        (None, Some(_)) => Ok(b.clone()),
+        _ => Ok(a.clone()),
+    }
+}
+
+/// Index of an operand of shape `shape` that is broadcast to the element `index` of a result of shape `out`. A symbolic
+/// dim that is not the result's may be 1: then every index maps to 0.
+pub fn operand_index(index: &[Int], out: &[Int], shape: &[Int]) -> Vec<Int> {
+    let skip = index.len() - shape.len();
+    let one = |i: usize, d: &Int| match d.as_const() {
+        Some(1) => Int::new(0),
+        Some(_) => index[skip + i].clone(),
+        None if *d == out[skip + i] => index[skip + i].clone(),
+        None => index[skip + i].min(d.clone() - 1),
+    };
+    shape.iter().enumerate().map(|(i, d)| one(i, d)).collect()
+}
+
+attr_struct! {
+    /// Broadcasts to the shape that `shape`, or else the integer operand 1, broadcasts to together with the operand.
+    pub struct Expand("expand") {
+        /// The shape.
+        pub shape: Vec<Int> = vec![],
+        /// Result dims where operand 1 is known only at run time.
+        pub dims: Vec<Int> = vec![],
+    }
+}
+impl Op for Expand {
+    fn arity(&self) -> (usize, usize) {
+        (1, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = cx.require(0)?;
+        let shape = match self.dims.is_empty() {
+            true => broadcast_dims(&x.shape, &target_dims(cx, &self.shape, 1)?)?,
+            false => self.dims.clone(),
+        };
+        Ok(vec![TensorType::new(x.dtype, shape)])
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        let (x, shape) = (cx.int_input(0)?, self.infer(cx).ok()?.pop()?.shape);
+        repeat_value(&x, &shape)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| Expr::load(x, operand_index(i, &ty.shape, &shape)));
+        cx.output(0, out);
+        Ok(())
+    }
+    fn has_compute(&self) -> bool {
+        self.dims.is_empty()
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        if self.dims.is_empty() {
+            return None;
+        }
+        let (x, shape) = (inputs[0].as_ref()?, inputs[1].as_ref()?.to_i64_vec());
+        Some(super::reshape::check_sizes(&shape).map(|s| vec![super::reshape::broadcast_host(x, &s)]))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
+        let shape = self.infer(cx).ok()?.pop()?.shape;
+        if shape.len() != perm.len() || !self.dims.is_empty() {
+            return None;
+        }
+        Some(PermutedOp::uniform(Expand { shape: permute(&shape, perm), dims: vec![] }, perm, 1, 1))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let target = if self.dims.is_empty() { cx.output_types[0].shape.clone() } else { vec![] };
+        super::reshape::export_with_ints(cx, "Expand", &target, vec![])
+    }
+}
+
+/// Values of a rank-0 or rank-1 integer operand repeated to `shape`.
+fn repeat_value(x: &[Dim], shape: &[Dim]) -> Option<Vec<Dim>> {
+    let n = match shape {
+        [] => 1,
+        [n] => usize::try_from(n.as_const()?).ok()?,
+        _ => return None,
+    };
+    match x {
+        [one] if n <= 64 => Some(vec![one.clone(); n]),
+        _ if x.len() == n => Some(x.to_vec()),
+        _ => None,
+    }
+}
+
+attr_struct! {
+    /// Repeats the whole operand along each axis, `repeats[axis]` times.
+    pub struct Tile("tile") {
+        /// Repetitions of each axis.
+        pub repeats: Vec<Int> = vec![],
+        /// Result dims where operand 1, the repetitions, is known only at run time.
+        pub dims: Vec<Int> = vec![],
+    }
+}
+impl Op for Tile {
+    fn arity(&self) -> (usize, usize) {
+        (1, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = cx.require(0)?;
+        if !self.dims.is_empty() {
+            return Ok(vec![TensorType::new(x.dtype, self.dims.clone())]);
+        }
+        let repeats = target_dims(cx, &self.repeats, 1)?;
+        if repeats.len() != x.rank() {
+            return Err(format!("{} repeats for rank {}", repeats.len(), x.rank()));
+        }
+        if let Some(r) = repeats.iter().find(|r| r.as_const().is_some_and(|c| c < 0)) {
+            return Err(format!("negative repeat {r}"));
+        }
+        let shape = x.shape.iter().zip(repeats).map(|(d, r)| d.clone() * r).collect();
+        Ok(vec![TensorType::new(x.dtype, shape)])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
+        let out = cx.compute("", &ty.shape, ty.dtype, |index| {
+            let wrap = |(n, i): (usize, &Int)| if shape[n] == ty.shape[n] { i.clone() } else { i.rem(&shape[n]) };
+            Expr::load(x, index.iter().enumerate().map(wrap).collect())
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn has_compute(&self) -> bool {
+        self.dims.is_empty()
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        if self.dims.is_empty() {
+            return None;
+        }
+        let (x, repeats) = (inputs[0].as_ref()?, inputs[1].as_ref()?.to_i64_vec());
+        Some(super::reshape::check_sizes(&repeats).map(|r| {
+            let shape: Vec<usize> = x.shape().iter().zip(&r).map(|(d, r)| d * r).collect();
+            vec![super::reshape::gather_host(x, &shape, |axis, i| i % x.shape()[axis])]
+        }))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        (self.repeats.len() == perm.len())
+            .then(|| PermutedOp::uniform(Tile { repeats: permute(&self.repeats, perm), dims: vec![] }, perm, 1, 1))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        super::reshape::export_with_ints(cx, "Tile", &self.repeats, vec![])
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "Expand", domain: "", since: 8, import: import_expand },
+    OnnxImport { op_type: "Tile", domain: "", since: 6, import: import_tile },
+];
+
+fn import_expand(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    if let Some(shape) = cx.int_values(1) {
+        return Ok(vec![cx.add(Expand { shape, dims: vec![] }, &[x])?]);
+    }
+    let rank = cx.ty(1)?.numel().as_const().ok_or("the rank of the result is not known")?;
+    let rank = (rank as usize).max(cx.ty(0)?.rank());
+    let dims = (0..rank).map(|i| cx.fresh_dim("expand", i)).collect();
+    let shape = cx.input(1)?;
+    Ok(vec![cx.add(Expand { shape: vec![], dims }, &[x, shape])?])
+}
+
+fn import_tile(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    if let Some(repeats) = cx.int_values(1) {
+        return Ok(vec![cx.add(Tile { repeats, dims: vec![] }, &[x])?]);
+    }
+    if cx.ty(1)?.dtype != DType::I64 {
+        return Err("repeats are not i64".into());
+    }
+    let dims = (0..cx.ty(0)?.rank()).map(|i| cx.fresh_dim("tile", i)).collect();
+    let repeats = cx.input(1)?;
+    Ok(vec![cx.add(Tile { repeats: vec![], dims }, &[x, repeats])?])
+}

@@ -1,0 +1,92 @@
+//! Conversion between element types.
+
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::Dim;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::Expr;
+
+attr_struct! {
+    /// Converts every element. Floats to integers truncate and saturate; to bool is `!= 0`.
+    pub struct Cast("cast") {
+        /// The new element type.
+        pub to: DType = DType::F32,
+    }
+}
+impl Op for Cast {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        Ok(vec![TensorType::new(self.to, cx.require(0)?.shape.clone())])
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        let values = cx.int_input(0)?;
+        match self.to {
+            DType::I64 | DType::I32 | DType::U64 | DType::U32 => Some(values),
+            DType::Bool => values.iter().map(|d| d.as_const().map(|c| Dim::new((c != 0) as i64))).collect(),
+            _ => None,
+        }
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let (from, shape) = (cx.dtype(x), cx.shape(x));
+        let out = cx.compute("", &shape, self.to, |i| Expr::load(x, i.to_vec()).cast(from, self.to));
+        cx.output(0, out);
+        Ok(())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("Cast", vec![("to", OnnxAttr::Int(onnx_code(self.to)))]);
+        Ok(())
+    }
+}
+
+/// ONNX's codes of element types (`TensorProto.DataType`).
+const CODES: [(i64, DType); 13] = [
+    (1, DType::F32),
+    (2, DType::U8),
+    (3, DType::I8),
+    (4, DType::U16),
+    (5, DType::I16),
+    (6, DType::I32),
+    (7, DType::I64),
+    (9, DType::Bool),
+    (10, DType::F16),
+    (11, DType::F64),
+    (12, DType::U32),
+    (13, DType::U64),
+    (16, DType::BF16),
+];
+
+/// ONNX's code of an element type.
+pub fn onnx_code(dtype: DType) -> i64 {
+    CODES.iter().find(|c| c.1 == dtype).map_or(0, |c| c.0)
+}
+
+/// The element type of an ONNX code.
+///
+/// # Errors
+/// For types that Weft does not have (strings, complex, 4- and 8-bit floats).
+pub fn dtype_of_onnx(code: i64) -> OpResult<DType> {
+    CODES.iter().find(|c| c.0 == code).map(|c| c.1).ok_or_else(|| format!("element type {code} of ONNX is unsupported"))
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "Cast", domain: "", since: 6, import: import_cast },
+    OnnxImport { op_type: "CastLike", domain: "", since: 15, import: import_cast_like },
+];
+
+fn import_cast(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let to = dtype_of_onnx(cx.attrs.int("to").ok_or("attribute `to` is missing")?)?;
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(Cast { to }, &[x])?])
+}
+
+fn import_cast_like(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let (x, to) = (cx.input(0)?, cx.ty(1)?.dtype);
+    Ok(vec![cx.add(Cast { to }, &[x])?])
+}

@@ -1,0 +1,95 @@
+//! Clamping to a range.
+
+use super::unary::{Domain, infer_map};
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::graph::{TensorType, ValueId};
+use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::Expr;
+
+attr_struct! {
+    /// `min(max(x, low), high)`. The bounds are attributes, or else the optional scalar operands 1 (low) and 2 (high).
+    pub struct Clip("clip") {
+        /// Lower bound.
+        pub min: Option<f64> = None,
+        /// Upper bound.
+        pub max: Option<f64> = None,
+    }
+}
+impl Op for Clip {
+    fn arity(&self) -> (usize, usize) {
+        (1, 3)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let types = infer_map(cx, Domain::Number)?;
+        for i in 1..3 {
+            if let Some(bound) = cx.input(i)
+                && (bound.dtype != types[0].dtype || !bound.numel().is(1))
+            {
+                return Err(format!("bound {bound:?} is not one {}", types[0].dtype));
+            }
+        }
+        Ok(types)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let (dtype, shape) = (cx.dtype(x), cx.shape(x));
+        let bound = |i: usize, attr: Option<f64>| {
+            let operand = cx.input(i).map(|b| Expr::load(b, vec![0.into(); cx.shape(b).len()]));
+            attr.map(|v| Expr::constant(v, dtype)).or(operand)
+        };
+        let (low, high) = (bound(1, self.min), bound(2, self.max));
+        let out = cx.compute("", &shape, dtype, |i| {
+            let x = Expr::load(x, i.to_vec());
+            let x = low.into_iter().fold(x, Expr::max);
+            high.into_iter().fold(x, Expr::min)
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let dtype = cx.output_types[0].dtype;
+        let mut inputs = vec![cx.input(0)];
+        for (i, attr) in [(1, self.min), (2, self.max)] {
+            let name = match attr {
+                Some(v) => cx.constant(Tensor::from_f64(dtype, vec![], [v])),
+                None => cx.input(i),
+            };
+            inputs.push(name);
+        }
+        while inputs.last().is_some_and(String::is_empty) {
+            inputs.pop();
+        }
+        let outputs = cx.outputs.clone();
+        cx.node("Clip", inputs, outputs, vec![]);
+        Ok(())
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "Clip", domain: "", since: 6, import: import_attributes },
+    OnnxImport { op_type: "Clip", domain: "", since: 11, import: import_operands },
+];
+
+fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let op = Clip { min: cx.attrs.float("min"), max: cx.attrs.float("max") };
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(op, &[x])?])
+}
+
+/// Constant bounds become attributes, so that the op stays a function of one operand.
+fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let mut inputs = vec![Some(cx.input(0)?)];
+    let mut attrs = [None, None];
+    for i in 0..2 {
+        attrs[i] = cx.const_tensor(i + 1).and_then(|t| t.to_f64_vec().first().copied());
+        inputs.push(if attrs[i].is_some() { None } else { cx.opt(i + 1) });
+    }
+    while inputs.last() == Some(&None) {
+        inputs.pop();
+    }
+    cx.add_multi(Clip { min: attrs[0], max: attrs[1] }, inputs)
+}

@@ -1,0 +1,235 @@
+//! Regular sub-tensors.
+
+use super::permute::{PermutedOp, normalize_axes, permuted_axis};
+use super::reshape::{gather_host, loop_bounds};
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Bounds, Dim, Int, const_dims, simplify};
+use crate::name::Name;
+use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::Expr;
+
+attr_struct! {
+    /// Elements `start, start + step ...` before `end` along each of `axes`, as Python slices them. Where the bounds are
+    /// known only at run time they are operands 1 to 4 (starts, ends, axes, steps), and `dims` names the result's dims.
+    pub struct Slice("slice") {
+        /// First element along each axis; negative counts from the end.
+        pub starts: Vec<Int> = vec![],
+        /// End along each axis; negative counts from the end, and values beyond it mean all.
+        pub ends: Vec<Int> = vec![],
+        /// The axes; empty for the leading ones.
+        pub axes: Vec<i64> = vec![],
+        /// Distance between elements, not 0; empty for 1.
+        pub steps: Vec<i64> = vec![],
+        /// Result dims where the bounds are operands.
+        pub dims: Vec<Int> = vec![],
+    }
+}
+
+/// One axis of a slice: element `i` of the result is element `start + i * step`.
+struct Range {
+    axis: usize,
+    start: Int,
+    step: i64,
+    size: Dim,
+}
+
+/// Start and size of Python's slice of a dimension of size `d`. Symbolic bounds count as not negative, and symbolic
+/// dimensions as large enough for a constant start.
+fn resolve(d: &Dim, start: &Int, end: &Int, step: i64) -> (Int, Dim) {
+    if let (Some(d), Some(start), Some(end)) = (d.as_const(), start.as_const(), end.as_const()) {
+        let wrap = |v: i64| if v < 0 { v.saturating_add(d) } else { v };
+        let (low, high) = if step > 0 { (0, d) } else { (-1, d - 1) };
+        let start = wrap(start).clamp(low.max(0), high.max(0));
+        let end = wrap(end).clamp(low, high.max(low));
+        let span = if step > 0 { end - start } else { start - end };
+        let stride = step.unsigned_abs().min(i64::MAX as u64) as i64;
+        return (Int::new(start), Int::new(if span <= 0 { 0 } else { (span - 1) / stride + 1 }));
+    }
+    const HUGE: i64 = i32::MAX as i64;
+    let at = |v: &Int, before: i64| match v.as_const() {
+        Some(c) if c <= -HUGE => Int::new(before),
+        Some(c) if c >= HUGE => d.clone() + before,
+        Some(c) if c < 0 => d.clone() + c,
+        Some(c) if c > 0 && d.as_const().is_none() => d.clone().min(c),
+        _ => v.clone(),
+    };
+    let before = if step > 0 { 0 } else { -1 };
+    let start = match start.as_const() {
+        Some(c) if step > 0 && (0..HUGE).contains(&c) => Int::new(c),
+        Some(c) if step < 0 && (0..HUGE).contains(&c) => start.min(d.clone() - 1),
+        _ => at(start, before),
+    };
+    let end = at(end, before);
+    let span = if step > 0 { end - &start } else { start.clone() - end };
+    let size = simplify(&span, &Bounds::new()).ceil_div(step.unsigned_abs().min(HUGE as u64) as i64);
+    (simplify(&start, &Bounds::new()), simplify(&size, &Bounds::new()))
+}
+
+impl Slice {
+    fn ranges(&self, shape: &[Dim]) -> OpResult<Vec<Range>> {
+        let n = self.starts.len();
+        if self.ends.len() != n || (!self.axes.is_empty() && self.axes.len() != n) {
+            return Err(format!("{n} starts, {} ends, {} axes", self.ends.len(), self.axes.len()));
+        }
+        if !self.steps.is_empty() && self.steps.len() != n {
+            return Err(format!("{n} starts, {} steps", self.steps.len()));
+        }
+        let axes: Vec<i64> = if self.axes.is_empty() { (0..n as i64).collect() } else { self.axes.clone() };
+        let axes = normalize_axes(&axes, shape.len())?;
+        let range = |(i, axis): (usize, usize)| {
+            let step = self.steps.get(i).copied().unwrap_or(1);
+            if step == 0 {
+                return Err("a step is 0".to_string());
+            }
+            let (start, size) = resolve(&shape[axis], &self.starts[i], &self.ends[i], step);
+            Ok(Range { axis, start, step, size })
+        };
+        axes.into_iter().enumerate().map(range).collect()
+    }
+}
+
+impl Op for Slice {
+    fn arity(&self) -> (usize, usize) {
+        (1, 5)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let mut ty = cx.require(0)?.clone();
+        if !self.dims.is_empty() {
+            ty.shape = self.dims.clone();
+            return Ok(vec![ty]);
+        }
+        for r in self.ranges(&ty.shape.clone())? {
+            ty.shape[r.axis] = r.size;
+        }
+        Ok(vec![ty])
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        let values = cx.int_input(0)?;
+        let mut ranges = self.ranges(&cx.input(0)?.shape).ok()?;
+        let r = ranges.pop()?;
+        let (start, size) = (r.start.as_const()?, r.size.as_const()?);
+        (0..size).map(|i| values.get(usize::try_from(start + i * r.step).ok()?).cloned()).collect()
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let (ty, ranges) = (cx.output_type(0).clone(), self.ranges(&cx.shape(x))?);
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let bounds = loop_bounds(i, &ty.shape);
+            let mut at = i.to_vec();
+            for r in &ranges {
+                at[r.axis] = simplify(&(r.start.clone() + at[r.axis].clone() * r.step), &bounds);
+            }
+            Expr::load(x, at)
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn has_compute(&self) -> bool {
+        self.dims.is_empty()
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        if self.dims.is_empty() {
+            return None;
+        }
+        let x = inputs[0].as_ref()?;
+        let operand = |i: usize| inputs.get(i).and_then(Option::as_ref).map(Tensor::to_i64_vec);
+        let ints = |v: Vec<i64>| v.into_iter().map(Int::new).collect();
+        let known = Slice {
+            starts: ints(operand(1)?),
+            ends: ints(operand(2)?),
+            axes: operand(3).unwrap_or_else(|| self.axes.clone()),
+            steps: operand(4).unwrap_or_default(),
+            dims: vec![],
+        };
+        Some(known.slice_host(x).map(|t| vec![t]))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        if !self.dims.is_empty() {
+            return None;
+        }
+        let axes: Vec<i64> =
+            if self.axes.is_empty() { (0..self.starts.len() as i64).collect() } else { self.axes.clone() };
+        let axes = normalize_axes(&axes, perm.len()).ok()?.into_iter().map(|a| permuted_axis(a, perm) as i64);
+        Some(PermutedOp::uniform(Slice { axes: axes.collect(), ..self.clone() }, perm, 1, 1))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        if !self.dims.is_empty() {
+            cx.simple("Slice", vec![]);
+            return Ok(());
+        }
+        let constants = |v: &[Int]| -> Option<Vec<i64>> { v.iter().map(Int::as_const).collect() };
+        let symbolic = "symbolic bounds have no ONNX form";
+        let (starts, ends) = (constants(&self.starts).ok_or(symbolic)?, constants(&self.ends).ok_or(symbolic)?);
+        let n = starts.len() as i64;
+        let axes = if self.axes.is_empty() { (0..n).collect() } else { self.axes.clone() };
+        let steps = if self.steps.is_empty() { vec![1; starts.len()] } else { self.steps.clone() };
+        let mut inputs = vec![cx.input(0)];
+        inputs.extend([starts, ends, axes, steps].map(|v| cx.constant(Tensor::ints(&v))));
+        let outputs = cx.outputs.clone();
+        cx.node("Slice", inputs, outputs, vec![]);
+        Ok(())
+    }
+}
+
+impl Slice {
+    fn slice_host(&self, x: &Tensor) -> OpResult<Tensor> {
+        let dims: Vec<Dim> = x.shape().iter().map(|&d| Dim::from(d)).collect();
+        let mut shape = dims.clone();
+        let mut map = vec![(0i64, 1i64); dims.len()];
+        for r in self.ranges(&dims)? {
+            shape[r.axis] = r.size;
+            map[r.axis] = (r.start.as_const().unwrap_or(0), r.step);
+        }
+        let shape = const_dims(&shape).ok_or("a size is negative")?;
+        Ok(gather_host(x, &shape, |axis, i| (map[axis].0 + i as i64 * map[axis].1) as usize))
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "Slice", domain: "", since: 1, import: import_attributes },
+    OnnxImport { op_type: "Slice", domain: "", since: 10, import: import_operands },
+];
+
+fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let ints = |name| cx.attrs.ints(name).map(|v| v.iter().map(|&i| Int::new(i)).collect::<Vec<Int>>());
+    let op = Slice {
+        starts: ints("starts").ok_or("attribute `starts` is missing")?,
+        ends: ints("ends").ok_or("attribute `ends` is missing")?,
+        axes: cx.attrs.ints("axes").unwrap_or_default().to_vec(),
+        ..Slice::default()
+    };
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(op, &[x])?])
+}
+
+fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let ty = cx.ty(0)?;
+    let optional = |cx: &ImportContext<'_, '_>, i| if cx.opt(i).is_some() { cx.const_ints(i) } else { Some(vec![]) };
+    let (axes, steps) = (optional(cx, 3), optional(cx, 4));
+    if let (Some(starts), Some(ends), Some(axes), Some(steps)) =
+        (cx.int_values(1), cx.int_values(2), axes.clone(), steps)
+    {
+        return Ok(vec![cx.add(Slice { starts, ends, axes, steps, dims: vec![] }, &[x])?]);
+    }
+    let count = cx.ty(1)?.numel().as_const().unwrap_or(ty.rank() as i64);
+    let axes = match axes {
+        Some(axes) if axes.is_empty() => (0..count).collect(),
+        Some(axes) => axes,
+        None => (0..ty.rank() as i64).collect(),
+    };
+    let mut dims = ty.shape.clone();
+    for a in normalize_axes(&axes, ty.rank())? {
+        dims[a] = cx.fresh_dim("slice", a);
+    }
+    let inputs = cx.inputs.clone();
+    cx.add_multi(Slice { axes, dims, ..Slice::default() }, inputs)
+}

@@ -1,0 +1,98 @@
+//! Cutting a tensor along an axis.
+
+use super::permute::{PermutedOp, normalize_axis, permuted_axis};
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Int, const_dims};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::Expr;
+
+attr_struct! {
+    /// One result for each entry of `sizes`: consecutive parts of the operand along `axis`.
+    pub struct Split("split") {
+        /// The axis; negative counts from the end.
+        pub axis: i64 = 0,
+        /// Size of each part.
+        pub sizes: Vec<Int> = vec![],
+    }
+}
+impl Op for Split {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn num_results(&self) -> usize {
+        self.sizes.len()
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = cx.require(0)?;
+        let axis = normalize_axis(self.axis, x.rank())?;
+        let total = self.sizes.iter().fold(Int::new(0), |a, s| a + s);
+        if let (Some(a), Some(b)) = (total.as_const(), x.shape[axis].as_const())
+            && a != b
+        {
+            return Err(format!("the parts {:?} do not sum up to {b}", self.sizes));
+        }
+        let part = |s: &Int| {
+            let mut ty = x.clone();
+            ty.shape[axis] = s.clone();
+            ty
+        };
+        Ok(self.sizes.iter().map(part).collect())
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let axis = normalize_axis(self.axis, cx.shape(x).len())?;
+        let mut offset = Int::new(0);
+        for (n, size) in self.sizes.iter().enumerate() {
+            let ty = cx.output_type(n).clone();
+            let label = if n == 0 { String::new() } else { format!("part{n}") };
+            let out = cx.compute(&label, &ty.shape, ty.dtype, |i| {
+                let mut at = i.to_vec();
+                at[axis] = at[axis].clone() + &offset;
+                Expr::load(x, at)
+            });
+            cx.output(n, out);
+            offset = offset + size;
+        }
+        Ok(())
+    }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
+        Some(PermutedOp::uniform(Split { axis, sizes: self.sizes.clone() }, perm, 1, self.sizes.len()))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let sizes = const_dims(&self.sizes).ok_or("symbolic sizes have no ONNX form")?;
+        let sizes = cx.constant(Tensor::ints(&sizes.iter().map(|&s| s as i64).collect::<Vec<_>>()));
+        let (inputs, outputs) = (vec![cx.input(0), sizes], cx.outputs.clone());
+        cx.node("Split", inputs, outputs, vec![("axis", OnnxAttr::Int(self.axis))]);
+        Ok(())
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Split", domain: "", since: 2, import: import_split }];
+
+/// Sizes come from operand 1 (opset 13), the attribute `split` (before), or equal parts with a smaller last one.
+fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let ty = cx.ty(0)?;
+    let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(0), ty.rank())?;
+    let sizes: Vec<Int> = if cx.opt(1).is_some() {
+        cx.int_values(1).ok_or("the sizes are not known at compile time")?
+    } else if let Some(sizes) = cx.attrs.ints("split") {
+        sizes.iter().map(|&s| Int::new(s)).collect()
+    } else {
+        let n = cx.attrs.int("num_outputs").unwrap_or(cx.num_outputs as i64).max(1);
+        let size = ty.shape[axis].ceil_div(n);
+        let last = ty.shape[axis].clone() - size.clone() * (n - 1);
+        let even = ty.shape[axis].as_const().is_none();
+        (0..n).map(|i| if i < n - 1 || even { size.clone() } else { last.clone() }).collect()
+    };
+    if sizes.iter().any(|s| s.as_const().is_some_and(|c| c < 0)) {
+        return Err(format!("{:?} does not split into these parts: {sizes:?}", ty.shape[axis]));
+    }
+    cx.add_multi(Split { axis: axis as i64, sizes }, vec![Some(x)])
+}

@@ -1,0 +1,227 @@
+//! Elementwise functions of one operand, without attributes.
+
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::TensorType;
+use crate::int::Dim;
+use crate::onnx::{ExportContext, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{BinaryOp, Expr, UnaryOp};
+
+/// Which element types an elementwise function takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Domain {
+    /// All of them.
+    Any,
+    /// Integers and floats, computed in their own type.
+    Number,
+    /// Floats, computed in f32 at least.
+    Float,
+    /// Integers.
+    Integer,
+    /// Bool.
+    Logic,
+}
+impl Domain {
+    /// Refuses a dtype outside the domain.
+    pub(super) fn check(self, dtype: DType) -> OpResult<()> {
+        let ok = match self {
+            Domain::Any => true,
+            Domain::Number => dtype != DType::Bool,
+            Domain::Float => dtype.is_float(),
+            Domain::Integer => dtype.is_int(),
+            Domain::Logic => dtype == DType::Bool,
+        };
+        if ok { Ok(()) } else { Err(format!("does not take {dtype}")) }
+    }
+    /// The dtype to compute in.
+    pub(super) fn math(self, dtype: DType) -> DType {
+        if self == Domain::Float { math_dtype(dtype) } else { dtype }
+    }
+}
+
+/// The dtype in which transcendental functions are computed: f32 for narrow floats.
+pub(super) fn math_dtype(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+}
+
+/// Type of an elementwise function's result.
+pub(super) fn infer_map(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorType>> {
+    let x = cx.require(0)?;
+    domain.check(x.dtype)?;
+    Ok(vec![x.clone()])
+}
+
+/// The stage `out[i] = f(x[i], dtype of x[i])`. `f` gives a bool where the result is one, else the dtype it was given.
+pub(super) fn compute_map(
+    cx: &mut ComputeContext<'_>,
+    domain: Domain,
+    f: impl FnOnce(Expr, DType) -> Expr,
+) -> OpResult<()> {
+    let x = cx.require(0)?;
+    let (from, to, shape) = (cx.dtype(x), cx.output_type(0).dtype, cx.shape(x));
+    let math = domain.math(from);
+    let out = cx.compute("", &shape, to, |i| {
+        let value = f(Expr::load(x, i.to_vec()).cast(from, math), math);
+        if to == DType::Bool { value } else { value.cast(math, to) }
+    });
+    cx.output(0, out);
+    Ok(())
+}
+
+macro_rules! unary_ops {
+    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $since:literal, $domain:ident $(-> $result:ident)?,
+        |$x:ident, $t:ident| $value:expr $(, |$d:ident| $int:expr)?;)*) => {
+        $(
+            attr_struct! { $(#[$doc])* pub struct $name($text) {} }
+            impl Op for $name {
+                fn arity(&self) -> (usize, usize) {
+                    (1, 1)
+                }
+                fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+                    #[allow(unused_mut)]
+                    let mut types = infer_map(cx, Domain::$domain)?;
+                    $(types[0].dtype = DType::$result;)?
+                    Ok(types)
+                }
+                $(fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+                    cx.int_input(0)?.iter().map(|$d: &Dim| -> Option<Dim> { $int }).collect()
+                })?
+                fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+                    compute_map(cx, Domain::$domain, |$x: Expr, $t: DType| $value)
+                }
+                fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+                    cx.simple($onnx, vec![]);
+                    Ok(())
+                }
+            }
+        )*
+        /// ONNX importers.
+        pub const ONNX: &[OnnxImport] = &[$(OnnxImport {
+            op_type: $onnx,
+            domain: "",
+            since: $since,
+            import: |cx| {
+                let x = cx.input(0)?;
+                Ok(vec![cx.add($name {}, &[x])?])
+            },
+        }),*];
+    };
+}
+
+fn apply(op: UnaryOp, x: Expr) -> Expr {
+    Expr::unary(op, x)
+}
+
+fn number(value: f64, t: DType) -> Expr {
+    Expr::constant(value, t)
+}
+
+unary_ops! {
+    /// `-x`.
+    Neg("neg"), "Neg" 6, Number, |x, _t| apply(UnaryOp::Neg, x), |d| Some(Dim::new(0) - d);
+    /// `|x|`.
+    Abs("abs"), "Abs" 6, Number, |x, _t| apply(UnaryOp::Abs, x), |d| d.as_const().and_then(i64::checked_abs).map(Dim::new);
+    /// `e^x`.
+    Exp("exp"), "Exp" 6, Float, |x, _t| apply(UnaryOp::Exp, x);
+    /// Natural logarithm.
+    Log("log"), "Log" 6, Float, |x, _t| apply(UnaryOp::Log, x);
+    /// Square root.
+    Sqrt("sqrt"), "Sqrt" 6, Float, |x, _t| apply(UnaryOp::Sqrt, x);
+    /// `1 / x`.
+    Reciprocal("reciprocal"), "Reciprocal" 6, Float, |x, t| number(1.0, t) / x;
+    /// Sine.
+    Sin("sin"), "Sin" 7, Float, |x, _t| apply(UnaryOp::Sin, x);
+    /// Cosine.
+    Cos("cos"), "Cos" 7, Float, |x, _t| apply(UnaryOp::Cos, x);
+    /// Tangent.
+    Tan("tan"), "Tan" 7, Float, |x, _t| apply(UnaryOp::Tan, x);
+    /// Arc sine.
+    Asin("asin"), "Asin" 7, Float, |x, _t| apply(UnaryOp::Asin, x);
+    /// Arc cosine.
+    Acos("acos"), "Acos" 7, Float, |x, _t| apply(UnaryOp::Acos, x);
+    /// Arc tangent.
+    Atan("atan"), "Atan" 7, Float, |x, _t| apply(UnaryOp::Atan, x);
+    /// Hyperbolic sine.
+    Sinh("sinh"), "Sinh" 9, Float, |x, _t| apply(UnaryOp::Sinh, x);
+    /// Hyperbolic cosine.
+    Cosh("cosh"), "Cosh" 9, Float, |x, _t| apply(UnaryOp::Cosh, x);
+    /// Hyperbolic tangent.
+    Tanh("tanh"), "Tanh" 6, Float, |x, _t| apply(UnaryOp::Tanh, x);
+    /// Inverse hyperbolic sine.
+    Asinh("asinh"), "Asinh" 9, Float, |x, _t| apply(UnaryOp::Asinh, x);
+    /// Inverse hyperbolic cosine.
+    Acosh("acosh"), "Acosh" 9, Float, |x, _t| apply(UnaryOp::Acosh, x);
+    /// Inverse hyperbolic tangent.
+    Atanh("atanh"), "Atanh" 9, Float, |x, _t| apply(UnaryOp::Atanh, x);
+    /// Largest integer not above `x`.
+    Floor("floor"), "Floor" 6, Float, |x, _t| apply(UnaryOp::Floor, x);
+    /// Smallest integer not below `x`.
+    Ceil("ceil"), "Ceil" 6, Float, |x, _t| apply(UnaryOp::Ceil, x);
+    /// Nearest integer, halves to even.
+    Round("round"), "Round" 11, Float, |x, _t| apply(UnaryOp::Round, x);
+    /// -1, 0 or 1.
+    Sign("sign"), "Sign" 9, Number, |x, _t| apply(UnaryOp::Sign, x), |d| d.as_const().map(|c| Dim::new(c.signum()));
+    /// Logical negation.
+    Not("not"), "Not" 1, Logic, |x, _t| apply(UnaryOp::Not, x), |d| d.as_const().map(|c| Dim::new((c == 0) as i64));
+    /// Negation of every bit.
+    BitNot("bit_not"), "BitwiseNot" 18, Integer, |x, _t| apply(UnaryOp::BitNot, x);
+    /// The error function, relative error below 2e-7.
+    Erf("erf"), "Erf" 9, Float, |x, t| erf(x, t);
+    /// True for NaN.
+    IsNan("is_nan"), "IsNaN" 9, Float -> Bool, |x, _t| apply(UnaryOp::IsNan, x);
+    /// The operand.
+    Identity("identity"), "Identity" 1, Any, |x, _t| x, |d| Some(d.clone());
+    /// `max(x, 0)`.
+    Relu("relu"), "Relu" 6, Number, |x, t| x.max(number(0.0, t));
+    /// `1 / (1 + e^-x)`.
+    Sigmoid("sigmoid"), "Sigmoid" 6, Float, |x, t| sigmoid(x, t);
+    /// `log(1 + e^x)`, without overflow.
+    Softplus("softplus"), "Softplus" 1, Float, |x, t| {
+        let small = apply(UnaryOp::Exp, apply(UnaryOp::Neg, apply(UnaryOp::Abs, x.clone())));
+        x.max(number(0.0, t)) + apply(UnaryOp::Log, number(1.0, t) + small)
+    };
+    /// `x / (1 + |x|)`.
+    Softsign("softsign"), "Softsign" 1, Float, |x, t| x.clone() / (number(1.0, t) + apply(UnaryOp::Abs, x));
+    /// `x * clamp(x / 6 + 1/2, 0, 1)`.
+    HardSwish("hard_swish"), "HardSwish" 14, Float, |x, t| {
+        let gate = x.clone() * number(1.0 / 6.0, t) + number(0.5, t);
+        x * gate.max(number(0.0, t)).min(number(1.0, t))
+    };
+    /// `x * tanh(softplus(x))`.
+    Mish("mish"), "Mish" 18, Float, |x, t| mish(x, t);
+}
+
+/// `1 / (1 + e^-x)`.
+pub(super) fn sigmoid(x: Expr, t: DType) -> Expr {
+    number(1.0, t) / (number(1.0, t) + apply(UnaryOp::Exp, apply(UnaryOp::Neg, x)))
+}
+
+/// `tanh(log(1 + e)) = e (e + 2) / (e (e + 2) + 2)` for `e = e^x`; from 20 on the quotient is 1 in f32.
+fn mish(x: Expr, t: DType) -> Expr {
+    let e = apply(UnaryOp::Exp, x.clone().min(number(20.0, t)));
+    let n = e.clone() * (e + number(2.0, t));
+    x * (n.clone() / (n + number(2.0, t)))
+}
+
+/// The error function by two minimax polynomials (N. Juffa): below 0.93 `x + x P(x^2)`, above `1 - e^Q(|x|)`.
+/// Beyond 4 the result is 1 in f32.
+pub(super) fn erf(x: Expr, t: DType) -> Expr {
+    const NEAR: [f64; 6] =
+        [-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1];
+    const FAR: [f64; 7] =
+        [-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1, -1.28717512e-1];
+    let horner =
+        |c: &[f64], v: &Expr| c[1..].iter().fold(number(c[0], t), |acc, &next| acc * v.clone() + number(next, t));
+    let near = horner(&NEAR, &(x.clone() * x.clone())) * x.clone() + x.clone();
+    let a = apply(UnaryOp::Abs, x.clone()).min(number(4.0, t));
+    let far = number(1.0, t) - apply(UnaryOp::Exp, horner(&FAR, &a) * a.clone() - a.clone());
+    let signed = Expr::select(below(x, 0.0, t), apply(UnaryOp::Neg, far.clone()), far);
+    Expr::select(below(a, 0.927734375, t), near, signed)
+}
+
+/// `x < limit` as a bool.
+pub(super) fn below(x: Expr, limit: f64, t: DType) -> Expr {
+    Expr::binary(BinaryOp::Lt, x, number(limit, t))
+}
