@@ -7,6 +7,7 @@ pub mod arena;
 pub mod attr;
 pub mod dtype;
 pub mod graph;
+pub mod inspect;
 pub mod int;
 pub mod name;
 pub mod onnx;

@@ -8,7 +8,9 @@
 //! inference; names of functions, tensor functions and constants are distinct. Removed nodes stay in the arena but are
 //! in no block ([`Node::block`] is `None`).
 
+mod bind;
 mod builder;
+pub use bind::{BindError, bind_dims, open_dims, reinfer, set_input_shape, substitute_dims};
 pub use builder::{BuildError, FunctionBuilder};
 
 use crate::arena::Arena;

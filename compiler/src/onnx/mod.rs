@@ -3,15 +3,19 @@
 
 mod context;
 mod error;
+mod export;
 mod external;
 mod import;
+mod inspect;
 mod proto;
 mod tensor_data;
 
 pub use context::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
 pub use error::{ExportError, ImportError, UnsupportedOp};
+pub use export::{FUNCTION_DOMAIN, export_onnx, export_tensor};
 pub use external::{ExternalData, NoExternalData, verify_location};
 pub use import::{OLDEST_OPSET, import_onnx};
+pub use inspect::inspect_onnx;
 pub use tensor_data::{dtype_from_onnx, dtype_to_onnx, parse_tensor_proto};
 
 /// The opset of ai.onnx that exported models use: axes of reductions and `num_outputs` of Split follow it; Gelu and

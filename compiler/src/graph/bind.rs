@@ -1,0 +1,308 @@
+//! Specialising a module: open dimensions and input shapes become numbers, and types follow.
+
+use super::{BlockId, Function, Module, NodeId, TensorType};
+use crate::attr::{Attr, Attrs};
+use crate::int::{Dim, Int, simplify};
+use crate::name::Name;
+use crate::ops::{InferContext, OpRef, find_op};
+use crate::tir::{Stmt, TensorFunction};
+use rustc_hash::FxHashMap;
+
+/// Why a module could not be specialised.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// No open dimension has this name.
+    #[error("no dimension is called `{name}`; the open ones are: {}", if .known.is_empty() { "none".to_string() } else { .known.iter().map(|n| n.to_string()).collect::<Vec<_>>().join(", ") })]
+    UnknownDim {
+        /// What was asked for.
+        name: Name,
+        /// The open dimensions.
+        known: Vec<Name>,
+    },
+    /// No input has this name.
+    #[error("no input is called `{name}`; the inputs are: {}", .known.iter().map(|n| n.to_string()).collect::<Vec<_>>().join(", "))]
+    UnknownInput {
+        /// What was asked for.
+        name: Name,
+        /// The inputs.
+        known: Vec<Name>,
+    },
+    /// A size that the dimension or input cannot have.
+    #[error("`{name}` cannot be {value}: {why}")]
+    BadSize {
+        /// The dimension or input.
+        name: Name,
+        /// What was asked for.
+        value: String,
+        /// Why not.
+        why: String,
+    },
+    /// A node does not accept the new types.
+    #[error("node `{node}` ({op}): {message}")]
+    Node {
+        /// The node.
+        node: Name,
+        /// Its op.
+        op: &'static str,
+        /// What inference says.
+        message: String,
+    },
+}
+
+/// Symbols of the entry's parameters that are still open, in order of first occurrence.
+pub fn open_dims(module: &Module) -> Vec<Name> {
+    let mut out = Vec::new();
+    let Some(f) = module.functions.get(&module.entry) else { return out };
+    for &p in f.params() {
+        for name in f.ty(p).shape.iter().flat_map(Int::vars) {
+            if !out.contains(&name) {
+                out.push(name);
+            }
+        }
+    }
+    out
+}
+
+/// Gives open dimensions their sizes, everywhere in the module, and infers all types anew.
+///
+/// # Errors
+/// A name that no open dimension has, a negative size, or a node that does not accept the new types.
+pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindError> {
+    let known = open_dims(module);
+    let mut map: FxHashMap<Name, Int> = FxHashMap::default();
+    for &(name, value) in dims {
+        if !known.contains(&name) {
+            return Err(BindError::UnknownDim { name, known });
+        }
+        if value < 0 {
+            return Err(BindError::BadSize { name, value: value.to_string(), why: "it is negative".into() });
+        }
+        if let Some(other) = map.insert(name, Int::new(value)).filter(|o| !o.is(value)) {
+            let why = format!("it is already bound to {other}");
+            return Err(BindError::BadSize { name, value: value.to_string(), why });
+        }
+    }
+    substitute_dims(module, &map);
+    // The entry comes last: the types of calls follow from the callees' results.
+    let entry = module.entry;
+    let callees: Vec<Name> = module.functions.keys().copied().filter(|&n| n != entry).collect();
+    callees.into_iter().chain([entry]).try_for_each(|name| reinfer(module, name))
+}
+
+/// Gives an input of the entry a constant shape, binds the symbols that this determines, and infers all types anew.
+/// A dimension that the model already fixes may be replaced too, as long as every node accepts it.
+///
+/// # Errors
+/// An unknown input, another rank, one symbol with two sizes, or a node that does not accept the new types.
+pub fn set_input_shape(module: &mut Module, input: Name, shape: &[usize]) -> Result<(), BindError> {
+    let f = module.main();
+    let found = f.params().iter().copied().find(|&p| f.values[p].name == Some(input));
+    let Some(param) = found else {
+        let known = f.params().iter().filter_map(|&p| f.values[p].name).collect();
+        return Err(BindError::UnknownInput { name: input, known });
+    };
+    let old = f.ty(param).shape.clone();
+    let bad = |why: String| BindError::BadSize { name: input, value: format!("{shape:?}"), why };
+    if old.len() != shape.len() {
+        return Err(bad(format!("it has {} dimensions: {old:?}", old.len())));
+    }
+    let mut map: FxHashMap<Name, Int> = FxHashMap::default();
+    for (dim, &size) in old.iter().zip(shape) {
+        if let Some(symbol) = dim.as_var()
+            && let Some(other) = map.insert(symbol, Int::from(size)).filter(|o| *o != Int::from(size))
+        {
+            return Err(bad(format!("the dimension `{symbol}` would be {other} and {size}")));
+        }
+    }
+    substitute_dims(module, &map);
+    let dtype = module.main().ty(param).dtype;
+    module.main_mut().values[param].ty = TensorType::fixed(dtype, shape);
+    let entry = module.entry;
+    reinfer(module, entry)
+}
+
+/// Infers the types of all nodes of a function again, in order, from the types of its parameters. A graph function
+/// that is called with other types than it has is specialised first.
+///
+/// # Errors
+/// The first node that does not accept its operands.
+pub fn reinfer(module: &mut Module, function: Name) -> Result<(), BindError> {
+    let Some(slot) = module.functions.get_mut(&function) else { return Ok(()) };
+    // The function is worked on outside the module, so that inference can look at both; an empty one of the same name
+    // keeps its place.
+    let mut f = std::mem::replace(slot, Function::new(function));
+    let result = reinfer_block(module, &mut f, f.body);
+    if result.is_ok() {
+        f.result_types = f.results().iter().map(|&v| f.ty(v).clone()).collect();
+    }
+    module.functions[&function] = f;
+    result
+}
+
+fn reinfer_block(module: &mut Module, f: &mut Function, block: BlockId) -> Result<(), BindError> {
+    for n in f.blocks[block].nodes.clone() {
+        for region in f.nodes[n].regions.clone() {
+            reinfer_block(module, f, region)?;
+        }
+        specialize_callee(module, f, n)?;
+        let node = &f.nodes[n];
+        let cx = InferContext::new(module, f, &node.inputs, &node.regions);
+        let types = node.op.infer(&cx).map_err(|message| BindError::Node {
+            node: node.name,
+            op: node.op.name(),
+            message,
+        })?;
+        for (v, mut ty) in node.outputs.clone().into_iter().zip(types) {
+            ty.shape.iter_mut().for_each(|d| *d = simplify_dim(d));
+            f.values[v].ty = ty;
+        }
+    }
+    Ok(())
+}
+
+fn simplify_dim(d: &Dim) -> Dim {
+    if d.as_const().is_some() { d.clone() } else { simplify(d, &crate::int::Bounds::new()) }
+}
+
+/// Gives the parameters of a called function the types of the operands, and infers it again.
+fn specialize_callee(module: &mut Module, f: &Function, n: NodeId) -> Result<(), BindError> {
+    let node = &f.nodes[n];
+    let Some(call) = node.op.downcast::<crate::ops::control::Call>() else { return Ok(()) };
+    if call.callee == f.name {
+        return Ok(());
+    }
+    let Some(callee) = module.functions.get_mut(&call.callee) else { return Ok(()) };
+    let params = callee.params().to_vec();
+    let mut changed = false;
+    for (&p, v) in params.iter().zip(&node.inputs) {
+        let Some(ty) = v.map(|v| f.ty(v)) else { continue };
+        if callee.values[p].ty != *ty {
+            callee.values[p].ty = ty.clone();
+            changed = true;
+        }
+    }
+    if changed { reinfer(module, call.callee) } else { Ok(()) }
+}
+
+/// Replaces symbols in all types, attributes and tensor functions; types are not inferred again.
+pub fn substitute_dims(module: &mut Module, map: &FxHashMap<Name, Int>) {
+    if map.is_empty() {
+        return;
+    }
+    let subst = |e: &Int| e.replace(&mut |v| map.get(&v).cloned());
+    for f in module.functions.values_mut() {
+        for (_, value) in f.values.iter_mut() {
+            value.ty.shape.iter_mut().for_each(|d| *d = subst(d));
+        }
+        for ty in &mut f.result_types {
+            ty.shape.iter_mut().for_each(|d| *d = subst(d));
+        }
+        for (_, node) in f.nodes.iter_mut() {
+            if let Some(op) = substitute_attrs(&node.op, &subst) {
+                node.op = op;
+            }
+        }
+    }
+    for t in module.tensor_functions.values_mut() {
+        substitute_tensor_function(t, map, &subst);
+    }
+}
+
+/// The op with symbols replaced; `None` when it holds none.
+fn substitute_attrs(op: &OpRef, subst: &dyn Fn(&Int) -> Int) -> Option<OpRef> {
+    fn holds_expr(a: &Attr) -> bool {
+        match a {
+            Attr::Expr(_) => true,
+            Attr::List(list) => list.iter().any(holds_expr),
+            _ => false,
+        }
+    }
+    fn replace(a: &Attr, subst: &dyn Fn(&Int) -> Int) -> Attr {
+        match a {
+            Attr::Expr(e) => crate::attr::AttrValue::to_attr(&subst(e)),
+            Attr::List(list) => Attr::List(list.iter().map(|a| replace(a, subst)).collect()),
+            other => other.clone(),
+        }
+    }
+    let attrs = op.attrs();
+    if !attrs.values().any(holds_expr) {
+        return None;
+    }
+    let new: Attrs = attrs.iter().map(|(k, v)| (k.clone(), replace(v, subst))).collect();
+    find_op(op.name()).and_then(|row| (row.from_attrs)(&new).ok())
+}
+
+fn substitute_tensor_function(t: &mut TensorFunction, map: &FxHashMap<Name, Int>, subst: &dyn Fn(&Int) -> Int) {
+    t.symbols.retain(|(name, ..)| !map.contains_key(name));
+    for (_, b) in t.buffers.iter_mut() {
+        b.shape.iter_mut().for_each(|d| *d = subst(d));
+    }
+    t.body.visit_mut(&mut |s| match s {
+        Stmt::For(l) => l.extent = subst(&l.extent),
+        Stmt::Block(b) => {
+            b.guards.iter_mut().for_each(|g| *g = g.map(&mut |e| subst(e)));
+            b.indices.iter_mut().for_each(|i| *i = subst(i));
+            b.value = b.value.map_ints(&mut |e| subst(e));
+        }
+        Stmt::Seq(_) | Stmt::Barrier | Stmt::Kernel(..) => {}
+    });
+    t.prepacks.iter_mut().for_each(|p| substitute_tensor_function(&mut p.packer, map, subst));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::graph::FunctionBuilder;
+    use crate::ops::control::{Call, If};
+
+    /// `main(c, x: [n, 4]) = if c { double(x) } else { x }` with `double(y: [n, 4]) = y`.
+    fn module() -> Module {
+        let mut m = Module::new("main");
+        let ty = TensorType::new(DType::F32, vec![Dim::var("n"), Dim::new(4)]);
+        let mut b = FunctionBuilder::new(&mut m, "identity");
+        let y = b.param("y", ty.clone());
+        b.finish(&[(Name::new("y"), y)]);
+        let mut b = FunctionBuilder::new(&mut m, "main");
+        let c = b.param("c", TensorType::new(DType::Bool, vec![]));
+        let x = b.param("x", ty);
+        let (then, other) = (b.new_block(), b.new_block());
+        let called = b.in_block(then, |b| b.add(Call { callee: Name::new("identity") }, &[x]).unwrap());
+        b.set_block_results(then, vec![called]);
+        b.set_block_results(other, vec![x]);
+        let r = b.add_multi(If {}, vec![Some(c)], vec![then, other]).unwrap();
+        b.finish(&[(Name::new("r"), r[0])]);
+        m
+    }
+
+    #[test]
+    fn dims_reach_branches_and_callees() {
+        let mut m = module();
+        assert_eq!(open_dims(&m), [Name::new("n")]);
+        bind_dims(&mut m, &[(Name::new("n"), 3)]).unwrap();
+        let want = TensorType::fixed(DType::F32, &[3, 4]);
+        assert_eq!(m.main().result_types, [want.clone()]);
+        assert_eq!(m.functions[&Name::new("identity")].result_types, [want]);
+        assert!(open_dims(&m).is_empty());
+    }
+
+    #[test]
+    fn shapes_specialise_callees() {
+        let mut m = module();
+        set_input_shape(&mut m, Name::new("x"), &[2, 5]).unwrap();
+        let want = TensorType::fixed(DType::F32, &[2, 5]);
+        assert_eq!(m.main().result_types, [want.clone()]);
+        assert_eq!(m.functions[&Name::new("identity")].result_types, [want]);
+    }
+
+    #[test]
+    fn typos_are_errors() {
+        let mut m = module();
+        let e = bind_dims(&mut m, &[(Name::new("m"), 3)]).unwrap_err();
+        assert_eq!(e.to_string(), "no dimension is called `m`; the open ones are: n");
+        assert!(bind_dims(&mut m, &[(Name::new("n"), -1)]).is_err());
+        assert!(set_input_shape(&mut m, Name::new("z"), &[1]).is_err());
+        assert!(set_input_shape(&mut m, Name::new("x"), &[1]).is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! What a model is, without compiling it: inputs, outputs, operators, size, and what is not supported.
+
+use crate::graph::{Function, Module, TensorType};
+use crate::int::Dim;
+use crate::name::Name;
+use crate::onnx::UnsupportedOp;
+use crate::ops::control::{Call, Const};
+use crate::ops::node_types;
+use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
+
+/// An input or output of a model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its element type, or the ONNX name of one that is not supported.
+    pub dtype: String,
+    /// Its dimensions; `None` where the model does not say.
+    pub shape: Option<Vec<Dim>>,
+}
+impl Port {
+    /// From a type.
+    pub fn new(name: impl Into<String>, ty: &TensorType) -> Port {
+        Port { name: name.into(), dtype: ty.dtype.to_string(), shape: Some(ty.shape.clone()) }
+    }
+}
+
+/// The summary of a model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Inspection {
+    /// Inputs.
+    pub inputs: Vec<Port>,
+    /// Outputs.
+    pub outputs: Vec<Port>,
+    /// Opset of ai.onnx; `None` for a model that is not ONNX.
+    pub opset: Option<i64>,
+    /// How often each operator of the source occurs, most frequent first.
+    pub ops: IndexMap<String, usize>,
+    /// Learnable parameters: elements of floating-point constants, without the statistics of batch norms and without
+    /// scalars.
+    pub parameters: u64,
+    /// Multiply-accumulates of one run; `None` while dimensions are open or operators are not supported.
+    pub macs: Option<u64>,
+    /// All operators that are not supported.
+    pub unsupported: Vec<UnsupportedOp>,
+}
+
+impl Inspection {
+    /// The JSON form of `weft inspect --json`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let dim = |d: &Dim| d.as_const().map_or_else(|| d.to_string().into(), serde_json::Value::from);
+        let port = |p: &Port| {
+            let shape = p.shape.as_ref().map(|s| s.iter().map(dim).collect::<Vec<_>>());
+            serde_json::json!({ "name": p.name, "dtype": p.dtype, "shape": shape })
+        };
+        let unsupported = |u: &UnsupportedOp| {
+            let nodes: Vec<String> = u.nodes.iter().map(Name::to_string).collect();
+            serde_json::json!({ "op": u.op, "domain": u.domain, "nodes": nodes, "why": u.why })
+        };
+        serde_json::json!({
+            "schema": 1,
+            "inputs": self.inputs.iter().map(port).collect::<Vec<_>>(),
+            "outputs": self.outputs.iter().map(port).collect::<Vec<_>>(),
+            "opset": self.opset,
+            "ops": self.ops,
+            "parameters": self.parameters,
+            "macs": self.macs,
+            "unsupported": self.unsupported.iter().map(unsupported).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Sorts a histogram: most frequent first, then by name.
+pub(crate) fn sort_histogram(ops: &mut IndexMap<String, usize>) {
+    ops.sort_by(|a, n, b, m| m.cmp(n).then_with(|| a.cmp(b)));
+}
+
+/// Summary of a module; operators are counted under Weft's own names.
+pub fn inspect_module(module: &Module) -> Inspection {
+    let f = module.main();
+    let param = |&p: &crate::graph::ValueId| Port::new(f.values[p].name.map_or("", Name::as_str), f.ty(p));
+    let outputs = f.results().iter().zip(&f.result_names).map(|(&v, n)| Port::new(n.as_str(), f.ty(v)));
+    let mut ops = IndexMap::new();
+    count_ops(module, f, &mut ops, 0);
+    sort_histogram(&mut ops);
+    Inspection {
+        inputs: f.params().iter().map(param).collect(),
+        outputs: outputs.collect(),
+        opset: None,
+        ops,
+        parameters: count_parameters(module),
+        macs: count_macs(module),
+        unsupported: vec![],
+    }
+}
+
+/// Calls nest at most this deep in what is counted: recursion has no static count.
+const CALL_DEPTH: usize = 32;
+
+fn count_ops(module: &Module, f: &Function, ops: &mut IndexMap<String, usize>, depth: usize) {
+    for n in f.walk() {
+        let op = &f.nodes[n].op;
+        match op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee)) {
+            Some(callee) if depth < CALL_DEPTH => count_ops(module, callee, ops, depth + 1),
+            _ if op.is::<Const>() => {}
+            _ => *ops.entry(op.name().to_string()).or_insert(0) += 1,
+        }
+    }
+}
+
+/// Multiply-accumulates of one run of the entry; `None` while a dimension of an input is open.
+pub fn count_macs(module: &Module) -> Option<u64> {
+    fn go(module: &Module, f: &Function, depth: usize) -> u64 {
+        let mut sum = 0u64;
+        for n in f.walk() {
+            let node = &f.nodes[n];
+            let (inputs, outputs) = node_types(f, n);
+            sum = sum.saturating_add(match node.op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee)) {
+                Some(callee) if depth < CALL_DEPTH => go(module, callee, depth + 1),
+                _ => node.op.macs(&inputs, &outputs),
+            });
+        }
+        sum
+    }
+    crate::graph::open_dims(module).is_empty().then(|| go(module, module.main(), 0))
+}
+
+/// Learnable parameters: elements of floating-point constants that nodes read, each constant once, without the
+/// statistics of batch norms and without scalars.
+pub fn count_parameters(module: &Module) -> u64 {
+    let mut learnable: FxHashSet<Name> = FxHashSet::default();
+    let mut statistics: FxHashSet<Name> = FxHashSet::default();
+    for f in module.functions.values() {
+        for n in f.walk() {
+            let node = &f.nodes[n];
+            let is_norm = node.op.name() == "batch_norm";
+            for (i, v) in node.inputs.iter().enumerate() {
+                let Some((_, c)) = v.and_then(|v| f.def_op::<Const>(v)) else { continue };
+                if is_norm && i >= 3 { statistics.insert(c.name) } else { learnable.insert(c.name) };
+            }
+        }
+    }
+    let constants = learnable.difference(&statistics).filter_map(|n| module.constants.get(n));
+    let counted = constants.filter(|c| c.dtype.is_float() && !c.shape.is_empty());
+    counted.map(|c| c.shape.iter().product::<usize>() as u64).sum()
+}

@@ -1,0 +1,400 @@
+//! Modules to ONNX.
+//!
+//! Each node is written by its op's own [`Op::export`](crate::ops::Op::export). Constants become initializers with
+//! `raw_data`; a call of a graph function becomes a call of a model-local function of the domain `weft`, so a fused
+//! graph keeps its groups. Names of inputs, outputs and values are kept.
+//!
+//! Always holds: every name in the written model is defined once, branches included.
+
+mod names;
+
+use super::context::{ExportContext, ExportNode, OnnxAttr};
+use super::error::ExportError;
+use super::proto::{
+    AttributeProto, DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
+    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto, attribute_type as ty,
+};
+use super::tensor_data::{dtype_to_onnx, write_tensor};
+use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
+use crate::name::Name;
+use crate::ops::control::{Call, Const, If, Let};
+use crate::ops::node_types;
+use crate::tensor::Tensor;
+use bytes::Bytes;
+use indexmap::{IndexMap, IndexSet};
+use names::Names;
+use prost::Message;
+use rustc_hash::FxHashMap;
+
+/// Domain of the functions that graph functions become.
+pub const FUNCTION_DOMAIN: &str = "weft";
+/// Protobuf refuses longer messages.
+const SIZE_LIMIT: u64 = i32::MAX as u64;
+/// The IR version that belongs to [`EXPORT_OPSET`](super::EXPORT_OPSET).
+const IR_VERSION: i64 = 8;
+
+/// Writes a module as an ONNX model.
+///
+/// # Errors
+/// All nodes without an ONNX form at once; a constant whose data cannot be read; more than 2 GiB of constants.
+pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
+    let mut e = Exporter {
+        module,
+        initializers: IndexMap::new(),
+        bytes: 0,
+        functions: IndexMap::new(),
+        domains: IndexSet::new(),
+        unsupported: vec![],
+        prefix: names::fresh_prefix(module),
+        counter: 0,
+    };
+    let graph = e.export_entry()?;
+    if !e.unsupported.is_empty() {
+        return Err(ExportError::Unsupported(e.unsupported));
+    }
+    let model = ModelProto {
+        ir_version: Some(IR_VERSION),
+        producer_name: Some("weft".into()),
+        producer_version: Some(env!("CARGO_PKG_VERSION").into()),
+        graph: Some(graph),
+        opset_import: e.opset_imports(),
+        functions: e.functions.into_values().flatten().collect(),
+        ..ModelProto::default()
+    };
+    if model.encoded_len() as u64 > SIZE_LIMIT {
+        return Err(ExportError::TooLarge { bytes: e.bytes });
+    }
+    Ok(model.encode_to_vec())
+}
+
+struct Exporter<'m> {
+    module: &'m Module,
+    initializers: IndexMap<String, TensorProto>,
+    bytes: u64,
+    /// Functions written so far; `None` while one is being written.
+    functions: IndexMap<Name, Option<FunctionProto>>,
+    domains: IndexSet<String>,
+    unsupported: Vec<(Name, &'static str, String)>,
+    prefix: String,
+    counter: usize,
+}
+
+/// One graph function while it is written.
+struct Body<'m> {
+    function: &'m Function,
+    names: Names,
+    values: FxHashMap<ValueId, String>,
+    /// Constants become initializers of the main graph; in a function, which has none, `Constant` nodes.
+    initializers: bool,
+}
+impl Body<'_> {
+    fn name(&self, v: ValueId) -> String {
+        self.values.get(&v).cloned().unwrap_or_default()
+    }
+    /// The name of a value that a node defines, chosen now.
+    fn define(&mut self, v: ValueId) -> String {
+        if let Some(name) = self.values.get(&v) {
+            return name.clone();
+        }
+        let base = self.function.values[v].name;
+        let name = self.names.unique(base.map_or("", Name::as_str), "v");
+        self.values.insert(v, name.clone());
+        name
+    }
+}
+
+impl<'m> Exporter<'m> {
+    fn opset_imports(&self) -> Vec<OperatorSetId> {
+        let own = (!self.functions.is_empty()).then(|| FUNCTION_DOMAIN.to_string());
+        let others = self.domains.iter().cloned().chain(own).collect::<IndexSet<String>>();
+        let others = others.into_iter().filter(|d| !d.is_empty());
+        let first = OperatorSetId { domain: Some(String::new()), version: Some(super::EXPORT_OPSET) };
+        [first].into_iter().chain(others.map(|d| OperatorSetId { domain: Some(d), version: Some(1) })).collect()
+    }
+
+    fn export_entry(&mut self) -> Result<GraphProto, ExportError> {
+        let f = self.module.main();
+        let mut body = Body { function: f, names: Names::new(), values: FxHashMap::default(), initializers: true };
+        for (i, &p) in f.params().iter().enumerate() {
+            let base = f.values[p].name.map_or_else(|| format!("input{i}"), |n| n.to_string());
+            let name = body.names.unique(&base, "input");
+            body.values.insert(p, name);
+        }
+        let input: Vec<_> = f.params().iter().map(|&p| value_info(&body.name(p), f.ty(p))).collect();
+        let mut node = Vec::new();
+        let outputs = self.export_body(&mut body, &f.result_names, &mut node)?;
+        let output = outputs.iter().zip(f.results()).map(|(n, &v)| value_info(n, f.ty(v))).collect();
+        let initializer = std::mem::take(&mut self.initializers).into_values().collect();
+        Ok(GraphProto { node, name: Some(f.name.to_string()), initializer, input, output, ..GraphProto::default() })
+    }
+
+    /// Writes the body block; returns the names of the results.
+    fn export_body(
+        &mut self,
+        body: &mut Body<'m>,
+        wanted: &[Name],
+        out: &mut Vec<NodeProto>,
+    ) -> Result<Vec<String>, ExportError> {
+        let f = body.function;
+        let mut outputs = Vec::with_capacity(f.results().len());
+        for (i, &v) in f.results().iter().enumerate() {
+            let base = wanted.get(i).map(|n| n.as_str()).filter(|n| !n.is_empty());
+            let base = base.or(f.values[v].name.map(Name::as_str)).unwrap_or("");
+            let is_plain = f.def_node(v).is_some_and(|n| !f.nodes[n].op.is::<Const>() && !f.nodes[n].op.is::<Let>());
+            if body.values.get(&v).is_some_and(|name| name == base) && !outputs.contains(&base.to_string()) {
+                outputs.push(base.to_string());
+                continue;
+            }
+            let name = body.names.unique(base, "output");
+            if is_plain && !body.values.contains_key(&v) {
+                body.values.insert(v, name.clone());
+            }
+            outputs.push(name);
+        }
+        self.export_block(body, f.body, out)?;
+        for (name, &v) in outputs.iter().zip(f.results()) {
+            let have = body.name(v);
+            if have != *name {
+                out.push(identity(&have, name));
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn export_block(
+        &mut self,
+        body: &mut Body<'m>,
+        block: BlockId,
+        out: &mut Vec<NodeProto>,
+    ) -> Result<(), ExportError> {
+        for &n in &body.function.blocks[block].nodes {
+            let op = &body.function.nodes[n].op;
+            if let Some(c) = op.downcast::<Const>() {
+                self.export_constant(body, n, c.name, out)?;
+            } else if let Some(call) = op.downcast::<Call>() {
+                self.export_call(body, n, call.callee, out)?;
+            } else if op.is::<If>() {
+                self.export_if(body, n, out)?;
+            } else if op.is::<Let>() {
+                let region = body.function.nodes[n].regions[0];
+                self.export_block(body, region, out)?;
+                let results = &body.function.blocks[region].results;
+                for (&v, &r) in body.function.nodes[n].outputs.iter().zip(results) {
+                    let name = body.name(r);
+                    body.values.insert(v, name);
+                }
+            } else {
+                self.export_node(body, n, out);
+            }
+        }
+        Ok(())
+    }
+
+    fn export_constant(
+        &mut self,
+        body: &mut Body<'m>,
+        n: NodeId,
+        constant: Name,
+        out: &mut Vec<NodeProto>,
+    ) -> Result<(), ExportError> {
+        let value = body.function.nodes[n].outputs[0];
+        let broken = |message: String| ExportError::Constant { name: constant, message };
+        if body.initializers && self.initializers.contains_key(constant.as_str()) {
+            body.values.insert(value, constant.to_string());
+            return Ok(());
+        }
+        let Some(data) = self.module.constants.get(&constant) else {
+            return Err(broken("it is not in the module".into()));
+        };
+        self.bytes += data.byte_len() as u64;
+        if self.bytes > SIZE_LIMIT {
+            return Err(ExportError::TooLarge { bytes: self.bytes });
+        }
+        let tensor = data.load().map_err(broken)?;
+        if body.initializers {
+            let name = body.names.unique(constant.as_str(), "const");
+            self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
+            body.values.insert(value, name);
+        } else {
+            let name = body.define(value);
+            let attribute = vec![attribute("value", &OnnxAttr::Tensor(tensor))];
+            let node_name = Some(body.names.node(body.function.nodes[n].name.as_str()));
+            out.push(NodeProto {
+                output: vec![name],
+                name: node_name,
+                op_type: Some("Constant".into()),
+                attribute,
+                ..NodeProto::default()
+            });
+        }
+        Ok(())
+    }
+
+    fn export_node(&mut self, body: &mut Body<'m>, n: NodeId, out: &mut Vec<NodeProto>) {
+        let f = body.function;
+        let node = &f.nodes[n];
+        let inputs = node.inputs.iter().map(|v| v.map(|v| body.name(v))).collect();
+        let outputs: Vec<String> = node.outputs.iter().map(|&v| body.define(v)).collect();
+        let (input_types, output_types) = node_types(f, n);
+        self.counter += 1;
+        let prefix = format!("{}{}", self.prefix, self.counter);
+        let mut cx =
+            ExportContext { inputs, outputs, input_types, output_types, nodes: vec![], constants: vec![], prefix };
+        if let Err(why) = node.op.export(&mut cx) {
+            self.unsupported.push((node.name, node.op.name(), why));
+            return;
+        }
+        for (name, tensor) in cx.constants {
+            if body.initializers {
+                self.bytes += tensor.bytes().len() as u64;
+                self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
+            } else {
+                let attribute = vec![attribute("value", &OnnxAttr::Tensor(tensor))];
+                let op_type = Some("Constant".into());
+                out.push(NodeProto { output: vec![name], op_type, attribute, ..NodeProto::default() });
+            }
+        }
+        for e in cx.nodes {
+            self.domains.insert(e.domain.clone());
+            out.push(node_proto(e, body.names.node(node.name.as_str())));
+        }
+    }
+
+    fn export_call(
+        &mut self,
+        body: &mut Body<'m>,
+        n: NodeId,
+        callee: Name,
+        out: &mut Vec<NodeProto>,
+    ) -> Result<(), ExportError> {
+        let node = &body.function.nodes[n];
+        if !self.functions.contains_key(&callee) {
+            self.functions.insert(callee, None);
+            let function = self.export_function(callee)?;
+            self.functions.insert(callee, Some(function));
+        } else if self.functions[&callee].is_none() {
+            self.unsupported.push((node.name, "call", "ONNX has no recursion".into()));
+            return Ok(());
+        }
+        let inputs = node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
+        let outputs = node.outputs.iter().map(|&v| body.define(v)).collect();
+        let call = ExportNode {
+            op_type: callee.to_string(),
+            domain: FUNCTION_DOMAIN.into(),
+            inputs,
+            outputs,
+            attrs: vec![],
+        };
+        out.push(node_proto(call, body.names.node(node.name.as_str())));
+        Ok(())
+    }
+
+    fn export_function(&mut self, name: Name) -> Result<FunctionProto, ExportError> {
+        let Some(f) = self.module.functions.get(&name) else {
+            self.unsupported.push((name, "call", "the function is not in the module".into()));
+            return Ok(FunctionProto::default());
+        };
+        let mut body = Body { function: f, names: Names::new(), values: FxHashMap::default(), initializers: false };
+        for &p in f.params() {
+            body.define(p);
+        }
+        let input = f.params().iter().map(|&p| body.name(p)).collect();
+        let mut node = Vec::new();
+        let output = self.export_body(&mut body, &f.result_names, &mut node)?;
+        Ok(FunctionProto {
+            name: Some(name.to_string()),
+            input,
+            output,
+            node,
+            opset_import: self.opset_imports(),
+            domain: Some(FUNCTION_DOMAIN.into()),
+            ..FunctionProto::default()
+        })
+    }
+
+    fn export_if(&mut self, body: &mut Body<'m>, n: NodeId, out: &mut Vec<NodeProto>) -> Result<(), ExportError> {
+        let f = body.function;
+        let node = &f.nodes[n];
+        let mut attribute = Vec::with_capacity(2);
+        for (key, &region) in ["then_branch", "else_branch"].into_iter().zip(&node.regions) {
+            let mut inner = Vec::new();
+            self.export_block(body, region, &mut inner)?;
+            // A branch must produce its results itself, and each under its own name.
+            let mut output = Vec::new();
+            for &v in &f.blocks[region].results {
+                let name = body.names.unique("", "branch");
+                inner.push(identity(&body.name(v), &name));
+                output.push(value_info(&name, f.ty(v)));
+            }
+            let graph = GraphProto { node: inner, name: Some(key.into()), output, ..GraphProto::default() };
+            attribute.push(AttributeProto {
+                name: Some(key.into()),
+                g: Some(graph),
+                r#type: Some(ty::GRAPH),
+                ..AttributeProto::default()
+            });
+        }
+        let input = node.inputs.iter().flatten().map(|&v| body.name(v)).collect();
+        let output = node.outputs.iter().map(|&v| body.define(v)).collect();
+        let name = Some(body.names.node(node.name.as_str()));
+        out.push(NodeProto { input, output, name, op_type: Some("If".into()), attribute, ..NodeProto::default() });
+        Ok(())
+    }
+}
+
+fn identity(from: &str, to: &str) -> NodeProto {
+    NodeProto {
+        input: vec![from.into()],
+        output: vec![to.into()],
+        op_type: Some("Identity".into()),
+        ..NodeProto::default()
+    }
+}
+
+fn node_proto(e: ExportNode, name: String) -> NodeProto {
+    let mut input = e.inputs;
+    while input.last().is_some_and(String::is_empty) {
+        input.pop();
+    }
+    NodeProto {
+        input,
+        output: e.outputs,
+        name: Some(name),
+        op_type: Some(e.op_type),
+        attribute: e.attrs.iter().map(|(k, v)| attribute(k, v)).collect(),
+        domain: Some(e.domain),
+        ..NodeProto::default()
+    }
+}
+
+fn attribute(name: &str, value: &OnnxAttr) -> AttributeProto {
+    let mut a = AttributeProto { name: Some(name.into()), ..AttributeProto::default() };
+    let text = |s: &String| Bytes::from(s.clone().into_bytes());
+    let kind = match value {
+        OnnxAttr::Int(v) => (a.i = Some(*v), ty::INT).1,
+        OnnxAttr::Float(v) => (a.f = Some(*v), ty::FLOAT).1,
+        OnnxAttr::Str(v) => (a.s = Some(text(v)), ty::STRING).1,
+        OnnxAttr::Ints(v) => (a.ints = v.clone(), ty::INTS).1,
+        OnnxAttr::Floats(v) => (a.floats = v.clone(), ty::FLOATS).1,
+        OnnxAttr::Strs(v) => (a.strings = v.iter().map(text).collect(), ty::STRINGS).1,
+        OnnxAttr::Tensor(t) => (a.t = Some(write_tensor("", t)), ty::TENSOR).1,
+    };
+    a.r#type = Some(kind);
+    a
+}
+
+fn value_info(name: &str, t: &TensorType) -> ValueInfoProto {
+    let dim = |d: &crate::int::Dim| match d.as_const() {
+        Some(c) => DimensionValue::Value(c),
+        None => DimensionValue::Param(d.to_string()),
+    };
+    let dims = t.shape.iter().map(|d| DimensionProto { value: Some(dim(d)) }).collect();
+    let tensor =
+        TensorTypeProto { elem_type: Some(dtype_to_onnx(t.dtype)), shape: Some(TensorShapeProto { dim: dims }) };
+    ValueInfoProto { name: Some(name.into()), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) }
+}
+
+/// A serialized `TensorProto` (the form of the `.pb` files in `test_data_set_*` folders).
+pub fn export_tensor(name: &str, t: &Tensor) -> Vec<u8> {
+    write_tensor(name, t).encode_to_vec()
+}

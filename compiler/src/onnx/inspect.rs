@@ -1,0 +1,105 @@
+//! The summary of an ONNX model, which works for models with unsupported operators too.
+
+use super::error::ImportError;
+use super::external::ExternalData;
+use super::import::{Importer, decode_model, import_onnx, import_type, real_inputs, unsupported_ops};
+use super::proto::{GraphProto, ModelProto, TypeValue, ValueInfoProto};
+use super::tensor_data::dtype_from_onnx;
+use crate::inspect::{Inspection, Port, count_macs, sort_histogram};
+use bytes::Bytes;
+use indexmap::IndexMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Summary of an ONNX model. Operators are counted under their ONNX names, branches and bodies included.
+///
+/// # Errors
+/// As [`import_onnx`], except that unsupported operators are part of the summary.
+pub fn inspect_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Inspection, ImportError> {
+    let model = decode_model(bytes.clone())?;
+    let importer = Importer::new(&model, external)?;
+    let mut unsupported = unsupported_ops(&importer);
+    let mut inputs: Option<Vec<Port>> = None;
+    let mut outputs: Option<Vec<Port>> = None;
+    let mut macs = None;
+    if unsupported.is_empty() {
+        match import_onnx(bytes, external) {
+            Ok(module) => {
+                let f = crate::inspect::inspect_module(&module);
+                (inputs, outputs, macs) = (Some(f.inputs), Some(f.outputs), count_macs(&module));
+            }
+            Err(ImportError::Unsupported(list)) => unsupported = list,
+            Err(ImportError::UnsupportedType { .. }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    let empty = GraphProto::default();
+    let graph = model.graph.as_ref().unwrap_or(&empty);
+    let mut ops = IndexMap::new();
+    count_ops(graph, &mut ops);
+    sort_histogram(&mut ops);
+    Ok(Inspection {
+        inputs: inputs.unwrap_or_else(|| real_inputs(graph).map(declared_port).collect()),
+        outputs: outputs.unwrap_or_else(|| graph.output.iter().map(declared_port).collect()),
+        opset: opset(&model),
+        ops,
+        parameters: count_parameters(graph),
+        macs,
+        unsupported,
+    })
+}
+
+fn opset(model: &ModelProto) -> Option<i64> {
+    let main = |d: &Option<String>| matches!(d.as_deref(), None | Some("") | Some("ai.onnx"));
+    model.opset_import.iter().find(|o| main(&o.domain)).and_then(|o| o.version)
+}
+
+fn declared_port(info: &ValueInfoProto) -> Port {
+    let name = info.name.clone().unwrap_or_default();
+    match import_type(info) {
+        Ok(ty) => Port::new(name, &ty),
+        Err(_) => {
+            let tensor = match info.r#type.as_ref().and_then(|t| t.value.as_ref()) {
+                Some(TypeValue::Tensor(t)) => t.elem_type,
+                _ => None,
+            };
+            let code = tensor.unwrap_or(0);
+            let dtype = dtype_from_onnx(code).map_or_else(|other| other, |d| d.to_string());
+            Port { name, dtype, shape: None }
+        }
+    }
+}
+
+fn count_ops(graph: &GraphProto, ops: &mut IndexMap<String, usize>) {
+    for node in &graph.node {
+        *ops.entry(node.op_type.clone().unwrap_or_default()).or_insert(0) += 1;
+        node.attribute.iter().filter_map(|a| a.g.as_ref()).for_each(|g| count_ops(g, ops));
+    }
+}
+
+/// As [`crate::inspect::count_parameters`], on the file.
+fn count_parameters(graph: &GraphProto) -> u64 {
+    let mut statistics: FxHashSet<&str> = FxHashSet::default();
+    let mut read: FxHashSet<&str> = FxHashSet::default();
+    for node in &graph.node {
+        let is_norm = node.op_type.as_deref() == Some("BatchNormalization");
+        for (i, name) in node.input.iter().enumerate() {
+            if is_norm && i >= 3 { statistics.insert(name) } else { read.insert(name) };
+        }
+    }
+    let values = node_constants(graph);
+    let initializers = graph.initializer.iter().map(|t| (t.name.as_deref().unwrap_or(""), t));
+    let counted = initializers.chain(values).filter(|(name, t)| {
+        let float = dtype_from_onnx(t.data_type.unwrap_or(0)).is_ok_and(|d| d.is_float());
+        float && !t.dims.is_empty() && read.contains(name) && !statistics.contains(name)
+    });
+    let tensors: FxHashMap<&str, u64> = counted
+        .map(|(name, t)| (name, t.dims.iter().fold(1u64, |a, &d| a.saturating_mul(d.max(0) as u64))))
+        .collect();
+    tensors.values().fold(0, |a, &n| a.saturating_add(n))
+}
+
+/// Tensors of `Constant` nodes, by the name of the result.
+fn node_constants(graph: &GraphProto) -> impl Iterator<Item = (&str, &super::proto::TensorProto)> {
+    let constants = graph.node.iter().filter(|n| n.op_type.as_deref() == Some("Constant"));
+    constants.filter_map(|n| Some((n.output.first()?.as_str(), n.attribute.iter().find_map(|a| a.t.as_ref())?)))
+}
