@@ -137,7 +137,11 @@ pub fn count_parameters(module: &Module) -> u64 {
             let is_norm = node.op.name() == "batch_norm";
             for (i, v) in node.inputs.iter().enumerate() {
                 let Some((_, c)) = v.and_then(|v| f.def_op::<Const>(v)) else { continue };
-                if is_norm && i >= 3 { statistics.insert(c.name) } else { learnable.insert(c.name) };
+                if is_norm && i >= 3 {
+                    statistics.insert(c.name)
+                } else {
+                    learnable.insert(c.name)
+                };
             }
         }
     }

@@ -132,7 +132,8 @@ pub fn reinfer(module: &mut Module, function: Name) -> Result<(), BindError> {
     // The function is worked on outside the module, so that inference can look at both; an empty one of the same name
     // keeps its place.
     let mut f = std::mem::replace(slot, Function::new(function));
-    let result = reinfer_block(module, &mut f, f.body);
+    let body = f.body;
+    let result = reinfer_block(module, &mut f, body);
     if result.is_ok() {
         f.result_types = f.results().iter().map(|&v| f.ty(v).clone()).collect();
     }
@@ -148,11 +149,8 @@ fn reinfer_block(module: &mut Module, f: &mut Function, block: BlockId) -> Resul
         specialize_callee(module, f, n)?;
         let node = &f.nodes[n];
         let cx = InferContext::new(module, f, &node.inputs, &node.regions);
-        let types = node.op.infer(&cx).map_err(|message| BindError::Node {
-            node: node.name,
-            op: node.op.name(),
-            message,
-        })?;
+        let types =
+            node.op.infer(&cx).map_err(|message| BindError::Node { node: node.name, op: node.op.name(), message })?;
         for (v, mut ty) in node.outputs.clone().into_iter().zip(types) {
             ty.shape.iter_mut().for_each(|d| *d = simplify_dim(d));
             f.values[v].ty = ty;

@@ -83,7 +83,11 @@ fn count_parameters(graph: &GraphProto) -> u64 {
     for node in &graph.node {
         let is_norm = node.op_type.as_deref() == Some("BatchNormalization");
         for (i, name) in node.input.iter().enumerate() {
-            if is_norm && i >= 3 { statistics.insert(name) } else { read.insert(name) };
+            if is_norm && i >= 3 {
+                statistics.insert(name)
+            } else {
+                read.insert(name)
+            };
         }
     }
     let values = node_constants(graph);
@@ -92,9 +96,8 @@ fn count_parameters(graph: &GraphProto) -> u64 {
         let float = dtype_from_onnx(t.data_type.unwrap_or(0)).is_ok_and(|d| d.is_float());
         float && !t.dims.is_empty() && read.contains(name) && !statistics.contains(name)
     });
-    let tensors: FxHashMap<&str, u64> = counted
-        .map(|(name, t)| (name, t.dims.iter().fold(1u64, |a, &d| a.saturating_mul(d.max(0) as u64))))
-        .collect();
+    let tensors: FxHashMap<&str, u64> =
+        counted.map(|(name, t)| (name, t.dims.iter().fold(1u64, |a, &d| a.saturating_mul(d.max(0) as u64)))).collect();
     tensors.values().fold(0, |a, &n| a.saturating_add(n))
 }
 

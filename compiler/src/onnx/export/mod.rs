@@ -41,6 +41,7 @@ pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
     let mut e = Exporter {
         module,
         initializers: IndexMap::new(),
+        written: FxHashMap::default(),
         bytes: 0,
         functions: IndexMap::new(),
         domains: IndexSet::new(),
@@ -70,6 +71,8 @@ pub fn export_onnx(module: &Module) -> Result<Vec<u8>, ExportError> {
 struct Exporter<'m> {
     module: &'m Module,
     initializers: IndexMap<String, TensorProto>,
+    /// Names of the initializers that constants became.
+    written: FxHashMap<Name, String>,
     bytes: u64,
     /// Functions written so far; `None` while one is being written.
     functions: IndexMap<Name, Option<FunctionProto>>,
@@ -199,8 +202,8 @@ impl<'m> Exporter<'m> {
     ) -> Result<(), ExportError> {
         let value = body.function.nodes[n].outputs[0];
         let broken = |message: String| ExportError::Constant { name: constant, message };
-        if body.initializers && self.initializers.contains_key(constant.as_str()) {
-            body.values.insert(value, constant.to_string());
+        if let Some(name) = body.initializers.then(|| self.written.get(&constant)).flatten() {
+            body.values.insert(value, name.clone());
             return Ok(());
         }
         let Some(data) = self.module.constants.get(&constant) else {
@@ -214,6 +217,7 @@ impl<'m> Exporter<'m> {
         if body.initializers {
             let name = body.names.unique(constant.as_str(), "const");
             self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
+            self.written.insert(constant, name.clone());
             body.values.insert(value, name);
         } else {
             let name = body.define(value);
@@ -278,13 +282,8 @@ impl<'m> Exporter<'m> {
         }
         let inputs = node.inputs.iter().map(|v| v.map_or(String::new(), |v| body.name(v))).collect();
         let outputs = node.outputs.iter().map(|&v| body.define(v)).collect();
-        let call = ExportNode {
-            op_type: callee.to_string(),
-            domain: FUNCTION_DOMAIN.into(),
-            inputs,
-            outputs,
-            attrs: vec![],
-        };
+        let call =
+            ExportNode { op_type: callee.to_string(), domain: FUNCTION_DOMAIN.into(), inputs, outputs, attrs: vec![] };
         out.push(node_proto(call, body.names.node(node.name.as_str())));
         Ok(())
     }

@@ -22,6 +22,7 @@ const FILL_LIMIT: usize = 4096;
 pub(super) enum Control {
     Constant,
     ConstantOfShape,
+    Identity,
     If,
     Loop,
 }
@@ -30,6 +31,7 @@ impl Control {
         match (domain, op) {
             ("", "Constant") => Some(Control::Constant),
             ("", "ConstantOfShape") => Some(Control::ConstantOfShape),
+            ("", "Identity") => Some(Control::Identity),
             ("", "If") => Some(Control::If),
             ("", "Loop") => Some(Control::Loop),
             _ => None,
@@ -54,6 +56,10 @@ impl<'p> Importer<'p> {
         match control {
             Control::Constant => self.import_constant(b, node, scope).map(|v| vec![v]),
             Control::ConstantOfShape => self.import_constant_of_shape(b, node, inputs).map(|v| vec![v]),
+            Control::Identity => match inputs.first() {
+                Some(&Some(v)) => Ok(vec![v]),
+                _ => Err(node.invalid("input 0 is missing")),
+            },
             Control::If => self.import_if(b, node, inputs, scope),
             Control::Loop => self.import_loop(b, node, inputs, scope),
         }

@@ -13,6 +13,8 @@ mod control;
 mod node;
 mod order;
 mod support;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use support::unsupported_ops;
 

@@ -1,0 +1,236 @@
+//! Models built in code, good and bad.
+
+use super::super::proto::{
+    AttributeProto, DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
+    TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto, attribute_type as ty,
+};
+use super::super::tensor_data::write_tensor;
+use super::super::{ImportError, NoExternalData, export_onnx, import_onnx, inspect_onnx};
+use crate::dtype::DType;
+use crate::graph::Module;
+use crate::name::Name;
+use crate::ops::control::{Const, If};
+use crate::tensor::Tensor;
+use bytes::Bytes;
+use prost::Message;
+
+fn input(name: &str, dims: Vec<Option<DimensionValue>>, elem_type: i32) -> ValueInfoProto {
+    let dim = dims.into_iter().map(|value| DimensionProto { value }).collect();
+    let tensor = TensorTypeProto { elem_type: Some(elem_type), shape: Some(TensorShapeProto { dim }) };
+    ValueInfoProto { name: Some(name.into()), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) }
+}
+
+fn node(op: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto {
+        input: inputs.iter().map(|s| s.to_string()).collect(),
+        output: outputs.iter().map(|s| s.to_string()).collect(),
+        op_type: Some(op.into()),
+        attribute,
+        ..NodeProto::default()
+    }
+}
+
+fn int_attr(name: &str, value: i64) -> AttributeProto {
+    AttributeProto { name: Some(name.into()), i: Some(value), r#type: Some(ty::INT), ..AttributeProto::default() }
+}
+
+fn graph_attr(name: &str, g: GraphProto) -> AttributeProto {
+    AttributeProto { name: Some(name.into()), g: Some(g), r#type: Some(ty::GRAPH), ..AttributeProto::default() }
+}
+
+fn branch(nodes: Vec<NodeProto>, output: &str) -> GraphProto {
+    GraphProto { node: nodes, output: vec![input(output, vec![], 7)], ..GraphProto::default() }
+}
+
+fn model(graph: GraphProto) -> ModelProto {
+    ModelProto {
+        ir_version: Some(8),
+        graph: Some(graph),
+        opset_import: vec![OperatorSetId { domain: None, version: Some(17) }],
+        ..ModelProto::default()
+    }
+}
+
+fn import(m: &ModelProto) -> Result<Module, ImportError> {
+    import_onnx(m.encode_to_vec().into(), &NoExternalData)
+}
+
+/// `r = if c { w } else { five() }` with an initializer `w` captured, a function of the model, and nodes out of order.
+fn small_model() -> ModelProto {
+    let call = NodeProto { domain: Some("local".into()), ..node("Five", &[], &["e"], vec![]) };
+    let mut then = branch(vec![], "w");
+    then.output[0].name = Some("w".into());
+    let branches = vec![graph_attr("then_branch", then), graph_attr("else_branch", branch(vec![call], "e"))];
+    let graph = GraphProto {
+        node: vec![node("If", &["c"], &["r"], branches), node("Constant", &[], &["k"], vec![int_attr("value_int", 3)])],
+        initializer: vec![write_tensor("w", &Tensor::scalar(7i64))],
+        input: vec![input("c", vec![], 9), input("w", vec![], 7)],
+        output: vec![input("r", vec![], 7), input("k", vec![], 7)],
+        ..GraphProto::default()
+    };
+    let reference = AttributeProto {
+        name: Some("value_int".into()),
+        ref_attr_name: Some("v".into()),
+        r#type: Some(ty::INT),
+        ..AttributeProto::default()
+    };
+    let function = FunctionProto {
+        name: Some("Five".into()),
+        domain: Some("local".into()),
+        output: vec!["y".into()],
+        node: vec![node("Constant", &[], &["y"], vec![reference])],
+        attribute_proto: vec![int_attr("v", 5)],
+        opset_import: vec![OperatorSetId { domain: None, version: Some(17) }],
+        ..FunctionProto::default()
+    };
+    ModelProto { functions: vec![function], ..model(graph) }
+}
+
+#[test]
+fn a_small_model_comes_in() {
+    let m = import(&small_model()).unwrap();
+    let f = m.main();
+    assert_eq!(f.params().len(), 1, "an initializer is no input");
+    let n = f.def_node(f.results()[0]).unwrap();
+    assert!(f.nodes[n].op.is::<If>());
+    assert_eq!(f.nodes[n].name, Name::new("If_0"));
+    assert_eq!(f.nodes[n].origins.names(), [Name::new("If_0")]);
+    assert_eq!(f.result_names, [Name::new("r"), Name::new("k")]);
+    let values: Vec<i64> = f.nodes[n]
+        .regions
+        .iter()
+        .map(|&r| {
+            let (_, c) = f.def_op::<Const>(f.blocks[r].results[0]).unwrap();
+            m.constants[&c.name].load().unwrap().to_i64_vec()[0]
+        })
+        .collect();
+    assert_eq!(values, [7, 5]);
+}
+
+#[test]
+fn known_conditions_leave_one_branch() {
+    let mut proto = small_model();
+    let graph = proto.graph.as_mut().unwrap();
+    graph.initializer.push(write_tensor("c", &Tensor::from_f64(DType::Bool, vec![], [0.0])));
+    let m = import(&proto).unwrap();
+    let f = m.main();
+    let (_, c) = f.def_op::<Const>(f.results()[0]).unwrap();
+    assert_eq!(m.constants[&c.name].load().unwrap().to_i64_vec(), [5]);
+}
+
+#[test]
+fn export_and_import_again() {
+    let first = import(&small_model()).unwrap();
+    let bytes = export_onnx(&first).unwrap();
+    let second = import_onnx(bytes.into(), &NoExternalData).unwrap();
+    assert_eq!(second.main().result_names, first.main().result_names);
+    assert_eq!(second.main().result_types, first.main().result_types);
+    assert!(second.main().params().len() == 1);
+}
+
+#[test]
+fn cut_off_models_are_refused() {
+    let bytes = small_model().encode_to_vec();
+    for end in 0..bytes.len() {
+        // A prefix may still be a whole model when only trailing functions are missing; then an operator is unknown.
+        let e = import_onnx(Bytes::copy_from_slice(&bytes[..end]), &NoExternalData).unwrap_err();
+        assert!(matches!(e, ImportError::Malformed(_) | ImportError::Unsupported(_)), "{end}: {e}");
+        let _ = inspect_onnx(Bytes::copy_from_slice(&bytes[..end]), &NoExternalData);
+    }
+}
+
+#[test]
+fn damaged_models_do_not_panic() {
+    let bytes = small_model().encode_to_vec();
+    for at in 0..bytes.len() {
+        for flip in [0x01, 0x08, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flip;
+            let _ = import_onnx(damaged.into(), &NoExternalData);
+        }
+    }
+}
+
+#[test]
+fn dims_become_symbols() {
+    let param = |p: &str| Some(DimensionValue::Param(p.into()));
+    let dims = vec![
+        param("batch"),
+        param("?"),
+        None,
+        Some(DimensionValue::Value(-1)),
+        param("-1"),
+        Some(DimensionValue::Value(3)),
+        param("batch"),
+        param(""),
+    ];
+    let graph = GraphProto {
+        input: vec![input("x:0", dims, 1)],
+        output: vec![input("x:0", vec![], 1)],
+        ..GraphProto::default()
+    };
+    let m = import(&model(graph)).unwrap();
+    let shape: Vec<String> = m.main().result_types[0].shape.iter().map(|d| d.to_string()).collect();
+    assert_eq!(shape, ["batch", "x:0.dim1", "x:0.dim2", "x:0.dim3", "x:0.dim4", "3", "batch", "x:0.dim7"]);
+}
+
+#[test]
+fn unsupported_operators_are_listed_at_once() {
+    let nodes = vec![
+        node("Nonsense", &["x"], &["a"], vec![]),
+        NodeProto { name: Some("mine".into()), domain: Some("my".into()), ..node("Other", &["a"], &["b"], vec![]) },
+        node("Nonsense", &["b"], &["c"], vec![]),
+    ];
+    let graph = GraphProto {
+        node: nodes,
+        input: vec![input("x", vec![], 1)],
+        output: vec![input("c", vec![], 1)],
+        ..GraphProto::default()
+    };
+    let Err(ImportError::Unsupported(list)) = import(&model(graph.clone())) else { panic!("an error") };
+    let found: Vec<_> = list.iter().map(|u| (u.op.as_str(), u.domain.as_str(), u.nodes.clone())).collect();
+    let names = |l: &[&str]| l.iter().map(|n| Name::new(n)).collect::<Vec<_>>();
+    assert_eq!(found, [("Nonsense", "", names(&["Nonsense_0", "Nonsense_2"])), ("Other", "my", names(&["mine"]))]);
+    let summary = inspect_onnx(model(graph).encode_to_vec().into(), &NoExternalData).unwrap();
+    assert_eq!(summary.unsupported, list);
+    assert_eq!(summary.ops.iter().map(|(k, v)| (k.as_str(), *v)).collect::<Vec<_>>(), [("Nonsense", 2), ("Other", 1)]);
+}
+
+#[test]
+fn cycles_name_their_nodes() {
+    let if_node = |inputs: &[&str], out: &str, captured: &str| {
+        let b = |n: &str| graph_attr(n, branch(vec![], captured));
+        node("If", inputs, &[out], vec![b("then_branch"), b("else_branch")])
+    };
+    let graph = GraphProto {
+        node: vec![if_node(&["c"], "a", "b"), if_node(&["c"], "b", "a")],
+        input: vec![input("c", vec![], 9)],
+        output: vec![input("a", vec![], 7)],
+        ..GraphProto::default()
+    };
+    let e = import(&model(graph)).unwrap_err();
+    let ImportError::Cycle(mut nodes) = e else { panic!("{e}") };
+    nodes.sort();
+    assert_eq!(nodes, [Name::new("If_0"), Name::new("If_1")]);
+}
+
+#[test]
+fn names_must_be_defined_once() {
+    let constant = |out: &str| node("Constant", &[], &[out], vec![int_attr("value_int", 1)]);
+    let graph = |nodes| GraphProto { node: nodes, output: vec![input("a", vec![], 7)], ..GraphProto::default() };
+    let twice = import(&model(graph(vec![constant("a"), constant("a")]))).unwrap_err();
+    assert!(twice.to_string().contains("also the result of another node"), "{twice}");
+    let missing = import(&model(graph(vec![constant("b")]))).unwrap_err();
+    assert_eq!(missing.to_string(), "output `a`: it is defined nowhere");
+}
+
+#[test]
+fn old_opsets_and_self_calling_functions_are_refused() {
+    let mut old = small_model();
+    old.opset_import[0].version = Some(6);
+    assert!(matches!(import(&old).unwrap_err(), ImportError::OldOpset { version: 6 }));
+    let mut recursive = small_model();
+    let call = NodeProto { domain: Some("local".into()), ..node("Five", &[], &["y"], vec![]) };
+    recursive.functions[0].node = vec![call];
+    assert!(import(&recursive).unwrap_err().to_string().contains("calls itself"));
+}
