@@ -12,22 +12,37 @@ mod simplify;
 mod testing;
 
 mod bind;
+mod compute_at;
 mod cut_kernel;
+mod decompose_reduction;
 mod fuse;
 mod inline;
+mod pad_reduction;
 mod reorder;
 mod split;
+mod split_epilogue;
+mod stage_in_registers;
+mod stage_in_shared;
+mod stage_in_subgroup;
+mod staging;
 mod unroll;
 mod vectorize;
 
 pub use bind::{Axis, Bind};
+pub use compute_at::{ComputeAt, LocalScope};
 pub use cut_kernel::CutKernel;
+pub use decompose_reduction::DecomposeReduction;
 pub use fuse::Fuse;
 pub use inline::Inline;
+pub use pad_reduction::PadReduction;
 pub use print::{instruction_text, print_loops};
 pub use reorder::Reorder;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
 pub use split::Split;
+pub use split_epilogue::SplitEpilogue;
+pub use stage_in_registers::StageInRegisters;
+pub use stage_in_shared::StageInShared;
+pub use stage_in_subgroup::StageInSubgroup;
 pub use unroll::Unroll;
 pub use vectorize::Vectorize;
 
@@ -161,6 +176,13 @@ instructions! {
     vectorize::Vectorize,
     unroll::Unroll,
     inline::Inline,
+    stage_in_registers::StageInRegisters,
+    stage_in_shared::StageInShared,
+    stage_in_subgroup::StageInSubgroup,
+    compute_at::ComputeAt,
+    decompose_reduction::DecomposeReduction,
+    split_epilogue::SplitEpilogue,
+    pad_reduction::PadReduction,
     cut_kernel::CutKernel,
 }
 

@@ -104,6 +104,18 @@ pub fn conv(n: i64, c_in: i64, h: i64, w: i64, oc: i64, k: i64, stride: i64, pad
     })
 }
 
+/// `y[i] = sum_r x[i, r]`: block y.
+pub fn row_sum(rows: i64, columns: i64) -> TensorFunction {
+    function(&[("x", &[rows, columns])], |c, ids| {
+        let x = ids[0];
+        stage(c, "y", |c| {
+            c.reduce("", &ints(&[rows]), DType::F32, &ints(&[columns]), Combiner::Sum, |s, r| {
+                Expr::load(x, vec![s[0].clone(), r[0].clone()])
+            })
+        })
+    })
+}
+
 /// Softmax over the rows: blocks max, exp, sum, y.
 pub fn softmax(rows: i64, columns: i64) -> TensorFunction {
     function(&[("x", &[rows, columns])], |c, ids| {

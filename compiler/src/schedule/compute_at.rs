@@ -1,0 +1,263 @@
+//! `compute-at`: moves a producer to its consumer, computing just what one iteration of a loop needs.
+//!
+//! With one consumer, the buffer keeps a dimension for each loop inside `at` that the consumer's load uses (for shared
+//! memory also for the thread loops around `at`), and the producer computes the element that the consumer loads there.
+//! With several consumers, or several elements loaded by one, a dimension whose index is the same everywhere and fixed
+//! inside `at` goes away and the others stay whole.
+//!
+//! Before -> after, `compute-at {block=t, at=i, scope=register}`:
+//!
+//!     for a in 0..8:                    for i in 0..8:
+//!       for b in 0..4:                    for t_j in 0..4:
+//!         for r in 0..5:                    for r in 0..5:
+//!           t: t[a, b] += x[a, b, r]          t: t[t_j] += x[i, t_j, r]
+//!     for i in 0..8:                      for j in 0..4:
+//!       for j in 0..4:                      y: y[i, j] = max(t[j], 0)
+//!         y: y[i, j] = max(t[i, j], 0)
+
+use super::accesses::{buffers_read, clamp_loads, rewrite_loads};
+use super::loops::{
+    LoopHead, Substitution, check_new_loop, derived_name, insert_at_start, loops_around_block, nest, plain_store,
+    position_around, substitute, take_stage,
+};
+use super::staging::bounds_with;
+use super::{Instruction, Refusal};
+use crate::int::Int;
+use crate::name::Name;
+use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
+use crate::{attr_enum, attr_struct};
+
+attr_enum! {
+    /// A memory that a producer is moved to.
+    pub enum LocalScope {
+        /// Private to each thread.
+        Register = "register",
+        /// Workgroup memory.
+        Shared = "shared",
+    }
+}
+impl LocalScope {
+    /// The buffer scope.
+    pub fn scope(self) -> Scope {
+        match self {
+            LocalScope::Register => Scope::Register,
+            LocalScope::Shared => Scope::Shared,
+        }
+    }
+}
+
+attr_struct! {
+    /// Moves a producer, still in its own unscheduled nest, to the start of a loop around its consumers.
+    pub struct ComputeAt("compute-at") {
+        /// The producer.
+        pub block: Name = "".into(),
+        /// The loop around its consumers.
+        pub at: Name = "".into(),
+        /// Where its buffer lives from now on.
+        pub scope: LocalScope = LocalScope::Register,
+    }
+}
+
+/// How the producer's buffer looks after the move.
+struct Placement {
+    /// New loops, and dimensions of the buffer.
+    dims: Vec<LoopHead>,
+    /// Values of the producer's spatial variables in the new loops' variables.
+    by: Substitution,
+    /// The consumer's new load for its old indices.
+    load: Box<dyn Fn(&[Int]) -> Vec<Int>>,
+}
+
+/// A consumer with the loops around it and the index vectors it loads.
+struct Consumer {
+    name: Name,
+    path: Vec<LoopHead>,
+    at: usize,
+    loads: Vec<Vec<Int>>,
+    conditional: bool,
+}
+
+impl ComputeAt {
+    fn consumers(&self, f: &TensorFunction, buffer: BufferId) -> Result<Vec<Consumer>, Refusal> {
+        let mut out = Vec::new();
+        for b in f.body.blocks().into_iter().filter(|b| b.accesses(buffer)) {
+            if b.buffer == buffer {
+                return Err(Refusal::at(b.name, "writes the producer's buffer too"));
+            }
+            let loads: Vec<Vec<Int>> = b.value.loads().iter().filter(|l| l.0 == buffer).map(|l| l.1.to_vec()).collect();
+            let mut as_index = false;
+            b.visit_ints(&mut |i| {
+                i.visit(&mut |n| as_index |= matches!(n.node(), crate::int::IntNode::Load(id, _) if *id == buffer))
+            });
+            if as_index {
+                return Err(Refusal::at(b.name, "uses the producer's value as an index"));
+            }
+            let path = loops_around_block(f, b.name)?;
+            let at = position_around(&path, self.at, b.name)?;
+            let mut conditional = !b.guards.is_empty();
+            b.value.visit(&mut |e| conditional |= matches!(e, Expr::Select(..)));
+            out.push(Consumer { name: b.name, path, at, loads, conditional });
+        }
+        if out.is_empty() {
+            return Err(Refusal::at(self.block, "its buffer has no consumer"));
+        }
+        Ok(out)
+    }
+
+    /// True when a dimension is needed for loop `n` of `path`.
+    fn varies(&self, path: &[LoopHead], n: usize, at: usize) -> Result<bool, Refusal> {
+        let l = &path[n];
+        let thread = matches!(l.kind, LoopKind::Local(_));
+        if n > at && (matches!(l.kind, LoopKind::Group(_)) || (thread && self.scope == LocalScope::Register)) {
+            let text = format!("`{}` inside `{}` is bound and used by the consumer's load", l.var, self.at);
+            return Err(Refusal::at(l.var, text));
+        }
+        Ok(n > at || (thread && self.scope == LocalScope::Shared))
+    }
+
+    /// One dimension for each loop that the only load uses.
+    fn place_by_loops(&self, f: &TensorFunction, c: &Consumer, vars: &[Option<Name>]) -> Result<Placement, Refusal> {
+        let index = &c.loads[0];
+        let mut old = Vec::new();
+        let mut dims = Vec::new();
+        for (n, l) in c.path.iter().enumerate() {
+            if index.iter().any(|i| i.uses(l.var)) && self.varies(&c.path, n, c.at)? {
+                let var = derived_name(self.block, l.var);
+                check_new_loop(f, var)?;
+                dims.push(LoopHead::serial(var, l.extent.clone()));
+                old.push(l.var);
+            }
+        }
+        let rename: Substitution = old.iter().copied().zip(dims.iter().map(|d| Int::var(d.var))).collect();
+        let by = vars.iter().zip(index).filter_map(|(v, i)| v.map(|v| (v, substitute(i, &rename)))).collect();
+        let load = Box::new(move |_: &[Int]| old.iter().map(|v| Int::var(*v)).collect());
+        Ok(Placement { dims, by, load })
+    }
+
+    /// Whole dimensions, except those whose index is the same in all loads and fixed inside the loop.
+    fn place_whole(
+        &self,
+        f: &TensorFunction,
+        consumers: &[Consumer],
+        vars: &[Option<Name>],
+        shape: &[Int],
+    ) -> Result<Placement, Refusal> {
+        let first = &consumers[0].loads[0];
+        let mut dims = Vec::new();
+        let mut by = Substitution::default();
+        let mut kept = Vec::new();
+        for (d, v) in vars.iter().enumerate() {
+            let Some(v) = *v else { continue };
+            let mut fixed = true;
+            for c in consumers {
+                for (n, l) in c.path.iter().enumerate() {
+                    let used = c.loads.iter().any(|ix| ix[d].uses(l.var));
+                    fixed &= !(used && self.varies(&c.path, n, c.at)?);
+                }
+                fixed &= c.loads.iter().all(|ix| ix[d] == first[d]);
+            }
+            if fixed {
+                by.insert(v, first[d].clone());
+                continue;
+            }
+            let var = derived_name(self.block, v);
+            check_new_loop(f, var)?;
+            dims.push(LoopHead::serial(var, shape[d].clone()));
+            by.insert(v, Int::var(var));
+            kept.push(d);
+        }
+        Ok(Placement { dims, by, load: Box::new(move |ix| kept.iter().map(|d| ix[*d].clone()).collect()) })
+    }
+}
+
+impl Instruction for ComputeAt {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let (loops, block) = take_stage(f, self.block)?;
+        let buffer = block.buffer;
+        if f.params.iter().any(|p| p.buffer == buffer) {
+            return Err(Refusal::at(self.block, "it writes a parameter"));
+        }
+        let vars = plain_store(f, &block)?;
+        let consumers = self.consumers(f, buffer)?;
+        let shape = f.buffers[buffer].shape.clone();
+        let place = match consumers.as_slice() {
+            [c] if c.loads.iter().all(|ix| *ix == c.loads[0]) => self.place_by_loops(f, c, &vars)?,
+            _ => self.place_whole(f, &consumers, &vars, &shape)?,
+        };
+        let mut heads = place.dims.clone();
+        heads.extend(loops.into_iter().filter(|l| !vars.contains(&Some(l.var))));
+        let mut moved: Block = block;
+        moved.map_ints(&mut |i| substitute(i, &place.by));
+        moved.indices = place.dims.iter().map(|d| Int::var(d.var)).collect();
+        if consumers.iter().any(|c| c.conditional) {
+            moved.value = clamp_loads(f, &moved.value, &bounds_with(f, &heads));
+        }
+        let reads = buffers_read(&moved.value);
+        f.buffers[buffer].shape = place.dims.iter().map(|d| d.extent.clone()).collect();
+        f.buffers[buffer].scope = self.scope.scope();
+        let users: Vec<Name> = consumers.iter().map(|c| c.name).collect();
+        f.body.visit_mut(&mut |s| {
+            if let Stmt::Block(b) = s
+                && users.contains(&b.name)
+            {
+                b.value = rewrite_loads(&b.value, buffer, &|ix| Expr::Load(buffer, (place.load)(ix)));
+            }
+        });
+        insert_at_start(f, self.at, nest(&heads, Stmt::Block(Box::new(moved))), &reads, &users)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::testing::*;
+
+    #[test]
+    fn an_accumulator_moves_into_registers() {
+        let f = matmul(6, 5, 7);
+        for at in ["y_i0", "y_i1"] {
+            let g = scheduled(&f, &[&format!("compute-at {{block=mm, at={at}, scope=register}}")]);
+            assert_same(&f, &g);
+        }
+    }
+
+    #[test]
+    fn tails_of_the_consumer_are_clamped() {
+        let f = conv(2, 3, 5, 6, 4, 3, 2, 1);
+        let g = scheduled(
+            &f,
+            &[
+                "fuse {loops=[y_i0, y_i1, y_i2], into=p}",
+                "split {loop=p, factors=[0, 7], into=[po, pi]}",
+                "split {loop=y_i3, factors=[0, 3], into=[co, ci]}",
+                "reorder {loops=[po, co, pi, ci]}",
+                "compute-at {block=conv, at=co, scope=register}",
+                "reorder {loops=[conv_r0, conv_r1, conv_r2, conv_pi, conv_ci]}",
+            ],
+        );
+        assert_same(&f, &g);
+    }
+
+    #[test]
+    fn several_consumers_keep_whole_dimensions() {
+        let f = softmax(4, 7);
+        let g = scheduled(
+            &f,
+            &[
+                "compute-at {block=sum, at=y_i0, scope=shared}",
+                "compute-at {block=exp, at=y_i0, scope=shared}",
+                "compute-at {block=max, at=y_i0, scope=shared}",
+                "bind {loop=y_i0, axis=group_x}",
+                "bind {loop=y_i1, axis=local_x}",
+                "bind {loop=exp_exp_i1, axis=local_x}",
+            ],
+        );
+        assert_same(&f, &g);
+    }
+
+    #[test]
+    fn refusals_name_the_reason() {
+        let f = softmax(4, 7);
+        assert!(refusal(&f, "compute-at {block=exp, at=y_i0}").contains("not around block `sum`"));
+        assert!(refusal(&f, "compute-at {block=y, at=y_i0}").contains("parameter"));
+    }
+}

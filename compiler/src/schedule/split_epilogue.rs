@@ -1,0 +1,93 @@
+//! `split-epilogue`: gives a block that writes a parameter a buffer of its own and a copying block after it.
+//!
+//! A reduction whose result nobody else processes has no consumer to be computed at; this makes one.
+//!
+//! Before -> after, `split-epilogue {block=b, into=out}`:
+//!
+//!     for i in 0..8:                    for i in 0..8:
+//!       for r in 0..5:                    for r in 0..5:
+//!         b: y[i] += x[i, r]                b: b_local[i] += x[i, r]
+//!                                       for out_i in 0..8:
+//!                                         out: y[out_i] = b_local[out_i]
+
+use super::loops::{LoopHead, check_new_block, check_new_loop, derived_name, nest, plain_store, take_stage};
+use super::{Instruction, Refusal};
+use crate::attr_struct;
+use crate::int::Int;
+use crate::name::Name;
+use crate::tir::{Block, Buffer, Encoding, Expr, Scope, Stmt, TensorFunction};
+
+attr_struct! {
+    /// Lets an unscheduled block write a scratch buffer that a new compute block copies to the original one.
+    pub struct SplitEpilogue("split-epilogue") {
+        /// The block; the scratch buffer is named after it (`<block>_local`).
+        pub block: Name = "".into(),
+        /// Name of the copying block; its loops are named after it and the original loops.
+        pub into: Name = "".into(),
+    }
+}
+
+impl Instruction for SplitEpilogue {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        check_new_block(f, self.into)?;
+        let local = derived_name(self.block, "local".into());
+        check_new_block(f, local)?;
+        // The nest goes back to its place: only its last statement and the copy after it change.
+        let list_len = |f: &TensorFunction| if let Stmt::Seq(l) = &f.body { l.len() } else { 1 };
+        let position = match &f.body {
+            Stmt::Seq(list) => list.iter().position(|s| super::loops::any_block(s, |b| b.name == self.block)),
+            _ => Some(0),
+        };
+        let before = list_len(f);
+        let (loops, mut block) = take_stage(f, self.block)?;
+        let vars = plain_store(f, &block)?;
+        let original = block.buffer;
+        let old = f.buffers[original].clone();
+        let buffer =
+            f.buffers.push(Buffer { name: local, scope: Scope::Global, encoding: Encoding::Native, ..old.clone() });
+        let mut heads = Vec::new();
+        let mut indices = Vec::new();
+        for (v, d) in vars.iter().zip(&old.shape) {
+            let Some(v) = v else {
+                indices.push(Int::new(0));
+                continue;
+            };
+            let var = derived_name(self.into, *v);
+            check_new_loop(f, var)?;
+            heads.push(LoopHead::serial(var, d.clone()));
+            indices.push(Int::var(var));
+        }
+        block.buffer = buffer;
+        let copy = Block {
+            name: self.into,
+            guards: vec![],
+            buffer: original,
+            indices: indices.clone(),
+            value: Expr::Load(buffer, indices),
+            reduce: None,
+        };
+        let mut list = match std::mem::replace(&mut f.body, Stmt::Seq(vec![])) {
+            Stmt::Seq(list) => list,
+            one => vec![one],
+        };
+        let position = position.unwrap_or(before).min(list.len());
+        list.insert(position, nest(&heads, Stmt::Block(Box::new(copy))));
+        list.insert(position, nest(&loops, Stmt::Block(Box::new(block))));
+        f.body = Stmt::seq(list);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::testing::*;
+
+    #[test]
+    fn a_plain_reduction_gets_an_epilogue_to_be_computed_at() {
+        let f = row_sum(4, 6);
+        let g =
+            scheduled(&f, &["split-epilogue {block=y, into=out}", "compute-at {block=y, at=out_y_i0, scope=register}"]);
+        assert_eq!(g.body.blocks().len(), 2);
+        assert_same(&f, &g);
+    }
+}

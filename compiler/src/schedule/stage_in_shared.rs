@@ -1,0 +1,67 @@
+//! `stage-in-shared`: loads an operand ahead into workgroup memory.
+//!
+//! The new buffer also gets dimensions for the thread loops around `at` that the operand uses. Every thread copies all of
+//! it until the copy's loops are bound to thread axes.
+//!
+//! Before -> after, `stage-in-shared {block=b, operand=0, at=ko, into=as}`:
+//!
+//!     for i in 0..16 local_x:           for i in 0..16 local_x:
+//!       for ko in 0..8:                   for ko in 0..8:
+//!         for ki in 0..4:                   for as_i in 0..16:
+//!           b: c[i] += a[i, ko*4 + ki]        for as_ki in 0..4:
+//!                                               as: as[as_i, as_ki] = a[as_i, ko*4 + as_ki]
+//!                                           for ki in 0..4:
+//!                                             b: c[i] += as[i, ki]
+
+use super::staging::{Staging, Target};
+use super::{Instruction, Refusal};
+use crate::attr_struct;
+use crate::name::Name;
+use crate::tir::TensorFunction;
+
+attr_struct! {
+    /// Stages an operand of a block in workgroup memory at the start of a loop.
+    pub struct StageInShared("stage-in-shared") {
+        /// The block.
+        pub block: Name = "".into(),
+        /// Path of the operand in the value: child positions, looking through casts (`0`, `1.0`; empty for all of it).
+        pub operand: String = String::new(),
+        /// The loop at whose start the operand is computed.
+        pub at: Name = "".into(),
+        /// Name of the new buffer and block; its loops are named after it and the loops they copy.
+        pub into: Name = "".into(),
+    }
+}
+
+impl Instruction for StageInShared {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let target = Target::Shared;
+        Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target }.apply(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::testing::*;
+
+    #[test]
+    fn thread_loops_around_become_dimensions() {
+        let f = matmul(6, 5, 8);
+        let g = scheduled(
+            &f,
+            &[
+                "split {loop=mm_i0, factors=[0, 4], into=[io, ii]}",
+                "split {loop=mm_r0, factors=[2, 4], into=[ko, ki]}",
+                "bind {loop=io, axis=group_x}",
+                "bind {loop=ii, axis=local_x}",
+                "stage-in-shared {block=mm, operand=\"0\", at=ko, into=as}",
+                "fuse {loops=[as_ii, as_ki], into=c}",
+                "split {loop=c, factors=[0, 4], into=[c0, c1]}",
+                "bind {loop=c1, axis=local_x}",
+            ],
+        );
+        let shape = &g.buffers.iter().find(|b| b.1.name == "as".into()).expect("buffer").1.shape;
+        assert_eq!(format!("{shape:?}"), "[4, 4]");
+        assert_same(&f, &g);
+    }
+}
