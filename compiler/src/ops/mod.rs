@@ -115,6 +115,10 @@ pub trait Op: OpBase {
     fn effects(&self) -> Effects {
         Effects::default()
     }
+    /// The fusion kind, where it is not what the tensor expression's index maps say.
+    fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
+        None
+    }
     /// Layout behaviour, for ops with a native data layout.
     fn layout(&self) -> Option<&dyn LayoutRule> {
         None

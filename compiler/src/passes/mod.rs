@@ -11,12 +11,15 @@
 
 mod context;
 mod eliminate_dead;
+pub mod fuse_ops;
+pub mod fusion_kind;
 mod instrument;
 pub mod rewriter;
 mod sequential;
 
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use eliminate_dead::EliminateDead;
+pub use fuse_ops::FuseOps;
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use sequential::{Sequential, run_pass};
 
@@ -98,6 +101,7 @@ macro_rules! passes {
 
 passes! {
     eliminate_dead::EliminateDead,
+    fuse_ops::FuseOps,
 }
 
 /// The table row of a pass name.

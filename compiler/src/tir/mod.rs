@@ -18,8 +18,10 @@
 //!
 //! Deliberately absent: pointers, aliasing between parameters, while loops, recursion.
 
+pub mod analysis;
 mod canonical;
 mod expr;
+pub use analysis::FusionKind;
 pub use expr::{BinaryOp, Cond, CondOp, Expr, Scalar, UnaryOp};
 
 use crate::arena::Arena;

@@ -1,0 +1,171 @@
+//! fuse-ops: groups nodes that become one kernel each.
+//!
+//!     %0 = conv %x, %w                 func @fused_conv_add_relu_0(%x, %w, %b) { conv; add; relu }
+//!     %1 = add %0, %b           =>     %2 = call %x, %w, %b {callee=fused_conv_add_relu_0}
+//!     %2 = relu %1
+//!
+//! The classic rules are TVM's FuseOps: fusion kinds from the index maps of each op's tensor expression, the
+//! post-dominator tree, a union-find with at most one anchor a group, three phases (see `fuse_ops/`). Each group becomes
+//! a primitive graph function and a call; names and origins stay on the copies. Constants stay outside, except literals
+//! (one element) and operands that only decide an op's form. No group exceeds the device's storage buffers.
+//!
+//! `full` starts from the classic groups; `off` makes each node its own group.
+
+mod dominators;
+mod forward;
+mod outline;
+mod partition;
+mod reason;
+
+pub use dominators::PostDominators;
+pub use forward::{ForwardGraph, ForwardNode, Source, captures};
+pub use partition::{Limits, Partition};
+pub use reason::Reason;
+
+use super::fusion_kind::{NodeInfo, describe_node};
+use super::rewriter::count_uses;
+use super::{FuseMode, Pass, PassContext, PassError};
+use crate::arena::Id;
+use crate::attr_struct;
+use crate::graph::{BlockId, Function, Module, NodeId};
+use crate::name::Name;
+use crate::tir::FusionKind;
+use rustc_hash::FxHashMap;
+
+attr_struct! {
+    /// Groups nodes into kernels.
+    pub struct FuseOps("fuse-ops") {
+        /// `full`, `classic` or `off`; the context's mode where absent.
+        pub mode: Option<FuseMode> = None,
+        /// Largest number of nodes in a group.
+        pub max_group: usize = 256,
+    }
+}
+
+impl Pass for FuseOps {
+    fn opt_level(&self) -> u8 {
+        0
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        let names: Vec<Name> = module.functions.values().filter(|f| !f.primitive).map(|f| f.name).collect();
+        let mut counter = 0;
+        for name in names {
+            let mut f = std::mem::replace(&mut module.functions[&name], Function::new(name));
+            let done = self.fuse_function(module, &mut f, &mut counter, cx);
+            module.functions.insert(name, f);
+            done?;
+        }
+        Ok(counter > 0)
+    }
+}
+
+impl FuseOps {
+    fn fuse_function(
+        &self,
+        module: &mut Module,
+        f: &mut Function,
+        counter: &mut usize,
+        cx: &mut PassContext,
+    ) -> Result<(), PassError> {
+        let mut blocks = vec![f.body];
+        blocks.extend(f.walk().iter().flat_map(|&n| f.nodes[n].regions.clone()));
+        for block in blocks {
+            let info: FxHashMap<NodeId, NodeInfo> =
+                f.blocks[block].nodes.iter().filter_map(|&n| Some((n, describe_node(module, f, n)?))).collect();
+            let groups = match self.mode.unwrap_or(cx.fuse) {
+                FuseMode::Off => single_groups(f, block, &info),
+                FuseMode::Classic | FuseMode::Full => self.classic_groups(f, block, &info, cx),
+            };
+            for group in groups.iter().filter(|g| g.len() > 1) {
+                let names: Vec<Name> = group.iter().map(|&n| f.nodes[n].name).collect();
+                cx.applied(self, &names, format!("fused {} nodes: {}", names.len(), ops_text(f, group)));
+            }
+            outline::outline_groups(module, f, block, &groups, &info, counter)
+                .map_err(|e| PassError::new("fuse-ops", format!("@{}: {e}", f.name)))?;
+        }
+        Ok(())
+    }
+
+    /// TVM's groups, each sorted by place in the block.
+    fn classic_groups(
+        &self,
+        f: &Function,
+        block: BlockId,
+        info: &FxHashMap<NodeId, NodeInfo>,
+        cx: &mut PassContext,
+    ) -> Vec<Vec<NodeId>> {
+        let graph = forward::build(f, block, info, &|n| is_concat(f, n));
+        let limits = Limits { max_group: self.max_group.max(1), max_bindings: cx.profile.max_storage_buffers };
+        let weight =
+            f.values.iter().map(|(_, v)| v.ty.bytes().map_or(1, |b| cx.profile.bindings_for(b as u64))).collect();
+        let uses = count_uses(f);
+        let mut p = Partition::new(&graph, f, info, weight, &uses, limits);
+        p.run();
+        for (i, sink, reason) in p.boundaries() {
+            let named = |x: usize| f.nodes[graph.nodes[x].source.node()].name;
+            let nodes: Vec<Name> = [Some(i), sink].into_iter().flatten().map(named).collect();
+            if !matches!(graph.nodes[i].source, Source::Node(_)) {
+                continue;
+            }
+            if reason == Reason::NoDominator && graph.nodes[i].users.is_empty() {
+                continue;
+            }
+            let device = cx.profile.name.clone();
+            cx.missed(self, &nodes, reason.message(&graph, f, i, sink, &device));
+        }
+        for &n in &f.blocks[block].nodes {
+            if let Some(why) = info.get(&n).and_then(|i| i.opaque.as_ref()) {
+                cx.missed(self, &[f.nodes[n].name], format!("{} runs alone: {why}", f.nodes[n].name));
+            }
+        }
+        let mut by_root: FxHashMap<usize, usize> = FxHashMap::default();
+        let mut root_of: FxHashMap<NodeId, usize> = FxHashMap::default();
+        for (i, node) in graph.nodes.iter().enumerate() {
+            if let Source::Node(n) = node.source {
+                root_of.insert(n, p.root(i));
+            }
+        }
+        let mut groups: Vec<Vec<NodeId>> = Vec::new();
+        for n in fusible(f, block, info) {
+            let slot = *by_root.entry(root_of[&n]).or_insert_with(|| {
+                groups.push(vec![]);
+                groups.len() - 1
+            });
+            groups[slot].push(n);
+        }
+        groups
+    }
+}
+
+/// Nodes of a block that have a kernel and a used result, in order.
+fn fusible<'a>(
+    f: &'a Function,
+    block: BlockId,
+    info: &'a FxHashMap<NodeId, NodeInfo>,
+) -> impl Iterator<Item = NodeId> + 'a {
+    let uses = count_uses(f);
+    f.blocks[block].nodes.iter().copied().filter(move |n| {
+        let used = f.nodes[*n].outputs.iter().any(|v| uses[v.index()] > 0);
+        used && info.get(n).is_some_and(|i| i.kind != FusionKind::Opaque)
+    })
+}
+
+fn single_groups(f: &Function, block: BlockId, info: &FxHashMap<NodeId, NodeInfo>) -> Vec<Vec<NodeId>> {
+    fusible(f, block, info).map(|n| vec![n]).collect()
+}
+
+fn is_concat(f: &Function, n: NodeId) -> bool {
+    f.nodes[n].op.name() == "concat"
+}
+
+fn ops_text(f: &Function, group: &[NodeId]) -> String {
+    group.iter().map(|&n| f.nodes[n].op.name()).collect::<Vec<_>>().join(" + ")
+}
+
+/// The anchor of a fused group: its first out-elementwise-fusable node, else its first reduction.
+pub fn group_anchor(module: &Module, f: &Function) -> Option<NodeId> {
+    let kinds: Vec<(NodeId, FusionKind)> =
+        f.blocks[f.body].nodes.iter().filter_map(|&n| Some((n, describe_node(module, f, n)?.kind))).collect();
+    let first = |k: FusionKind| kinds.iter().find(|x| x.1 == k).map(|x| x.0);
+    first(FusionKind::OutElementwiseFusable).or_else(|| first(FusionKind::Reduction))
+}

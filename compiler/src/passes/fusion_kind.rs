@@ -1,0 +1,95 @@
+//! What fusion knows about a node: its kind, and which operands its kernel reads.
+
+use crate::graph::{Function, Module, NodeId};
+use crate::name::Name;
+use crate::ops::const_value;
+use crate::ops::control::Const;
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::analysis::{derive_kind, loaded_buffers};
+use crate::tir::{Buffer, Encoding, FusionKind, Scope, TensorFunction};
+
+/// A node as fusion sees it.
+#[derive(Clone, Debug)]
+pub struct NodeInfo {
+    /// The kind.
+    pub kind: FusionKind,
+    /// For each operand: the kernel reads it. False for absent operands and for those whose value only decides the
+    /// form of the computation (shapes, axes, pads).
+    pub reads: Vec<bool>,
+    /// Why the node is opaque, where it is.
+    pub opaque: Option<String>,
+}
+
+/// Kind and reads of a node; `None` for a node that reads a constant of the module.
+pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInfo> {
+    let node = &f.nodes[n];
+    if node.op.is::<Const>() {
+        return None;
+    }
+    let opaque = |why: &str| {
+        let reads = node.inputs.iter().map(Option::is_some).collect();
+        Some(NodeInfo { kind: FusionKind::Opaque, reads, opaque: Some(why.to_string()) })
+    };
+    if node.op.effects().stateful {
+        return opaque("it has side effects");
+    }
+    if !node.regions.is_empty() {
+        return opaque("it owns regions");
+    }
+    if !node.op.has_compute() {
+        return opaque("it has no tensor expression");
+    }
+    let (te, reads) = match expression(module, f, n) {
+        Ok(found) => found,
+        Err(e) => return opaque(&e),
+    };
+    for (i, v) in node.inputs.iter().enumerate() {
+        if let Some(v) = v
+            && !reads[i]
+            && f.def_op::<Const>(*v).is_none()
+        {
+            return opaque(&format!("operand {i} decides its form and is not constant"));
+        }
+    }
+    let kind = node.op.fusion_kind().unwrap_or_else(|| derive_kind(&te));
+    if kind == FusionKind::Opaque {
+        return opaque("its kind is opaque");
+    }
+    Some(NodeInfo { kind, reads, opaque: None })
+}
+
+/// Constants that an op may look at while it builds its tensor expression: integer vectors and scalars.
+fn small_constant(module: &Module, f: &Function, v: crate::graph::ValueId) -> Option<Tensor> {
+    let ty = f.ty(v);
+    let small = ty.numel().is(1) || (ty.dtype.is_int() && ty.rank() <= 1);
+    if small { const_value(module, f, v) } else { None }
+}
+
+/// The tensor function of one node alone, and which operands it reads.
+fn expression(module: &Module, f: &Function, n: NodeId) -> Result<(TensorFunction, Vec<bool>), String> {
+    let node = &f.nodes[n];
+    let mut te = TensorFunction::new(Name::new("k"));
+    let mut buffers = Vec::with_capacity(node.inputs.len());
+    for (i, v) in node.inputs.iter().enumerate() {
+        buffers.push(v.map(|v| {
+            let ty = f.ty(v);
+            te.buffers.push(Buffer {
+                name: Name::new(&format!("in{i}")),
+                dtype: ty.dtype,
+                shape: ty.shape.clone(),
+                scope: Scope::Global,
+                encoding: Encoding::Native,
+            })
+        }));
+    }
+    let constants = node.inputs.iter().map(|v| small_constant(module, f, (*v)?)).collect();
+    let types = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
+    let mut cx = ComputeContext::new(&mut te, buffers.clone(), constants, types, "k");
+    node.op.compute(&mut cx)?;
+    let outputs = cx.into_outputs();
+    let loaded = loaded_buffers(&te);
+    // An operand handed over as a result is read by whoever reads the result.
+    let reads = buffers.iter().map(|b| b.is_some_and(|b| loaded.contains(&b) || outputs.contains(&Some(b)))).collect();
+    Ok((te, reads))
+}
