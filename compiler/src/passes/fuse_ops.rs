@@ -29,6 +29,7 @@ use crate::arena::Id;
 use crate::attr_struct;
 use crate::graph::{BlockId, Function, Module, NodeId};
 use crate::name::Name;
+use crate::ops::concat::Concat;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
@@ -155,7 +156,7 @@ fn single_groups(f: &Function, block: BlockId, info: &FxHashMap<NodeId, NodeInfo
 }
 
 fn is_concat(f: &Function, n: NodeId) -> bool {
-    f.nodes[n].op.name() == "concat"
+    f.nodes[n].op.is::<Concat>()
 }
 
 fn ops_text(f: &Function, group: &[NodeId]) -> String {

@@ -100,9 +100,12 @@ pub fn run_pass(pass: &dyn Pass, module: &mut Module, cx: &mut PassContext) -> R
     Ok(changed)
 }
 
+/// A module that the verifier refuses after a pass is a bug of that pass.
 fn verify_after(pass: &dyn Pass, module: &Module) -> Result<(), PassError> {
-    let _ = (pass, module);
-    Ok(())
+    crate::verify::verify_module(module).map_err(|errors| {
+        let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        PassError::new(pass.name(), format!("left an invalid module: {}", list.join("; ")))
+    })
 }
 
 #[cfg(test)]
@@ -145,11 +148,17 @@ mod tests {
         }
     }
 
+    fn empty() -> Module {
+        let mut m = Module::new("main");
+        crate::graph::FunctionBuilder::new(&mut m, "main").finish(&[]);
+        m
+    }
+
     fn ran(setup: impl FnOnce(&mut PassContext)) -> Vec<String> {
         let mut cx =
             PassContext { registry: vec![PassDef::of::<First>(), PassDef::of::<Third>()], ..PassContext::default() };
         setup(&mut cx);
-        let mut module = Module::new("main");
+        let mut module = empty();
         Sequential::new(["test-third"]).run(&mut module, &mut cx).unwrap();
         cx.stats.iter().map(|s| s.name.clone()).collect()
     }
@@ -170,7 +179,7 @@ mod tests {
             PassContext { registry: vec![PassDef::of::<First>(), PassDef::of::<Third>()], ..PassContext::default() };
         cx.opt_level = 3;
         cx.config.push(("test-third".into(), Attrs::from_iter([("size".to_string(), crate::attr::Attr::Int(7))])));
-        let mut module = Module::new("main");
+        let mut module = empty();
         Sequential::new(["test-third"]).run(&mut module, &mut cx).unwrap();
         assert_eq!(cx.remarks.last().unwrap().message, "size 7");
         let bad = Attrs::from_iter([("sise".to_string(), crate::attr::Attr::Int(7))]);
@@ -206,7 +215,7 @@ mod tests {
         for allow in [true, false] {
             let mut cx = PassContext { registry: vec![PassDef::of::<First>()], ..PassContext::default() };
             cx.instruments.push(Box::new(Log(log.clone(), allow)));
-            cx.scope(|cx| Sequential::new(["test-first"]).run(&mut Module::new("main"), cx)).unwrap();
+            cx.scope(|cx| Sequential::new(["test-first"]).run(&mut empty(), cx)).unwrap();
         }
         let want = ["enter", "should test-first", "before test-first", "after test-first true", "exit"];
         let skipped = ["enter", "should test-first", "exit"];
