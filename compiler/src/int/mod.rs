@@ -226,7 +226,7 @@ impl Int {
     }
 }
 
-fn floor_div(a: i64, b: i64) -> Option<i64> {
+pub(crate) fn floor_div(a: i64, b: i64) -> Option<i64> {
     if b == 0 {
         return None;
     }

@@ -1,0 +1,101 @@
+//! Makes a tensor function concrete for given operands: operands are checked and prepacked, symbols get their values.
+
+use super::run_scheduled;
+use crate::dtype::DType;
+use crate::int::{Int, const_dims};
+use crate::name::Name;
+use crate::tensor::Tensor;
+use crate::tir::{Stmt, TensorFunction};
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+
+/// A function without symbols and its operands in parameter order.
+pub(super) struct Bound<'a> {
+    pub(super) f: Cow<'a, TensorFunction>,
+    pub(super) inputs: Vec<Tensor>,
+}
+
+/// Checks the operands, packs those that have a prepacking, and substitutes the symbols by what the operands' shapes
+/// and `given` say.
+pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[Tensor]) -> Result<Bound<'a>, String> {
+    let buffers: Vec<_> = f.inputs().collect();
+    if buffers.len() != inputs.len() {
+        return Err(format!("@{} reads {} tensors, got {}", f.name, buffers.len(), inputs.len()));
+    }
+    let mut values: FxHashMap<Name, i64> = given.iter().copied().collect();
+    let mut ready = Vec::with_capacity(inputs.len());
+    for (&b, t) in buffers.iter().zip(inputs) {
+        let buffer = &f.buffers[b];
+        if buffer.dtype != t.dtype() {
+            return Err(format!("`{}` of @{} is {}, got {}", buffer.name, f.name, buffer.dtype, t.dtype()));
+        }
+        let t = match f.prepacks.iter().find(|p| p.buffer == b) {
+            Some(p) => run_scheduled(&p.packer, std::slice::from_ref(t))?.pop().ok_or("a packer without result")?,
+            None => t.clone(),
+        };
+        if buffer.shape.len() != t.shape().len() {
+            return Err(shape_error(f, &buffer.shape, buffer.name, t.shape()));
+        }
+        for (d, &n) in buffer.shape.iter().zip(t.shape()) {
+            if let Some(v) = d.as_var()
+                && *values.entry(v).or_insert(n as i64) != n as i64
+            {
+                return Err(shape_error(f, &buffer.shape, buffer.name, t.shape()));
+            }
+        }
+        ready.push(t);
+    }
+    for (s, low, high) in &f.symbols {
+        match values.get(s) {
+            None => return Err(format!("symbol {s} of @{} has no value", f.name)),
+            Some(v) if v < low || v > high => {
+                return Err(format!("symbol {s} of @{} is {v}, declared {low} to {high}", f.name));
+            }
+            _ => {}
+        }
+    }
+    let bound = if values.is_empty() { Cow::Borrowed(f) } else { Cow::Owned(substitute(f, &values)) };
+    for (&b, t) in buffers.iter().zip(&ready) {
+        let shape = &bound.buffers[b].shape;
+        if const_dims(shape).is_none_or(|s| s != t.shape()) {
+            return Err(shape_error(f, shape, bound.buffers[b].name, t.shape()));
+        }
+    }
+    Ok(Bound { f: bound, inputs: ready })
+}
+
+fn shape_error(f: &TensorFunction, want: &[Int], name: Name, got: &[usize]) -> String {
+    format!("`{name}` of @{} has shape {want:?}, got {got:?}", f.name)
+}
+
+fn substitute(f: &TensorFunction, values: &FxHashMap<Name, i64>) -> TensorFunction {
+    let mut replace = |e: &Int| e.replace(&mut |v| values.get(&v).map(|&n| Int::new(n)));
+    let mut out = f.clone();
+    out.symbols.clear();
+    for (_, b) in out.buffers.iter_mut() {
+        b.shape = b.shape.iter().map(&mut replace).collect();
+    }
+    out.body.visit_mut(&mut |s| match s {
+        Stmt::For(l) => l.extent = replace(&l.extent),
+        Stmt::Block(b) => b.map_ints(&mut replace),
+        _ => {}
+    });
+    out
+}
+
+/// Constant dimensions of a buffer, or which one is symbolic.
+pub(super) fn fixed_shape(f: &TensorFunction, b: crate::tir::BufferId) -> Result<Vec<usize>, String> {
+    let buffer = &f.buffers[b];
+    const_dims(&buffer.shape)
+        .ok_or_else(|| format!("buffer `{}` of @{} has the symbolic shape {:?}", buffer.name, f.name, buffer.shape))
+}
+
+/// Checks that a tensor of this dtype and shape fits in memory before anything is allocated.
+pub(super) fn element_count(dtype: DType, shape: &[usize]) -> Result<usize, String> {
+    shape
+        .iter()
+        .try_fold(dtype.size(), |n, &d| n.checked_mul(d))
+        .filter(|&n| n <= isize::MAX as usize)
+        .map(|n| n / dtype.size())
+        .ok_or_else(|| format!("a tensor {dtype}{shape:?} is too large"))
+}

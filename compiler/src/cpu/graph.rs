@@ -1,0 +1,323 @@
+//! Graph functions, node by node.
+
+use super::node::eval_node;
+use crate::dtype::DType;
+use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
+use crate::name::Name;
+use crate::ops::control::{Call, CallHost, Const, If, Let};
+use crate::tensor::Tensor;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+
+/// Deepest nesting of calls: recursion without an end is an error, not a crash.
+pub const MAX_CALL_DEPTH: usize = 256;
+
+/// Why a function could not be run.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// The module has no such function.
+    #[error("function @{0} is not in the module")]
+    UnknownFunction(Name),
+    /// The operands do not fit the parameters.
+    #[error("@{function}: {message}")]
+    Inputs {
+        /// The function.
+        function: Name,
+        /// What does not fit.
+        message: String,
+    },
+    /// A node failed.
+    #[error("{op} `{node}`: {message}")]
+    Node {
+        /// Op name.
+        op: &'static str,
+        /// Node name.
+        node: Name,
+        /// What is wrong.
+        message: String,
+    },
+    /// A host function is not registered.
+    #[error("`{node}` calls the host function `{callee}`, which is not registered")]
+    UnknownHostFunction {
+        /// Node name.
+        node: Name,
+        /// Name it asks for.
+        callee: Name,
+    },
+    /// Calls nest too deeply.
+    #[error("calls of @{0} nest deeper than {MAX_CALL_DEPTH}")]
+    Depth(Name),
+}
+
+/// A function of host tensors that a `call_host` node names.
+pub type HostFunction = Arc<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>, String> + Send + Sync>;
+
+/// Host functions by name.
+#[derive(Clone, Default)]
+pub struct HostFunctions {
+    map: FxHashMap<Name, HostFunction>,
+}
+impl HostFunctions {
+    /// None.
+    pub fn new() -> HostFunctions {
+        HostFunctions::default()
+    }
+    /// Registers `f` under `name`; an earlier one of that name is replaced.
+    pub fn register(
+        &mut self,
+        name: impl Into<Name>,
+        f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>, String> + Send + Sync + 'static,
+    ) {
+        self.map.insert(name.into(), Arc::new(f));
+    }
+    /// The function of that name.
+    pub fn get(&self, name: Name) -> Option<&HostFunction> {
+        self.map.get(&name)
+    }
+}
+
+/// Runs a graph function on host tensors, without host functions.
+///
+/// # Errors
+/// Operands that do not fit, or the first node that fails.
+pub fn run_function(module: &Module, name: Name, inputs: &[Tensor]) -> Result<Vec<Tensor>, ExecError> {
+    Interpreter::new(module).run(name, inputs)
+}
+
+type Observer<'a> = Box<dyn FnMut(&Function, NodeId, &[Tensor]) + 'a>;
+
+/// Runs graph functions; constants are read once for all runs.
+pub struct Interpreter<'a> {
+    module: &'a Module,
+    host: Option<&'a HostFunctions>,
+    observer: Option<Observer<'a>>,
+    constants: FxHashMap<Name, Tensor>,
+    lifetimes: FxHashMap<(Name, BlockId), Arc<Vec<Vec<ValueId>>>>,
+    depth: usize,
+}
+
+type Env = FxHashMap<ValueId, Tensor>;
+
+impl<'a> Interpreter<'a> {
+    /// For functions of `module`.
+    pub fn new(module: &'a Module) -> Self {
+        Interpreter {
+            module,
+            host: None,
+            observer: None,
+            constants: FxHashMap::default(),
+            lifetimes: FxHashMap::default(),
+            depth: 0,
+        }
+    }
+    /// With host functions for `call_host` nodes.
+    pub fn with_host(mut self, host: &'a HostFunctions) -> Self {
+        self.host = Some(host);
+        self
+    }
+    /// Calls `observer` with the results of every node that is not a constant, in execution order; nodes of regions
+    /// and called functions come before the node that runs them.
+    pub fn observe(mut self, observer: impl FnMut(&Function, NodeId, &[Tensor]) + 'a) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// Runs function `name`.
+    ///
+    /// # Errors
+    /// Operands that do not fit, or the first node that fails.
+    pub fn run(&mut self, name: Name, inputs: &[Tensor]) -> Result<Vec<Tensor>, ExecError> {
+        self.depth = 0;
+        self.call(name, inputs.to_vec())
+    }
+
+    fn call(&mut self, name: Name, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ExecError> {
+        let module = self.module;
+        let f = module.functions.get(&name).ok_or(ExecError::UnknownFunction(name))?;
+        check_inputs(f, &inputs).map_err(|message| ExecError::Inputs { function: name, message })?;
+        if self.depth >= MAX_CALL_DEPTH {
+            return Err(ExecError::Depth(name));
+        }
+        self.depth += 1;
+        let mut env: Env = f.params().iter().copied().zip(inputs).collect();
+        let result = self.run_block(f, f.body, &mut env);
+        self.depth -= 1;
+        result
+    }
+
+    fn run_block(&mut self, f: &Function, block: BlockId, env: &mut Env) -> Result<Vec<Tensor>, ExecError> {
+        let last_uses =
+            Arc::clone(self.lifetimes.entry((f.name, block)).or_insert_with(|| Arc::new(last_uses(f, block))));
+        for (i, &n) in f.blocks[block].nodes.iter().enumerate() {
+            let results = self.run_node(f, n, env)?;
+            let node = &f.nodes[n];
+            if results.len() != node.outputs.len() {
+                let message = format!("gives {} results instead of {}", results.len(), node.outputs.len());
+                return Err(node_error(f, n, message));
+            }
+            if let Some(observer) = &mut self.observer
+                && !node.op.is::<Const>()
+            {
+                observer(f, n, &results);
+            }
+            env.extend(node.outputs.iter().copied().zip(results));
+            for dead in &last_uses[i] {
+                env.remove(dead);
+            }
+        }
+        f.blocks[block]
+            .results
+            .iter()
+            .map(|v| {
+                env.get(v).cloned().ok_or_else(|| ExecError::Inputs {
+                    function: f.name,
+                    message: format!("bug: result {v:?} has no value"),
+                })
+            })
+            .collect()
+    }
+
+    fn run_node(&mut self, f: &Function, n: NodeId, env: &mut Env) -> Result<Vec<Tensor>, ExecError> {
+        let node = &f.nodes[n];
+        let mut inputs: Vec<Option<Tensor>> = Vec::with_capacity(node.inputs.len());
+        for v in &node.inputs {
+            inputs.push(match v {
+                None => None,
+                Some(v) => Some(
+                    env.get(v).cloned().ok_or_else(|| node_error(f, n, format!("bug: operand {v:?} has no value")))?,
+                ),
+            });
+        }
+        if let Some(c) = node.op.downcast::<Const>() {
+            return self.constant(c.name).map(|t| vec![t]).map_err(|m| node_error(f, n, m));
+        }
+        if let Some(c) = node.op.downcast::<Call>() {
+            let inputs = required(inputs).map_err(|m| node_error(f, n, m))?;
+            return self.call(c.callee, inputs);
+        }
+        if let Some(c) = node.op.downcast::<CallHost>() {
+            let inputs = required(inputs).map_err(|m| node_error(f, n, m))?;
+            return self.call_host(f, n, c, &inputs);
+        }
+        if node.op.is::<Let>() || node.op.is::<If>() {
+            return self.run_regions(f, n, &inputs, env);
+        }
+        eval_node(&node.op, &inputs, self.module).map_err(|m| node_error(f, n, m))
+    }
+
+    fn run_regions(
+        &mut self,
+        f: &Function,
+        n: NodeId,
+        inputs: &[Option<Tensor>],
+        env: &mut Env,
+    ) -> Result<Vec<Tensor>, ExecError> {
+        let node = &f.nodes[n];
+        let region = if node.op.is::<If>() {
+            let cond = inputs.first().and_then(|t| t.as_ref()).filter(|t| t.dtype() == DType::Bool && t.len() == 1);
+            let cond = cond.ok_or_else(|| node_error(f, n, "the condition is not one bool".into()))?;
+            usize::from(cond.to_i64_vec()[0] == 0)
+        } else {
+            0
+        };
+        let block = *node.regions.get(region).ok_or_else(|| node_error(f, n, format!("has no region {region}")))?;
+        self.run_block(f, block, env)
+    }
+
+    fn call_host(&self, f: &Function, n: NodeId, op: &CallHost, inputs: &[Tensor]) -> Result<Vec<Tensor>, ExecError> {
+        let function = self
+            .host
+            .and_then(|h| h.get(op.callee))
+            .ok_or(ExecError::UnknownHostFunction { node: f.nodes[n].name, callee: op.callee })?;
+        let results = function(inputs).map_err(|m| node_error(f, n, m))?;
+        for (i, (r, dtype)) in results.iter().zip(&op.dtypes).enumerate() {
+            if r.dtype() != *dtype {
+                let message = format!("result {i} of `{}` is {}, declared {dtype}", op.callee, r.dtype());
+                return Err(node_error(f, n, message));
+            }
+        }
+        Ok(results)
+    }
+
+    fn constant(&mut self, name: Name) -> Result<Tensor, String> {
+        if let Some(t) = self.constants.get(&name) {
+            return Ok(t.clone());
+        }
+        let c = self.module.constants.get(&name).ok_or_else(|| format!("constant @{name} is not in the module"))?;
+        let t = c.load()?;
+        self.constants.insert(name, t.clone());
+        Ok(t)
+    }
+}
+
+fn required(inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, String> {
+    inputs.into_iter().enumerate().map(|(i, t)| t.ok_or_else(|| format!("operand {i} is missing"))).collect()
+}
+
+fn node_error(f: &Function, n: NodeId, message: String) -> ExecError {
+    ExecError::Node { op: f.nodes[n].op.name(), node: f.nodes[n].name, message }
+}
+
+/// Number, dtypes, ranks and sizes; a symbol has one value in all parameters.
+fn check_inputs(f: &Function, inputs: &[Tensor]) -> Result<(), String> {
+    if f.params().len() != inputs.len() {
+        return Err(format!("takes {} inputs, got {}", f.params().len(), inputs.len()));
+    }
+    let mut symbols: FxHashMap<Name, i64> = FxHashMap::default();
+    for (i, (&p, t)) in f.params().iter().zip(inputs).enumerate() {
+        let ty = f.ty(p);
+        let label = f.values[p].name.map_or_else(|| format!("input {i}"), |n| format!("input `{n}`"));
+        let mismatch = || format!("{label} is {}{:?}, got {}{:?}", ty.dtype, ty.shape, t.dtype(), t.shape());
+        if ty.dtype != t.dtype() || ty.rank() != t.shape().len() {
+            return Err(mismatch());
+        }
+        for (d, &n) in ty.shape.iter().zip(t.shape()) {
+            let n = n as i64;
+            let want = match (d.as_const(), d.as_var()) {
+                (Some(c), _) => c,
+                (_, Some(v)) => *symbols.entry(v).or_insert(n),
+                _ => d.eval(&|v| symbols.get(&v).copied()).unwrap_or(n),
+            };
+            if want != n {
+                return Err(mismatch());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For every node of a block: the values of that block that no later node and no result uses. Uses inside a node's
+/// regions count as that node's.
+fn last_uses(f: &Function, block: BlockId) -> Vec<Vec<ValueId>> {
+    let b = &f.blocks[block];
+    let mut own: FxHashSet<ValueId> = b.args.iter().copied().collect();
+    for &n in &b.nodes {
+        own.extend(&f.nodes[n].outputs);
+    }
+    let mut seen: FxHashSet<ValueId> = b.results.iter().copied().collect();
+    let mut out = vec![Vec::new(); b.nodes.len()];
+    for (i, &n) in b.nodes.iter().enumerate().rev() {
+        let mut used = f.nodes[n].outputs.clone();
+        collect_uses(f, n, &mut used);
+        for v in used {
+            if own.contains(&v) && seen.insert(v) {
+                out[i].push(v);
+            }
+        }
+    }
+    out
+}
+
+fn collect_uses(f: &Function, n: NodeId, out: &mut Vec<ValueId>) {
+    out.extend(f.nodes[n].inputs.iter().flatten());
+    for &r in &f.nodes[n].regions {
+        out.extend(&f.blocks[r].results);
+        for &inner in &f.blocks[r].nodes {
+            collect_uses(f, inner, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
