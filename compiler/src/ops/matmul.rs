@@ -1,5 +1,6 @@
 //! Matrix products.
 
+use super::broadcast::{broadcast_dims, operand_index, unify_dims};
 use super::conv::{check_same_dtype, macs_of};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
@@ -7,7 +8,7 @@ use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Int;
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
-use crate::te::{ComputeContext, broadcast_index};
+use crate::te::ComputeContext;
 use crate::tir::{BufferId, Combiner, Expr};
 
 attr_struct! {
@@ -24,23 +25,11 @@ struct Product {
     depth: Int,
 }
 
-fn broadcast_dim(a: &Int, b: &Int) -> OpResult<Int> {
-    match (a.as_const(), b.as_const()) {
-        (Some(1), _) => Ok(b.clone()),
-        (_, Some(1)) => Ok(a.clone()),
-        (Some(x), Some(y)) if x != y => Err(format!("dimensions {x} and {y} do not broadcast")),
-        (Some(_), _) => Ok(a.clone()),
-        _ => Ok(b.clone()),
-    }
-}
-
 fn check_depth(a: &Int, b: &Int) -> OpResult<Int> {
-    match (a.as_const(), b.as_const()) {
-        (Some(x), Some(y)) if x != y => Err(format!("cannot contract {x} columns with {y} rows")),
-        (Some(0), _) | (_, Some(0)) => Err("contracts over a dimension of size 0".into()),
-        (Some(_), _) => Ok(a.clone()),
-        _ => Ok(b.clone()),
+    if a.is(0) || b.is(0) {
+        return Err("contracts over a dimension of size 0".into());
     }
+    unify_dims(a, b).map_err(|_| format!("cannot contract {a} columns with {b} rows"))
 }
 
 fn check_number(dtype: DType) -> OpResult<()> {
@@ -53,14 +42,8 @@ impl Product {
             return Err("an operand is a scalar".into());
         }
         let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
-        let rank = batch_a.len().max(batch_b.len());
-        let one = Int::new(1);
-        let at = |batch: &'_ [Int], i: usize| -> Int {
-            (i + batch.len()).checked_sub(rank).map_or(&one, |i| &batch[i]).clone()
-        };
-        let batch = (0..rank).map(|i| broadcast_dim(&at(batch_a, i), &at(batch_b, i))).collect::<OpResult<_>>()?;
         Ok(Product {
-            batch,
+            batch: broadcast_dims(batch_a, batch_b)?,
             rows: (a.len() > 1).then(|| a[a.len() - 2].clone()),
             columns: (b.len() > 1).then(|| b[b.len() - 1].clone()),
             depth: check_depth(&a[a.len() - 1], &b[b.len().saturating_sub(2)])?,
@@ -90,10 +73,10 @@ impl Op for MatMul {
         let sum = cx.reduce("", &out.shape, acc, std::slice::from_ref(&p.depth), Combiner::Sum, |o, r| {
             let (batch, rest) = o.split_at(p.batch.len());
             let (row, column) = (p.rows.as_ref().map(|_| &rest[0]), p.columns.as_ref().map(|_| &rest[rest.len() - 1]));
-            let mut ia = broadcast_index(batch, &sa[..sa.len().saturating_sub(2)]);
+            let mut ia = operand_index(batch, &p.batch, &sa[..sa.len().saturating_sub(2)]);
             ia.extend(row.cloned());
             ia.push(r[0].clone());
-            let mut ib = broadcast_index(batch, &sb[..sb.len().saturating_sub(2)]);
+            let mut ib = operand_index(batch, &p.batch, &sb[..sb.len().saturating_sub(2)]);
             ib.push(r[0].clone());
             ib.extend(column.cloned());
             Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(out.dtype, acc)
@@ -192,7 +175,7 @@ impl Op for Gemm {
                 value = value * Expr::constant(self.alpha, wide);
             }
             if let Some((c, shape)) = &addend {
-                let c = Expr::load(*c, broadcast_index(o, shape)).cast(out.dtype, wide);
+                let c = Expr::load(*c, operand_index(o, &out.shape, shape)).cast(out.dtype, wide);
                 value = value + if self.beta == 1.0 { c } else { c * Expr::constant(self.beta, wide) };
             }
             value.cast(wide, out.dtype)

@@ -5,6 +5,7 @@
 //! properties or downcast to the typed struct, and never look at names.
 
 pub mod activation;
+pub mod arg_reduce;
 pub mod batch_norm;
 pub mod binary;
 pub mod broadcast;
@@ -13,13 +14,18 @@ pub mod clip;
 pub mod concat;
 pub mod control;
 pub mod conv;
+pub mod conv_transpose;
 pub mod gather;
 pub mod global_pool;
+pub mod group_norm;
+pub mod local_norm;
 pub mod lp_pool;
 pub mod matmul;
+pub mod norm;
 pub mod pad;
 pub mod permute;
 pub mod pool;
+pub mod reduce;
 pub mod reshape;
 pub mod select;
 pub mod shape;
@@ -362,6 +368,12 @@ ops! {
     slice { Slice }
     pad { Pad }
     gather { Gather, GatherElements, GatherNd }
+    conv_transpose { ConvTranspose }
+    norm { LayerNorm, RmsNorm }
+    group_norm { InstanceNorm, GroupNorm }
+    local_norm { Lrn, LpNorm }
+    reduce { Reduce }
+    arg_reduce { ArgReduce, Hardmax }
 }
 
 /// The ONNX importers, by family: each family file has a `pub const ONNX: &[OnnxImport]`.
@@ -373,6 +385,12 @@ pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[
     lp_pool::ONNX,
     global_pool::ONNX,
     softmax::ONNX,
+    conv_transpose::ONNX,
+    norm::ONNX,
+    group_norm::ONNX,
+    local_norm::ONNX,
+    reduce::ONNX,
+    arg_reduce::ONNX,
     unary::ONNX,
     activation::ONNX,
     clip::ONNX,

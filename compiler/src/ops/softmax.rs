@@ -1,5 +1,6 @@
 //! Softmax and its logarithm.
 
+use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
@@ -32,14 +33,11 @@ pub(super) fn check_axes(axes: &[usize], rank: usize) -> OpResult<()> {
     Ok(())
 }
 
-/// A non-negative axis of a tensor of `rank`.
-pub(super) fn resolve_axis(axis: i64, rank: usize) -> OpResult<usize> {
-    let at = if axis < 0 { axis + rank as i64 } else { axis };
-    if at < 0 || at >= rank as i64 {
-        Err(format!("axis {axis} is not in a tensor of rank {rank}"))
-    } else {
-        Ok(at as usize)
-    }
+/// Where `axes` are after a transposition by `perm`, ascending.
+pub(super) fn permuted_axes(axes: &[usize], perm: &[usize]) -> Vec<usize> {
+    let mut out: Vec<usize> = axes.iter().map(|&a| permuted_axis(a, perm)).collect();
+    out.sort_unstable();
+    out
 }
 
 /// Splits the axes of a tensor into kept and reduced ones, in order.
@@ -119,6 +117,9 @@ impl Op for Softmax {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        Some(PermutedOp::uniform(Softmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         export_over_axes(cx, "Softmax", &self.axes)
     }
@@ -147,13 +148,16 @@ impl Op for LogSoftmax {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        Some(PermutedOp::uniform(LogSoftmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         export_over_axes(cx, "LogSoftmax", &self.axes)
     }
 }
 
 /// Writes an op that ONNX has over one axis only; several trailing axes are flattened around it.
-fn export_over_axes(cx: &mut ExportContext<'_>, op_type: &str, axes: &[usize]) -> OpResult<()> {
+pub(super) fn export_over_axes(cx: &mut ExportContext<'_>, op_type: &str, axes: &[usize]) -> OpResult<()> {
     let shape = cx.output_types[0].shape.clone();
     if let [axis] = axes {
         cx.simple(op_type, vec![("axis", OnnxAttr::Int(*axis as i64))]);
@@ -178,10 +182,10 @@ pub(super) fn import_axes(cx: &ImportContext<'_, '_>) -> OpResult<Vec<usize>> {
     let x = cx.ty(0)?;
     let given = cx.attrs.int("axis");
     if cx.opset >= 13 {
-        return Ok(vec![resolve_axis(given.unwrap_or(-1), x.rank())?]);
+        return Ok(vec![normalize_axis(given.unwrap_or(-1), x.rank())?]);
     }
     let first = given.unwrap_or(1);
-    let first = if first == x.rank() as i64 { x.rank() } else { resolve_axis(first, x.rank())? };
+    let first = if first == x.rank() as i64 { x.rank() } else { normalize_axis(first, x.rank())? };
     // Axes of size 1 do not matter; without them most models have one axis left.
     let axes: Vec<usize> = (first..x.rank()).filter(|&a| !x.shape[a].is(1)).collect();
     Ok(if axes.is_empty() && first < x.rank() { vec![first] } else { axes })

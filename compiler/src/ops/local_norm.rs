@@ -1,0 +1,162 @@
+//! Normalisation by neighbouring channels and by norms along an axis.
+
+use super::lp_pool::{power, root};
+use super::permute::{PermutedOp, normalize_axis, permuted_axis};
+use super::softmax::Split;
+use super::{InferContext, Op, OpResult, Precision};
+use crate::attr_struct;
+use crate::graph::{TensorType, ValueId};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{BinaryOp, Combiner, Cond, Expr};
+
+attr_struct! {
+    /// Local response normalisation of data `[n, c, ...]`: `x / (bias + alpha / size * sum x^2)^beta` with the sum over
+    /// `size` neighbouring channels.
+    pub struct Lrn("lrn") {
+        /// Number of channels summed.
+        pub size: i64 = 1,
+        /// Factor of the mean square.
+        pub alpha: f64 = 1e-4,
+        /// Exponent.
+        pub beta: f64 = 0.75,
+        /// Added to the scaled mean square.
+        pub bias: f64 = 1.0,
+    }
+}
+
+attr_struct! {
+    /// `x / (sum |x|^p)^(1/p)` along `axis`.
+    pub struct LpNorm("lp_norm") {
+        /// The axis.
+        pub axis: usize = 0,
+        /// Order of the norm: 1 or 2.
+        pub p: i64 = 2,
+    }
+}
+
+fn require_float(cx: &InferContext<'_>) -> OpResult<TensorType> {
+    let x = cx.require(0)?;
+    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("data is {}, needs a float type", x.dtype)) }
+}
+
+impl Op for Lrn {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = require_float(cx)?;
+        if x.rank() < 2 || self.size < 1 {
+            return Err(format!("data of rank {} over {} channels", x.rank(), self.size));
+        }
+        Ok(vec![x])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
+        let acc = out.dtype.accumulator();
+        let before = (self.size - 1) / 2;
+        let squares = cx.reduce("squares", &out.shape, acc, &[self.size.into()], Combiner::Sum, |o, r| {
+            let mut at = o.to_vec();
+            at[1] = o[1].clone() + &r[0] - before;
+            let mut conds = vec![];
+            if before > 0 {
+                conds.push(Cond::ge(at[1].clone(), 0));
+            }
+            if self.size - 1 > before {
+                conds.push(Cond::lt(at[1].clone(), &out.shape[1]));
+            }
+            let x = Expr::load(x, at).cast(out.dtype, acc);
+            Expr::guarded(conds, x.clone() * x, Expr::constant(0.0, acc))
+        });
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            let mean = Expr::load(squares, o.to_vec()) * Expr::constant(self.alpha / self.size as f64, acc);
+            let base = mean + Expr::constant(self.bias, acc);
+            let scale = Expr::binary(BinaryOp::Pow, base, Expr::constant(self.beta, acc));
+            (Expr::load(x, o.to_vec()).cast(out.dtype, acc) / scale).cast(acc, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple(
+            "LRN",
+            vec![
+                ("size", OnnxAttr::Int(self.size)),
+                ("alpha", OnnxAttr::Float(self.alpha as f32)),
+                ("beta", OnnxAttr::Float(self.beta as f32)),
+                ("bias", OnnxAttr::Float(self.bias as f32)),
+            ],
+        );
+        Ok(())
+    }
+}
+
+impl Op for LpNorm {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = require_float(cx)?;
+        if self.axis >= x.rank() || !(1..=2).contains(&self.p) {
+            return Err(format!("norm of order {} along axis {} of rank {}", self.p, self.axis, x.rank()));
+        }
+        Ok(vec![x])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
+        let acc = out.dtype.accumulator();
+        let split = Split { rank: out.rank(), axes: vec![self.axis] };
+        let (kept, extents) = (split.kept(&out.shape), split.reduced(&out.shape));
+        let sum = cx.reduce("sum", &kept, acc, &extents, Combiner::Sum, |k, r| {
+            power(Expr::load(x, split.merge(k, r)).cast(out.dtype, acc), self.p, acc)
+        });
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            let norm = root(Expr::load(sum, split.kept(o)), self.p, acc);
+            // A vector of zeros stays zero.
+            let zero = Expr::constant(0.0, acc);
+            let is_zero = Expr::binary(BinaryOp::Eq, norm.clone(), zero.clone());
+            let scaled = Expr::load(x, o.to_vec()).cast(out.dtype, acc) / norm;
+            Expr::select(is_zero, zero, scaled).cast(acc, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        let op = LpNorm { axis: permuted_axis(self.axis, perm), p: self.p };
+        Some(PermutedOp::uniform(op, perm, 1, 1))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("LpNormalization", vec![("axis", OnnxAttr::Int(self.axis as i64)), ("p", OnnxAttr::Int(self.p))]);
+        Ok(())
+    }
+}
+
+fn import_lrn(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let x = cx.input(0)?;
+    let op = Lrn {
+        size: cx.attrs.int("size").ok_or("attribute size is missing")?,
+        alpha: cx.attrs.float("alpha").unwrap_or(1e-4),
+        beta: cx.attrs.float("beta").unwrap_or(0.75),
+        bias: cx.attrs.float("bias").unwrap_or(1.0),
+    };
+    Ok(vec![cx.add(op, &[x])?])
+}
+
+fn import_lp_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let (x, rank) = (cx.input(0)?, cx.ty(0)?.rank());
+    let op =
+        LpNorm { axis: normalize_axis(cx.attrs.int("axis").unwrap_or(-1), rank)?, p: cx.attrs.int("p").unwrap_or(2) };
+    Ok(vec![cx.add(op, &[x])?])
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "LRN", domain: "", since: 1, import: import_lrn },
+    OnnxImport { op_type: "LpNormalization", domain: "", since: 1, import: import_lp_norm },
+];

@@ -1,0 +1,238 @@
+//! Normalisation by statistics of the data itself.
+
+use super::broadcast::operand_index;
+use super::permute::normalize_axis;
+use super::{InferContext, Op, OpResult, Precision};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Int, product};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{BufferId, Combiner, Expr, UnaryOp};
+
+attr_struct! {
+    /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` with the statistics of the axes from `axis` on. Operands:
+    /// data, scale and an optional bias that broadcast to the data.
+    pub struct LayerNorm("layer_norm") {
+        /// First normalised axis.
+        pub axis: usize = 0,
+        /// Added to the variance.
+        pub epsilon: f64 = 1e-5,
+        /// Also gives the mean and `1 / sqrt(variance + epsilon)`.
+        pub statistics: bool = false,
+    }
+}
+
+attr_struct! {
+    /// `x / sqrt(mean(x^2) + epsilon) * scale` with the mean over the axes from `axis` on.
+    pub struct RmsNorm("rms_norm") {
+        /// First normalised axis.
+        pub axis: usize = 0,
+        /// Added to the mean square.
+        pub epsilon: f64 = 1e-5,
+    }
+}
+
+/// Mean and `1 / sqrt(variance + epsilon)` of groups of elements.
+pub(super) struct Statistics {
+    /// Mean.
+    pub mean: BufferId,
+    /// Inverse standard deviation.
+    pub inverse: BufferId,
+}
+
+/// Stages `sum`, `mean`, `squares` and `inverse` over groups of shape `groups`; `at` gives the element of the data for
+/// a group and a position in it. Two passes over the data, since the mean of squares loses digits.
+pub(super) fn statistics(
+    cx: &mut ComputeContext<'_>,
+    groups: &[Int],
+    extents: &[Int],
+    epsilon: f64,
+    at: impl Fn(&[Int], &[Int]) -> Vec<Int>,
+) -> OpResult<Statistics> {
+    let x = cx.require(0)?;
+    let from = cx.dtype(x);
+    let acc = from.accumulator();
+    let count = Expr::Index(product(extents), acc);
+    let sum = cx.reduce("sum", groups, acc, extents, Combiner::Sum, |g, r| Expr::load(x, at(g, r)).cast(from, acc));
+    let mean = cx.compute("mean", groups, acc, |g| Expr::load(sum, g.to_vec()) / count.clone());
+    let squares = cx.reduce("squares", groups, acc, extents, Combiner::Sum, |g, r| {
+        let off = Expr::load(x, at(g, r)).cast(from, acc) - Expr::load(mean, g.to_vec());
+        off.clone() * off
+    });
+    let inverse = cx.compute("inverse", groups, acc, |g| {
+        let variance = Expr::load(squares, g.to_vec()) / count + Expr::constant(epsilon, acc);
+        Expr::constant(1.0, acc) / Expr::unary(UnaryOp::Sqrt, variance)
+    });
+    Ok(Statistics { mean, inverse })
+}
+
+/// Refuses an operand that does not broadcast to the data's trailing axes.
+fn check_broadcast(cx: &InferContext<'_>, i: usize, what: &str) -> OpResult<()> {
+    let (Some(t), x) = (cx.input(i), cx.require(0)?) else { return Ok(()) };
+    let fits = |a: &Int, b: &Int| a.is(1) || a.as_const().is_none() || b.as_const().is_none() || a == b;
+    if t.rank() > x.rank() || !t.shape.iter().rev().zip(x.shape.iter().rev()).all(|(a, b)| fits(a, b)) {
+        return Err(format!("{what} of shape {:?} does not broadcast to {:?}", t.shape, x.shape));
+    }
+    Ok(())
+}
+
+fn check_data(cx: &InferContext<'_>, axis: usize) -> OpResult<TensorType> {
+    let x = cx.require(0)?;
+    if !x.dtype.is_float() {
+        return Err(format!("data is {}, needs a float type", x.dtype));
+    }
+    if axis >= x.rank() {
+        return Err(format!("axis {axis} is not in data of rank {}", x.rank()));
+    }
+    if x.shape[axis..].iter().any(|d| d.is(0)) {
+        return Err(format!("normalises over empty axes of {:?}", x.shape));
+    }
+    check_broadcast(cx, 1, "scale")?;
+    check_broadcast(cx, 2, "bias")?;
+    Ok(x.clone())
+}
+
+/// Operands 1 (scale) and 2 (bias), where present: buffer, shape and dtype.
+struct Affine([Option<(BufferId, Vec<Int>, DType)>; 2]);
+impl Affine {
+    fn new(cx: &ComputeContext<'_>) -> Affine {
+        Affine([1, 2].map(|i| cx.input(i).map(|b| (b, cx.shape(b), cx.dtype(b)))))
+    }
+    /// `value * scale + bias` with both broadcast to the data.
+    fn apply(&self, value: Expr, o: &[Int], data: &[Int], acc: DType) -> Expr {
+        let load = |operand: &Option<(BufferId, Vec<Int>, DType)>| {
+            operand.as_ref().map(|(b, shape, t)| Expr::load(*b, operand_index(o, data, shape)).cast(*t, acc))
+        };
+        let value = match load(&self.0[0]) {
+            Some(scale) => value * scale,
+            None => value,
+        };
+        match load(&self.0[1]) {
+            Some(bias) => value + bias,
+            None => value,
+        }
+    }
+}
+
+impl Op for LayerNorm {
+    fn arity(&self) -> (usize, usize) {
+        (2, 3)
+    }
+    fn num_results(&self) -> usize {
+        if self.statistics { 3 } else { 1 }
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = check_data(cx, self.axis)?;
+        let axes: Vec<usize> = (self.axis..x.rank()).collect();
+        let stats = TensorType::new(x.dtype.accumulator(), super::reduce::reduced_shape(&x.shape, &axes, true));
+        Ok(if self.statistics { vec![x, stats.clone(), stats] } else { vec![x] })
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
+        let acc = out.dtype.accumulator();
+        let (groups, extents) = out.shape.split_at(self.axis);
+        let s = statistics(cx, groups, extents, self.epsilon, |g, r| [g, r].concat())?;
+        let affine = Affine::new(cx);
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            let group = o[..self.axis].to_vec();
+            let off = Expr::load(x, o.to_vec()).cast(out.dtype, acc) - Expr::load(s.mean, group.clone());
+            affine.apply(off * Expr::load(s.inverse, group), o, &out.shape, acc).cast(acc, out.dtype)
+        });
+        cx.output(0, result);
+        if self.statistics {
+            let shape = cx.output_type(1).shape.clone();
+            for (i, b) in [(1, s.mean), (2, s.inverse)] {
+                let kept = cx.compute("kept", &shape, acc, |o| Expr::load(b, o[..self.axis].to_vec()));
+                cx.output(i, kept);
+            }
+        }
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let attrs = vec![("axis", OnnxAttr::Int(self.axis as i64)), ("epsilon", OnnxAttr::Float(self.epsilon as f32))];
+        cx.simple("LayerNormalization", attrs);
+        Ok(())
+    }
+}
+
+impl Op for RmsNorm {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        Ok(vec![check_data(cx, self.axis)?])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
+        let acc = out.dtype.accumulator();
+        let (groups, extents) = out.shape.split_at(self.axis);
+        let squares = cx.reduce("squares", groups, acc, extents, Combiner::Sum, |g, r| {
+            let x = Expr::load(x, [g, r].concat()).cast(out.dtype, acc);
+            x.clone() * x
+        });
+        let inverse = cx.compute("inverse", groups, acc, |g| {
+            let mean = Expr::load(squares, g.to_vec()) / Expr::Index(product(extents), acc);
+            Expr::constant(1.0, acc) / Expr::unary(UnaryOp::Sqrt, mean + Expr::constant(self.epsilon, acc))
+        });
+        let affine = Affine::new(cx);
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            let x = Expr::load(x, o.to_vec()).cast(out.dtype, acc);
+            let value = x * Expr::load(inverse, o[..self.axis].to_vec());
+            affine.apply(value, o, &out.shape, acc).cast(acc, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        // RMSNormalization is newer than the opset that is written.
+        let x = cx.input_types[0].ok_or("operand 0 is missing")?;
+        let axes = (self.axis as i64..x.rank() as i64).collect();
+        let epsilon = cx.constant(crate::tensor::Tensor::from_f64(x.dtype, vec![], [self.epsilon]));
+        let names: Vec<String> = (0..5).map(|i| format!("{}_{i}", cx.fresh())).collect();
+        let (data, scale, out) = (cx.input(0), cx.input(1), cx.outputs.clone());
+        let mut node = |op: &str, a: &str, b: &str, to: &str, attrs: Vec<(&str, OnnxAttr)>| {
+            let inputs = [a, b].iter().filter(|s| !s.is_empty()).map(|s| s.to_string()).collect();
+            cx.node(op, inputs, vec![to.to_string()], attrs);
+        };
+        node("Mul", &data, &data, &names[0], vec![]);
+        node("ReduceMean", &names[0], "", &names[1], vec![("axes", OnnxAttr::Ints(axes))]);
+        node("Add", &names[1], &epsilon, &names[2], vec![]);
+        node("Sqrt", &names[2], "", &names[3], vec![]);
+        node("Div", &data, &names[3], &names[4], vec![]);
+        node("Mul", &names[4], &scale, &out[0], vec![]);
+        Ok(())
+    }
+}
+
+fn import_layer_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let op = LayerNorm {
+        axis: normalize_axis(cx.attrs.int("axis").unwrap_or(-1), cx.ty(0)?.rank())?,
+        epsilon: cx.attrs.float("epsilon").unwrap_or(1e-5),
+        statistics: cx.num_outputs > 1,
+    };
+    let inputs = cx.inputs.clone();
+    cx.add_multi(op, inputs)
+}
+
+fn import_rms_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let op = RmsNorm {
+        axis: normalize_axis(cx.attrs.int("axis").unwrap_or(-1), cx.ty(0)?.rank())?,
+        epsilon: cx.attrs.float("epsilon").unwrap_or(1e-5),
+    };
+    let inputs = cx.inputs.clone();
+    cx.add_multi(op, inputs)
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "LayerNormalization", domain: "", since: 1, import: import_layer_norm },
+    OnnxImport { op_type: "RMSNormalization", domain: "", since: 23, import: import_rms_norm },
+];

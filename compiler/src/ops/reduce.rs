@@ -1,0 +1,259 @@
+//! Reductions over axes.
+
+use super::permute::{PermutedOp, normalize_axis, permutation_without};
+use super::softmax::{Split, check_axes, permuted_axes};
+use super::{InferContext, Op, OpResult, Precision};
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Int, product};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::{BufferId, Combiner, Expr, UnaryOp};
+use crate::{attr_enum, attr_struct};
+
+attr_enum! {
+    /// What a reduction computes of the elements `x`.
+    pub enum ReduceKind {
+        /// `sum x`
+        Sum = "sum",
+        /// `sum x / count`
+        Mean = "mean",
+        /// Largest.
+        Max = "max",
+        /// Smallest.
+        Min = "min",
+        /// `prod x`
+        Prod = "prod",
+        /// `sum |x|`
+        L1 = "l1",
+        /// `sqrt(sum x^2)`
+        L2 = "l2",
+        /// `log(sum x)`
+        LogSum = "log_sum",
+        /// `log(sum exp x)`
+        LogSumExp = "log_sum_exp",
+        /// `sum x^2`
+        SumSquare = "sum_square",
+    }
+}
+
+attr_struct! {
+    /// Reduces `axes` of its operand. Over no axes each element is its own reduction.
+    pub struct Reduce("reduce") {
+        /// What is computed.
+        pub kind: ReduceKind = ReduceKind::Sum,
+        /// Reduced axes, ascending.
+        pub axes: Vec<usize> = vec![],
+        /// Keeps reduced axes as size 1.
+        pub keepdims: bool = false,
+    }
+}
+
+impl ReduceKind {
+    fn combiner(self) -> Combiner {
+        match self {
+            ReduceKind::Max => Combiner::Max,
+            ReduceKind::Min => Combiner::Min,
+            ReduceKind::Prod => Combiner::Prod,
+            _ => Combiner::Sum,
+        }
+    }
+    /// The result of reducing no elements.
+    fn of_nothing(self, dtype: DType) -> f64 {
+        let infinity = if dtype == DType::Bool { 1.0 } else { f64::INFINITY };
+        match self {
+            ReduceKind::Sum | ReduceKind::L1 | ReduceKind::L2 | ReduceKind::SumSquare => 0.0,
+            ReduceKind::Prod => 1.0,
+            ReduceKind::Mean => f64::NAN,
+            ReduceKind::Max if !dtype.is_float() => dtype.lowest(),
+            ReduceKind::Max | ReduceKind::LogSum | ReduceKind::LogSumExp => f64::NEG_INFINITY,
+            ReduceKind::Min => infinity,
+        }
+    }
+    /// The type that elements of `dtype` are combined in.
+    fn working_type(self, dtype: DType) -> DType {
+        match self {
+            ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp if !dtype.is_float() => DType::F32,
+            ReduceKind::Max | ReduceKind::Min if dtype == DType::Bool => DType::I32,
+            ReduceKind::Max | ReduceKind::Min => dtype,
+            _ => dtype.accumulator(),
+        }
+    }
+    fn onnx(self) -> &'static str {
+        match self {
+            ReduceKind::Sum => "ReduceSum",
+            ReduceKind::Mean => "ReduceMean",
+            ReduceKind::Max => "ReduceMax",
+            ReduceKind::Min => "ReduceMin",
+            ReduceKind::Prod => "ReduceProd",
+            ReduceKind::L1 => "ReduceL1",
+            ReduceKind::L2 => "ReduceL2",
+            ReduceKind::LogSum => "ReduceLogSum",
+            ReduceKind::LogSumExp => "ReduceLogSumExp",
+            ReduceKind::SumSquare => "ReduceSumSquare",
+        }
+    }
+}
+
+/// Shape of a reduction's result.
+pub(super) fn reduced_shape(shape: &[Int], axes: &[usize], keepdims: bool) -> Vec<Int> {
+    let one = Int::new(1);
+    let dims = shape.iter().enumerate();
+    if keepdims {
+        return dims.map(|(a, d)| if axes.contains(&a) { one.clone() } else { d.clone() }).collect();
+    }
+    dims.filter(|(a, _)| !axes.contains(a)).map(|(_, d)| d.clone()).collect()
+}
+
+/// Index of the operand for result index `o` and indices `r` along the reduced axes.
+pub(super) fn operand_index(split: &Split, keepdims: bool, o: &[Int], r: &[Int]) -> Vec<Int> {
+    if keepdims { split.merge(&split.kept(o), r) } else { split.merge(o, r) }
+}
+
+impl Reduce {
+    /// A reduction that keeps the reduced axes as size 1, or drops them.
+    pub fn new(kind: ReduceKind, axes: &[usize], keepdims: bool) -> Reduce {
+        Reduce { kind, axes: axes.to_vec(), keepdims }
+    }
+    /// The stage that combines `value(x)` of all elements in `dtype`.
+    fn combine(
+        &self,
+        cx: &mut ComputeContext<'_>,
+        label: &str,
+        combiner: Combiner,
+        dtype: DType,
+        value: impl Fn(Expr, &[Int]) -> Expr,
+    ) -> OpResult<BufferId> {
+        let x = cx.require(0)?;
+        let (xs, from, out) = (cx.shape(x), cx.dtype(x), cx.output_type(0).shape.clone());
+        let split = Split { rank: xs.len(), axes: self.axes.clone() };
+        Ok(cx.reduce(label, &out, dtype, &split.reduced(&xs), combiner, |o, r| {
+            value(Expr::load(x, operand_index(&split, self.keepdims, o, r)).cast(from, dtype), o)
+        }))
+    }
+}
+
+impl Op for Reduce {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = cx.require(0)?;
+        check_axes(&self.axes, x.rank())?;
+        if x.dtype == DType::Bool && !matches!(self.kind, ReduceKind::Max | ReduceKind::Min) {
+            return Err(format!("kind {} does not apply to bool", self.kind));
+        }
+        Ok(vec![TensorType::new(x.dtype, reduced_shape(&x.shape, &self.axes, self.keepdims))])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let xs = cx.shape(cx.require(0)?);
+        let out = cx.output_type(0).clone();
+        let dtype = self.kind.working_type(out.dtype);
+        if self.axes.iter().any(|&a| xs[a].is(0)) {
+            let value = self.kind.of_nothing(out.dtype);
+            let constant = cx.compute("", &out.shape, out.dtype, |_| Expr::constant(value, out.dtype));
+            cx.output(0, constant);
+            return Ok(());
+        }
+        let shift = match self.kind {
+            ReduceKind::LogSumExp => Some(self.combine(cx, "max", Combiner::Max, dtype, |x, _| x)?),
+            _ => None,
+        };
+        let last = !matches!(self.kind, ReduceKind::Mean | ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp)
+            && dtype == out.dtype;
+        let label = if last { "" } else { "sum" };
+        let sum = self.combine(cx, label, self.kind.combiner(), dtype, |x, o| match (self.kind, shift) {
+            (ReduceKind::L1, _) => Expr::unary(UnaryOp::Abs, x),
+            (ReduceKind::L2 | ReduceKind::SumSquare, _) => x.clone() * x,
+            (_, Some(max)) => Expr::unary(UnaryOp::Exp, x - Expr::load(max, o.to_vec())),
+            _ => x,
+        })?;
+        if last {
+            cx.output(0, sum);
+            return Ok(());
+        }
+        let count = product(&self.axes.iter().map(|&a| xs[a].clone()).collect::<Vec<_>>());
+        let result = cx.compute("", &out.shape, out.dtype, |o| {
+            let sum = Expr::load(sum, o.to_vec());
+            let value = match (self.kind, shift) {
+                (ReduceKind::Mean, _) => sum / Expr::Index(count, dtype),
+                (ReduceKind::L2, _) => Expr::unary(UnaryOp::Sqrt, sum),
+                (ReduceKind::LogSum, _) => Expr::unary(UnaryOp::Log, sum),
+                (_, Some(max)) => Expr::unary(UnaryOp::Log, sum) + Expr::load(max, o.to_vec()),
+                _ => sum,
+            };
+            value.cast(dtype, out.dtype)
+        });
+        cx.output(0, result);
+        Ok(())
+    }
+    fn precision(&self) -> Precision {
+        match self.kind {
+            ReduceKind::Max | ReduceKind::Min => Precision::Follow,
+            _ => Precision::Never,
+        }
+    }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        let op = Reduce { axes: permuted_axes(&self.axes, perm), ..self.clone() };
+        let mut out = PermutedOp::uniform(op, perm, 1, 1);
+        if !self.keepdims {
+            out.results = vec![Some(permutation_without(perm, &self.axes))];
+        }
+        Some(out)
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        if self.axes.is_empty() {
+            // An empty list means all axes to most opsets; these say what is left of a reduction over none.
+            match self.kind {
+                ReduceKind::L1 | ReduceKind::L2 => cx.simple("Abs", vec![]),
+                ReduceKind::LogSum => cx.simple("Log", vec![]),
+                ReduceKind::SumSquare => {
+                    let (x, out) = (cx.input(0), cx.outputs.clone());
+                    cx.node("Mul", vec![x.clone(), x], out, vec![]);
+                }
+                _ => cx.simple("Identity", vec![]),
+            }
+            return Ok(());
+        }
+        let axes: Vec<i64> = self.axes.iter().map(|&a| a as i64).collect();
+        let keepdims = ("keepdims", OnnxAttr::Int(self.keepdims as i64));
+        if self.kind == ReduceKind::Sum {
+            let (x, axes) = (cx.input(0), cx.constant(Tensor::ints(&axes)));
+            let out = cx.outputs.clone();
+            cx.node("ReduceSum", vec![x, axes], out, vec![keepdims]);
+        } else {
+            cx.simple(self.kind.onnx(), vec![("axes", OnnxAttr::Ints(axes)), keepdims]);
+        }
+        Ok(())
+    }
+}
+
+fn import_reduce(cx: &mut ImportContext<'_, '_>, kind: ReduceKind) -> OpResult<Vec<ValueId>> {
+    let (x, rank) = (cx.input(0)?, cx.ty(0)?.rank());
+    let given = match (cx.attrs.ints("axes"), cx.opt(1)) {
+        (Some(axes), _) => axes.to_vec(),
+        (None, Some(_)) => cx.const_ints(1).ok_or("axes that are known only at run time are not supported")?,
+        (None, None) => vec![],
+    };
+    let mut axes = given.iter().map(|&a| normalize_axis(a, rank)).collect::<OpResult<Vec<usize>>>()?;
+    axes.sort_unstable();
+    axes.dedup();
+    if axes.is_empty() && cx.attrs.int("noop_with_empty_axes").unwrap_or(0) == 0 {
+        axes = (0..rank).collect();
+    }
+    let keepdims = cx.attrs.int("keepdims").unwrap_or(1) != 0;
+    Ok(vec![cx.add(Reduce { kind, axes, keepdims }, &[x])?])
+}
+
+macro_rules! reduce_import {
+    ($($name:literal $kind:ident),*) => {
+        &[$(OnnxImport { op_type: $name, domain: "", since: 1, import: |cx| import_reduce(cx, ReduceKind::$kind) }),*]
+    };
+}
+
+/// ONNX importers of this family.
+pub const ONNX: &[OnnxImport] = reduce_import!(
+    "ReduceSum" Sum, "ReduceMean" Mean, "ReduceMax" Max, "ReduceMin" Min, "ReduceProd" Prod, "ReduceL1" L1,
+    "ReduceL2" L2, "ReduceLogSum" LogSum, "ReduceLogSumExp" LogSumExp, "ReduceSumSquare" SumSquare
+);
