@@ -194,20 +194,20 @@ impl Op for RmsNorm {
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         // RMSNormalization is newer than the opset that is written.
         let x = cx.input_types[0].ok_or("operand 0 is missing")?;
-        let axes = (self.axis as i64..x.rank() as i64).collect();
+        let axes: Vec<i64> = (self.axis as i64..x.rank() as i64).collect();
+        let axes = cx.constant(crate::tensor::Tensor::ints(&axes));
         let epsilon = cx.constant(crate::tensor::Tensor::from_f64(x.dtype, vec![], [self.epsilon]));
         let names: Vec<String> = (0..5).map(|i| format!("{}_{i}", cx.fresh())).collect();
         let (data, scale, out) = (cx.input(0), cx.input(1), cx.outputs.clone());
-        let mut node = |op: &str, a: &str, b: &str, to: &str, attrs: Vec<(&str, OnnxAttr)>| {
-            let inputs = [a, b].iter().filter(|s| !s.is_empty()).map(|s| s.to_string()).collect();
-            cx.node(op, inputs, vec![to.to_string()], attrs);
+        let mut node = |op: &str, inputs: &[&String], to: &String| {
+            cx.node(op, inputs.iter().map(|s| s.to_string()).collect(), vec![to.clone()], vec![]);
         };
-        node("Mul", &data, &data, &names[0], vec![]);
-        node("ReduceMean", &names[0], "", &names[1], vec![("axes", OnnxAttr::Ints(axes))]);
-        node("Add", &names[1], &epsilon, &names[2], vec![]);
-        node("Sqrt", &names[2], "", &names[3], vec![]);
-        node("Div", &data, &names[3], &names[4], vec![]);
-        node("Mul", &names[4], &scale, &out[0], vec![]);
+        node("Mul", &[&data, &data], &names[0]);
+        node("ReduceMean", &[&names[0], &axes], &names[1]);
+        node("Add", &[&names[1], &epsilon], &names[2]);
+        node("Sqrt", &[&names[2]], &names[3]);
+        node("Div", &[&data, &names[3]], &names[4]);
+        node("Mul", &[&names[4], &scale], &out[0]);
         Ok(())
     }
 }

@@ -90,7 +90,7 @@ macro_rules! window_spec {
             fn export_as(&self, cx: &mut ExportContext<'_>, name: &str, more: Vec<(&'static str, OnnxAttr)>) {
                 let mut attrs = vec![("kernel_shape", OnnxAttr::Ints(self.kernel.clone()))];
                 let unit = self.dilations.iter().all(|&d| d == 1);
-                // Opset 17 knows dilations of no pool but the maximum.
+                // The opset that is written knows dilations of no pool but the maximum and the norm.
                 attrs.extend(self.spec().export(self.kernel.len()).into_iter().filter(|a| a.0 != "dilations" || !unit));
                 attrs.extend(more);
                 export_channels_first(cx, self.layout, name, attrs);

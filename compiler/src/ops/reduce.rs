@@ -218,13 +218,8 @@ impl Op for Reduce {
         }
         let axes: Vec<i64> = self.axes.iter().map(|&a| a as i64).collect();
         let keepdims = ("keepdims", OnnxAttr::Int(self.keepdims as i64));
-        if self.kind == ReduceKind::Sum {
-            let (x, axes) = (cx.input(0), cx.constant(Tensor::ints(&axes)));
-            let out = cx.outputs.clone();
-            cx.node("ReduceSum", vec![x, axes], out, vec![keepdims]);
-        } else {
-            cx.simple(self.kind.onnx(), vec![("axes", OnnxAttr::Ints(axes)), keepdims]);
-        }
+        let (x, axes, out) = (cx.input(0), cx.constant(Tensor::ints(&axes)), cx.outputs.clone());
+        cx.node(self.kind.onnx(), vec![x, axes], out, vec![keepdims]);
         Ok(())
     }
 }
