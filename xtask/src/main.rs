@@ -1,2 +1,32 @@
-//! xtask
-fn main() {}
+//! Repository chores: `cargo xtask COMMAND`. One file for each command, one line for it in the table below.
+
+mod bless;
+mod cargo;
+
+use std::process::ExitCode;
+
+/// A command: its name, what it does, and the function that does it.
+struct Command {
+    name: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> Result<(), String>,
+}
+
+const COMMANDS: &[Command] = &[Command { name: "bless", help: bless::HELP, run: bless::run }];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let found = args.first().and_then(|name| COMMANDS.iter().find(|c| c.name == name));
+    let Some(command) = found else {
+        eprintln!("usage: cargo xtask COMMAND\n");
+        COMMANDS.iter().for_each(|c| eprintln!("  {:<10} {}", c.name, c.help));
+        return ExitCode::from(2);
+    };
+    match (command.run)(&args[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{}: {message}", command.name);
+            ExitCode::FAILURE
+        }
+    }
+}

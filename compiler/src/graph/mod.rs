@@ -31,13 +31,18 @@ define_id!(/// A value of a graph function.
 define_id!(/// A block (region body) of a graph function.
     BlockId);
 
-/// Dtype and symbolic shape of a value.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// Dtype and symbolic shape of a value. Shown as in text: `f32[n,64]`.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TensorType {
     /// Element type.
     pub dtype: DType,
     /// Dimensions; empty for a scalar.
     pub shape: Vec<Dim>,
+}
+impl std::fmt::Debug for TensorType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&crate::text::print_type(self))
+    }
 }
 impl TensorType {
     /// A type with symbolic dimensions.

@@ -216,3 +216,19 @@ pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
 pub fn replay(f: &mut TensorFunction, trace: &[InstrRef]) -> Result<(), ScheduleError> {
     trace.iter().try_for_each(|i| apply(f, i.clone()))
 }
+
+/// Applies the instructions that are pending in `f` (its `schedule` block in text), on the canonical form of the
+/// function, so that the text and the function that was printed give the same kernels.
+///
+/// # Errors
+/// At the first instruction that does not apply; it and those after it are then still pending.
+pub fn apply_pending(f: &mut TensorFunction) -> Result<(), ScheduleError> {
+    if f.trace.is_empty() && !f.pending.is_empty() {
+        *f = f.canonical();
+    }
+    while let Some(i) = f.pending.first().cloned() {
+        apply(f, i)?;
+        f.pending.remove(0);
+    }
+    Ok(())
+}

@@ -74,8 +74,7 @@ impl Parser<'_> {
         let mut out = Vec::new();
         while !self.eat_punct("}") {
             let at = self.at;
-            let Tok::Word(name) = self.peek().clone() else { return self.expected("a schedule instruction or `}`") };
-            self.advance();
+            let name = self.dashed("a schedule instruction or `}`")?;
             let Some(def) = find_instruction(&name) else {
                 let near = suggest(&name, INSTRUCTIONS.iter().map(|d| d.name));
                 return self.error_at(at, format!("there is no schedule instruction `{name}`{near}"));

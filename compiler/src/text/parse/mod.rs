@@ -123,6 +123,26 @@ impl<'t> Parser<'t> {
             _ => self.expected(what),
         }
     }
+    /// Words joined by dashes without blanks: the name of an instruction.
+    fn dashed(&mut self, what: &str) -> Result<String> {
+        let mut end = self.tokens[self.at].start;
+        let mut out = String::new();
+        loop {
+            let Tok::Word(w) = self.peek().clone() else { return self.expected(what) };
+            self.advance();
+            end += w.len();
+            out.push_str(&w);
+            let dash = self.is_punct("-") && self.tokens[self.at].start == end;
+            let word = matches!(self.peek_second(), Tok::Word(_))
+                && self.tokens.get(self.at + 1).is_some_and(|t| t.start == end + 1);
+            if !(dash && word) {
+                return Ok(out);
+            }
+            self.advance();
+            end += 1;
+            out.push('-');
+        }
+    }
     fn string(&mut self) -> Result<String> {
         match self.peek().clone() {
             Tok::Str(s) => {
