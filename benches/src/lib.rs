@@ -1,1 +1,3 @@
-//! benches
+//! Weft's model zoo, statistics and benchmark suites.
+
+pub mod zoo;

@@ -4,6 +4,7 @@ use crate::graph::{Function, Module, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::onnx::UnsupportedOp;
+use crate::ops::batch_norm::BatchNorm;
 use crate::ops::control::{Call, Const};
 use crate::ops::node_types;
 use indexmap::IndexMap;
@@ -134,7 +135,7 @@ pub fn count_parameters(module: &Module) -> u64 {
     for f in module.functions.values() {
         for n in f.walk() {
             let node = &f.nodes[n];
-            let is_norm = node.op.name() == "batch_norm";
+            let is_norm = node.op.is::<BatchNorm>();
             for (i, v) in node.inputs.iter().enumerate() {
                 let Some((_, c)) = v.and_then(|v| f.def_op::<Const>(v)) else { continue };
                 if is_norm && i >= 3 {

@@ -1,0 +1,51 @@
+//! Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks".
+
+use super::net::{Act, Built, ConvSpec, Net};
+
+const EPSILON: f64 = 1e-5;
+
+pub(super) fn mobilenet_v2(net: &mut Net<'_>, x: &Act) -> Built {
+    // Expansion, channels, blocks, stride of the first one.
+    let stages =
+        [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
+    let mut x = conv_norm(net, x, "features.0", ConvSpec::same(32, 3).stride(2))?;
+    let mut channels = 32;
+    let mut index = 1;
+    for (expand, out, blocks, first_stride) in stages {
+        for j in 0..blocks {
+            let stride = if j == 0 { first_stride } else { 1 };
+            x = block(net, &x, &format!("features.{index}"), (channels, expand, out, stride))?;
+            channels = out;
+            index += 1;
+        }
+    }
+    let x = conv_norm(net, &x, "features.18", ConvSpec::same(1280, 1))?;
+    net.head(&x, "", "classifier.1")
+}
+
+/// Convolution, batch norm, ReLU6.
+fn conv_norm(net: &mut Net<'_>, x: &Act, path: &str, spec: ConvSpec) -> Built {
+    let x = net.conv(x, &format!("{path}.0"), spec)?;
+    let x = net.batch_norm(&x, &format!("{path}.1"), 1.0, EPSILON)?;
+    net.relu6(&x, &format!("{path}.2"))
+}
+
+fn block(
+    net: &mut Net<'_>,
+    x: &Act,
+    path: &str,
+    (channels, expand, out, stride): (usize, usize, usize, usize),
+) -> Built {
+    let hidden = channels * expand;
+    let mut y = x.clone();
+    let mut layer = 0;
+    if expand != 1 {
+        y = conv_norm(net, &y, &format!("{path}.conv.{layer}"), ConvSpec::same(hidden, 1))?;
+        layer += 1;
+    }
+    let depthwise = ConvSpec { depthwise: true, ..ConvSpec::same(hidden, 3).stride(stride) };
+    y = conv_norm(net, &y, &format!("{path}.conv.{layer}"), depthwise)?;
+    y = net.conv(&y, &format!("{path}.conv.{}", layer + 1), ConvSpec::same(out, 1))?;
+    y = net.batch_norm(&y, &format!("{path}.conv.{}", layer + 2), 1.0, EPSILON)?;
+    if stride == 1 && channels == out { net.add(x, &y, path) } else { Ok(y) }
+}

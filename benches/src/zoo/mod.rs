@@ -1,0 +1,133 @@
+//! The model zoo: real architectures with seeded weights.
+//!
+//! The architectures are torchvision's, operator for operator; parameters and nodes carry the names that PyTorch and
+//! its ONNX exporter give them. Weights come from a seeded generator when they are first read, so building is instant.
+//! Statistics of batch norms follow from the architecture (see [`moments`]), so that activations neither grow nor vanish and
+//! everything fits in f16.
+
+mod densenet;
+mod efficientnet;
+mod mobilenet_v2;
+mod mobilenet_v3;
+pub mod moments;
+mod net;
+mod resnet;
+mod squeezenet;
+mod unet;
+mod vgg;
+mod vit;
+pub mod weights;
+
+use compiler::graph::{BuildError, Module};
+use net::{Act, Net};
+
+/// A model of the zoo.
+#[derive(Clone, Copy)]
+pub struct ZooEntry {
+    /// Name: what `weft run NAME` takes.
+    pub name: &'static str,
+    /// One line.
+    pub description: &'static str,
+    /// Learnable parameters.
+    pub parameters: u64,
+    /// Multiply-accumulates of one run at batch 1.
+    pub macs: u64,
+    /// Channels, height and width of the input.
+    pub input: [usize; 3],
+    /// Name of the output.
+    pub output: &'static str,
+    build: fn(&mut Net<'_>, &Act) -> Result<Act, BuildError>,
+}
+
+/// Why a model could not be built.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ZooError {
+    /// No model has this name.
+    #[error("the zoo has no model `{name}`; it has: {}", .known.join(", "))]
+    UnknownModel {
+        /// What was asked for.
+        name: String,
+        /// All names.
+        known: Vec<&'static str>,
+    },
+    /// A batch of nothing, or one whose input no machine holds.
+    #[error("a batch of {0} is not possible")]
+    BadBatch(usize),
+    /// The architecture does not type-check.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// The largest batch.
+const BATCH_LIMIT: usize = 65_536;
+
+const IMAGE: [usize; 3] = [3, 224, 224];
+
+macro_rules! zoo {
+    ($($name:literal, $parameters:literal, $macs:literal, $input:expr, $output:literal, $build:expr, $description:literal;)*) => {
+        &[$(ZooEntry {
+            name: $name,
+            description: $description,
+            parameters: $parameters,
+            macs: $macs,
+            input: $input,
+            output: $output,
+            build: $build,
+        }),*]
+    };
+}
+
+/// Every model, in the order of `weft zoo`.
+static MODELS: &[ZooEntry] = zoo! {
+    "resnet18", 11_689_512, 1_814_073_344, IMAGE, "logits", resnet::resnet18, "residual network, 18 layers, basic blocks";
+    "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", resnet::resnet50, "residual network, 50 layers, bottlenecks (v1.5)";
+    "resnet101", 44_549_160, 7_801_405_440, IMAGE, "logits", resnet::resnet101, "residual network, 101 layers, bottlenecks (v1.5)";
+    "mobilenet_v2", 3_504_872, 300_774_272, IMAGE, "logits", mobilenet_v2::mobilenet_v2, "inverted residuals, depthwise convolutions, ReLU6";
+    "mobilenet_v3_small", 2_542_856, 56_516_200, IMAGE, "logits", mobilenet_v3::mobilenet_v3_small, "inverted residuals with squeeze and excitation, hard swish";
+    "efficientnet_b0", 5_288_548, 385_814_048, IMAGE, "logits", efficientnet::efficientnet_b0, "scaled inverted residuals with squeeze and excitation, SiLU";
+    "squeezenet1_1", 1_235_496, 349_152_352, IMAGE, "logits", squeezenet::squeezenet1_1, "fire modules: squeeze, then two expansions side by side";
+    "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", vgg::vgg16, "plain 3x3 convolutions and three large dense layers";
+    "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", densenet::densenet121, "each layer reads all before it in its block";
+    "unet", 31_031_810, 48_000_000_000, [3, 256, 256], "output", unet::unet, "segmentation, widths 64 to 1024, transposed convolutions, two classes";
+    "vit_b_16", 86_567_656, 17_564_227_584, IMAGE, "logits", vit::vit_b_16, "vision transformer, 12 layers, patches of 16";
+};
+
+/// Every model.
+pub fn list() -> &'static [ZooEntry] {
+    MODELS
+}
+
+/// The model of that name.
+pub fn find(name: &str) -> Option<&'static ZooEntry> {
+    MODELS.iter().find(|m| m.name == name)
+}
+
+/// Builds a model for `batch` images with weights from `seed`. The entry is `main`, its input `input` is
+/// `f32[batch, channels, height, width]`. Weights are generated when they are read.
+///
+/// # Errors
+/// An unknown name, or a batch of 0.
+pub fn build(name: &str, batch: usize, seed: u64) -> Result<Module, ZooError> {
+    let Some(entry) = find(name) else {
+        return Err(ZooError::UnknownModel { name: name.into(), known: MODELS.iter().map(|m| m.name).collect() });
+    };
+    if batch == 0 || batch > BATCH_LIMIT {
+        return Err(ZooError::BadBatch(batch));
+    }
+    let mut module = Module::new("main");
+    let mut net = Net::new(&mut module, seed);
+    let input = net.input(batch, entry.input);
+    let output = (entry.build)(&mut net, &input)?;
+    net.finish(entry.output, &output);
+    Ok(module)
+}
+
+/// `channels` rounded to a multiple of 8, by no more than a tenth downwards (torchvision's `_make_divisible`).
+fn make_divisible(channels: f64) -> usize {
+    let rounded = ((channels + 4.0) as usize / 8 * 8).max(8);
+    if (rounded as f64) < 0.9 * channels { rounded + 8 } else { rounded }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Simonyan and Zisserman 2014, "Very Deep Convolutional Networks for Large-Scale Image Recognition", configuration D.
+
+use super::net::{Act, Built, ConvSpec, LOGIT_SPREAD, Net};
+
+pub(super) fn vgg16(net: &mut Net<'_>, x: &Act) -> Built {
+    let mut x = x.clone();
+    let mut index = 0;
+    for (convs, width) in [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)] {
+        for _ in 0..convs {
+            x = net.conv(&x, &format!("features.{index}"), ConvSpec::same(width, 3).biased())?;
+            x = net.relu(&x, &format!("features.{}", index + 1))?;
+            index += 2;
+        }
+        x = net.max_pool(&x, &format!("features.{index}"), 2, 2, 0, false)?;
+        index += 1;
+    }
+    // The adaptive pool to 7x7 changes nothing at this size.
+    let x = net.flatten(&x, "")?;
+    let x = net.linear(&x, "classifier.0", 512 * 7 * 7, 4096, 1.0)?;
+    let x = net.relu(&x, "classifier.1")?;
+    let x = net.linear(&x, "classifier.3", 4096, 4096, 1.0)?;
+    let x = net.relu(&x, "classifier.4")?;
+    net.linear(&x, "classifier.6", 4096, 1000, LOGIT_SPREAD)
+}

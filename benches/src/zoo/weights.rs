@@ -1,0 +1,167 @@
+//! Seeded tensors that are generated when they are read.
+//!
+//! Every tensor has its own stream, seeded by the model's seed and the tensor's name, so that it does not depend on which
+//! others were read. The same bits come out on every machine: only sums, products and square roots are used.
+
+use bytes::Bytes;
+use compiler::tensor::DataSource;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// How elements are drawn.
+#[derive(Clone, Debug)]
+pub enum Fill {
+    /// Near-normal with mean 0.
+    Normal {
+        /// Standard deviation.
+        std: f64,
+    },
+    /// Near-normal, and every row of so many elements sums to 0: a filter that ignores what all its inputs share, so
+    /// that the part of the signal that tells one image from another survives a deep network.
+    Centered {
+        /// Standard deviation before the row's mean is taken off.
+        std: f64,
+        /// Elements of a row.
+        row: usize,
+    },
+    /// `base` for each run of channels, each element plus a near-normal part and times an even factor from
+    /// `1 - spread` to `1 + spread`.
+    Runs {
+        /// Channels, their value, and the standard deviation of what is added.
+        runs: Vec<(usize, f64, f64)>,
+        /// Relative spread.
+        spread: f64,
+    },
+    /// One element for each filter of a depthwise convolution: what the filter makes of channels with these moments.
+    Depthwise {
+        /// The filters.
+        weight: Box<Generated>,
+        /// Taps of a filter.
+        taps: usize,
+        /// Channels, mean and variance of the input.
+        runs: Vec<(usize, f64, f64)>,
+        /// Whether the variance is wanted, not the mean.
+        variance: bool,
+    },
+}
+
+/// A tensor of f32 to be generated.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// The stream.
+    pub stream: u64,
+    /// Number of elements.
+    pub len: usize,
+    /// How they are drawn.
+    pub fill: Fill,
+}
+
+/// The stream of tensor `name` in a model of seed `seed`: FNV-1a of the name, mixed with the seed.
+pub fn stream_of(seed: u64, name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ b as u64).wrapping_mul(0x0100_0000_01b3));
+    hash ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Draws numbers of mean 0 and variance 1.
+struct Draw(ChaCha8Rng);
+impl Draw {
+    /// The sum of four even numbers: close to normal, and within 3.5.
+    fn normal(&mut self) -> f64 {
+        let bits = self.0.next_u64();
+        let sum = (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
+        // Four even numbers from 0 to 65535: mean 131070, variance 4 * (65536^2 - 1) / 12.
+        (sum as f64 - 131_070.0) / 37_837.22
+    }
+    /// Even in -1..1.
+    fn even(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 * 2f64.powi(-52) - 1.0
+    }
+}
+
+impl Generated {
+    /// The elements.
+    pub fn values(&self) -> Vec<f32> {
+        let mut draw = Draw(ChaCha8Rng::seed_from_u64(self.stream));
+        match &self.fill {
+            Fill::Normal { std } => (0..self.len).map(|_| (draw.normal() * std) as f32).collect(),
+            Fill::Centered { std, row } => centered(&mut draw, self.len, *std, *row),
+            Fill::Runs { runs, spread } => {
+                let elements = runs.iter().flat_map(|&(n, base, std)| std::iter::repeat_n((base, std), n));
+                elements
+                    .map(|(base, std)| ((base + std * draw.normal()) * (1.0 + spread * draw.even())) as f32)
+                    .collect()
+            }
+            Fill::Depthwise { weight, taps, runs, variance } => {
+                let moments = runs.iter().flat_map(|&(n, mean, var)| std::iter::repeat_n((mean, var), n));
+                let weight = weight.values();
+                weight.chunks_exact(*taps).zip(moments).map(|(w, (m, v))| filtered(w, m, v, *variance)).collect()
+            }
+        }
+    }
+}
+
+fn centered(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
+    let mut out = Vec::with_capacity(len);
+    let mut buffer = vec![0f64; row];
+    while out.len() < len {
+        buffer.iter_mut().for_each(|x| *x = draw.normal() * std);
+        let mean = buffer.iter().sum::<f64>() / row as f64;
+        out.extend(buffer.iter().take(len - out.len()).map(|x| (x - mean) as f32));
+    }
+    out
+}
+
+/// Mean or variance of a filter's output. Neighbouring pixels are neither independent nor equal: the variance is taken
+/// half way between these cases.
+fn filtered(w: &[f32], mean: f64, var: f64, variance: bool) -> f32 {
+    let sum: f64 = w.iter().map(|&w| w as f64).sum();
+    let squares: f64 = w.iter().map(|&w| (w as f64) * (w as f64)).sum();
+    (if variance { var * 0.5 * (squares + sum * sum) + 1e-3 * squares } else { mean * sum }) as f32
+}
+
+impl DataSource for Generated {
+    fn read(&self) -> Result<Bytes, String> {
+        let values = self.values();
+        let mut out = Vec::with_capacity(values.len() * 4);
+        values.iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes()));
+        Ok(out.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moments(v: &[f32]) -> (f64, f64) {
+        let n = v.len() as f64;
+        let mean = v.iter().map(|&x| x as f64).sum::<f64>() / n;
+        (mean, v.iter().map(|&x| (x as f64 - mean).powi(2)).sum::<f64>() / n)
+    }
+
+    #[test]
+    fn draws_have_the_moments_they_claim() {
+        let g = Generated { stream: stream_of(7, "w"), len: 100_000, fill: Fill::Normal { std: 2.0 } };
+        let (mean, var) = moments(&g.values());
+        assert!(mean.abs() < 0.03 && (var - 4.0).abs() < 0.1, "{mean} {var}");
+    }
+
+    #[test]
+    fn filters_are_centered_and_streams_differ() {
+        let fill = Fill::Centered { std: 1.0, row: 27 };
+        let a = Generated { stream: stream_of(7, "a"), len: 27 * 8, fill: fill.clone() };
+        for row in a.values().chunks(27) {
+            assert!(row.iter().sum::<f32>().abs() < 1e-4);
+        }
+        let b = Generated { stream: stream_of(7, "b"), ..a.clone() };
+        let other_seed = Generated { stream: stream_of(8, "a"), ..a.clone() };
+        assert_eq!(a.values(), a.clone().values());
+        assert!(a.values() != b.values() && a.values() != other_seed.values());
+    }
+
+    #[test]
+    fn the_bits_never_change() {
+        let g = Generated { stream: stream_of(0, "conv1.weight"), len: 3, fill: Fill::Normal { std: 1.0 } };
+        let bits: Vec<u32> = g.values().iter().map(|v| v.to_bits()).collect();
+        assert_eq!(bits, [0, 0, 0]);
+    }
+}
