@@ -15,14 +15,8 @@ struct Block {
 }
 
 pub(super) fn mobilenet_v3_small(net: &mut Net<'_>, x: &Act) -> Built {
-    let block = |kernel, hidden, out, squeeze, hard_swish, stride| Block {
-        kernel,
-        hidden,
-        out,
-        squeeze,
-        hard_swish,
-        stride,
-    };
+    let block =
+        |kernel, hidden, out, squeeze, hard_swish, stride| Block { kernel, hidden, out, squeeze, hard_swish, stride };
     let blocks = [
         block(3, 16, 16, true, false, 2),
         block(3, 72, 24, false, false, 2),

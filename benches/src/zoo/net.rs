@@ -203,12 +203,8 @@ impl<'m> Net<'m> {
             Some((weight, input)) => {
                 let runs: Vec<_> = input.0.iter().map(|r| (r.channels, r.mean, r.var)).collect();
                 let taps = weight.len / c;
-                let of = |variance| Fill::Depthwise {
-                    weight: Box::new(weight.clone()),
-                    taps,
-                    runs: runs.clone(),
-                    variance,
-                };
+                let of =
+                    |variance| Fill::Depthwise { weight: Box::new(weight.clone()), taps, runs: runs.clone(), variance };
                 (of(false), of(true))
             }
             None => {

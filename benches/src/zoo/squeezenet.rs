@@ -8,8 +8,19 @@ pub(super) fn squeezenet1_1(net: &mut Net<'_>, x: &Act) -> Built {
     let x = net.conv(x, "features.0", ConvSpec { pad: 0, ..ConvSpec::same(64, 3).stride(2).biased() })?;
     let mut x = net.relu(&x, "features.1")?;
     // Squeezed and expanded channels; none for a pool.
-    let layers =
-        [None, Some((16, 64)), Some((16, 64)), None, Some((32, 128)), Some((32, 128)), None, Some((48, 192)), Some((48, 192)), Some((64, 256)), Some((64, 256))];
+    let layers = [
+        None,
+        Some((16, 64)),
+        Some((16, 64)),
+        None,
+        Some((32, 128)),
+        Some((32, 128)),
+        None,
+        Some((48, 192)),
+        Some((48, 192)),
+        Some((64, 256)),
+        Some((64, 256)),
+    ];
     for (i, layer) in layers.into_iter().enumerate() {
         let path = format!("features.{}", i + 2);
         x = match layer {

@@ -9,10 +9,11 @@ use compiler::graph::{BuildError, ValueId};
 use compiler::int::Int;
 use compiler::ops::activation::Gelu;
 use compiler::ops::binary::{Add, Mul};
+use compiler::ops::broadcast::Expand;
 use compiler::ops::concat::Concat;
 use compiler::ops::matmul::MatMul;
 use compiler::ops::norm::LayerNorm;
-use compiler::ops::reshape::{Expand, Reshape, Squeeze};
+use compiler::ops::reshape::{Reshape, Squeeze};
 use compiler::ops::slice::Slice;
 use compiler::ops::softmax::Softmax;
 use compiler::ops::split::Split;
@@ -33,12 +34,7 @@ pub(super) fn vit_b_16(net: &mut Net<'_>, x: &Act) -> Built {
         x = encoder_layer(net, x, &format!("encoder.layers.encoder_layer_{i}"))?;
     }
     let x = layer_norm(net, x, "encoder.ln")?;
-    let first = Slice {
-        starts: vec![Int::new(0)],
-        ends: vec![Int::new(1)],
-        axes: vec![1],
-        ..Slice::default()
-    };
+    let first = Slice { starts: vec![Int::new(0)], ends: vec![Int::new(1)], axes: vec![1], ..Slice::default() };
     let token = net.node("", "Slice", first, &[x])?;
     let token = net.node("", "Squeeze", Squeeze { axes: vec![1] }, &[token])?;
     let token = net.act(token, Moments::uniform(WIDTH, 0.0, 1.0));
