@@ -84,13 +84,13 @@ static MODELS: &[ZooEntry] = zoo! {
     "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", resnet::resnet50, "residual network, 50 layers, bottlenecks (v1.5)";
     "resnet101", 44_549_160, 7_801_405_440, IMAGE, "logits", resnet::resnet101, "residual network, 101 layers, bottlenecks (v1.5)";
     "mobilenet_v2", 3_504_872, 300_774_272, IMAGE, "logits", mobilenet_v2::mobilenet_v2, "inverted residuals, depthwise convolutions, ReLU6";
-    "mobilenet_v3_small", 2_542_856, 56_516_200, IMAGE, "logits", mobilenet_v3::mobilenet_v3_small, "inverted residuals with squeeze and excitation, hard swish";
-    "efficientnet_b0", 5_288_548, 385_814_048, IMAGE, "logits", efficientnet::efficientnet_b0, "scaled inverted residuals with squeeze and excitation, SiLU";
-    "squeezenet1_1", 1_235_496, 349_152_352, IMAGE, "logits", squeezenet::squeezenet1_1, "fire modules: squeeze, then two expansions side by side";
+    "mobilenet_v3_small", 2_542_856, 56_510_400, IMAGE, "logits", mobilenet_v3::mobilenet_v3_small, "inverted residuals with squeeze and excitation, hard swish";
+    "efficientnet_b0", 5_288_548, 385_814_752, IMAGE, "logits", efficientnet::efficientnet_b0, "scaled inverted residuals with squeeze and excitation, SiLU";
+    "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", squeezenet::squeezenet1_1, "fire modules: squeeze, then two expansions side by side";
     "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", vgg::vgg16, "plain 3x3 convolutions and three large dense layers";
     "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", densenet::densenet121, "each layer reads all before it in its block";
-    "unet", 31_031_810, 48_000_000_000, [3, 256, 256], "output", unet::unet, "segmentation, widths 64 to 1024, transposed convolutions, two classes";
-    "vit_b_16", 86_567_656, 17_564_227_584, IMAGE, "logits", vit::vit_b_16, "vision transformer, 12 layers, patches of 16";
+    "unet", 31_031_810, 48_171_581_440, [3, 256, 256], "output", unet::unet, "segmentation, widths 64 to 1024, transposed convolutions, two classes";
+    "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", vit::vit_b_16, "vision transformer, 12 layers, patches of 16";
 };
 
 /// Every model.
