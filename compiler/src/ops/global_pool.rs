@@ -63,6 +63,9 @@ impl Op for GlobalAveragePool {
         }
         Ok(vec![out])
     }
+    fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
+        Some(crate::tir::FusionKind::OutElementwiseFusable)
+    }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let out = cx.output_type(0).clone();
         let acc = out.dtype.accumulator();
@@ -95,6 +98,9 @@ impl Op for GlobalMaxPool {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         Ok(vec![infer_pooled(cx, self.layout)?])
+    }
+    fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
+        Some(crate::tir::FusionKind::OutElementwiseFusable)
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let dtype = cx.output_type(0).dtype;

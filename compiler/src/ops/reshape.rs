@@ -248,6 +248,9 @@ impl Op for Reshape {
     fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         cx.int_input(0)
     }
+    fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
+        Some(crate::tir::FusionKind::Injective)
+    }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         compute_reshape(cx)
     }

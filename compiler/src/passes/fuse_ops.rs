@@ -9,13 +9,15 @@
 //! a primitive graph function and a call; names and origins stay on the copies. Constants stay outside, except literals
 //! (one element) and operands that only decide an op's form. No group exceeds the device's storage buffers.
 //!
-//! `full` starts from the classic groups; `off` makes each node its own group.
+//! `full` starts from the classic groups; `off`, the default of opt level 0, makes each node its own group.
 
 mod dominators;
 mod forward;
 mod outline;
 mod partition;
 mod reason;
+#[cfg(test)]
+mod tests;
 
 pub use dominators::PostDominators;
 pub use forward::{ForwardGraph, ForwardNode, Source, captures};
@@ -73,7 +75,8 @@ impl FuseOps {
         for block in blocks {
             let info: FxHashMap<NodeId, NodeInfo> =
                 f.blocks[block].nodes.iter().filter_map(|&n| Some((n, describe_node(module, f, n)?))).collect();
-            let groups = match self.mode.unwrap_or(cx.fuse) {
+            let mode = if cx.opt_level == 0 { FuseMode::Off } else { cx.fuse };
+            let groups = match self.mode.unwrap_or(mode) {
                 FuseMode::Off => single_groups(f, block, &info),
                 FuseMode::Classic | FuseMode::Full => self.classic_groups(f, block, &info, cx),
             };

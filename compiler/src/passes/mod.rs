@@ -10,18 +10,30 @@
 //! Deliberately absent: files, environment, clocks. Time comes through [`Clock`].
 
 mod context;
+mod eliminate_common_subexpr;
 mod eliminate_dead;
+mod fold_batch_norm;
+mod fold_constants;
 pub mod fuse_ops;
 pub mod fusion_kind;
+mod infer_types;
 mod instrument;
+mod pipeline;
 pub mod rewriter;
 mod sequential;
+mod simplify;
 
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
+pub use eliminate_common_subexpr::EliminateCommonSubexpr;
 pub use eliminate_dead::EliminateDead;
+pub use fold_batch_norm::FoldBatchNorm;
+pub use fold_constants::FoldConstants;
 pub use fuse_ops::FuseOps;
+pub use infer_types::InferTypes;
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
+pub use pipeline::{PipelineOptions, default_pipeline};
 pub use sequential::{Sequential, run_pass};
+pub use simplify::Simplify;
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::graph::Module;
@@ -100,6 +112,11 @@ macro_rules! passes {
 }
 
 passes! {
+    infer_types::InferTypes,
+    simplify::Simplify,
+    fold_constants::FoldConstants,
+    fold_batch_norm::FoldBatchNorm,
+    eliminate_common_subexpr::EliminateCommonSubexpr,
     eliminate_dead::EliminateDead,
     fuse_ops::FuseOps,
 }

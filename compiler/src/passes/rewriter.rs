@@ -174,6 +174,41 @@ impl<'m> Rewriter<'m> {
             self.changed = true;
         }
     }
+    /// Replaces a node that owns regions by the nodes of one of them (a region without arguments).
+    pub fn splice(&mut self, n: NodeId, region: BlockId) {
+        let home = self.f.nodes[n].block;
+        let results = self.f.blocks[region].results.clone();
+        let nodes = std::mem::take(&mut self.f.blocks[region].nodes);
+        for &inner in &nodes {
+            self.f.nodes[inner].block = home;
+        }
+        self.before.entry(n).or_default().extend(nodes);
+        for (old, new) in self.f.nodes[n].outputs.clone().into_iter().zip(results) {
+            let new = self.resolve(new);
+            // The block's own use of its result ends here.
+            self.uses[new.index()] = self.uses[new.index()].saturating_sub(1);
+            self.replace(old, new);
+        }
+        for r in std::mem::take(&mut self.f.nodes[n].regions) {
+            let mut blocks = vec![r];
+            while let Some(b) = blocks.pop() {
+                for x in std::mem::take(&mut self.f.blocks[b].nodes) {
+                    blocks.extend(self.f.nodes[x].regions.iter());
+                    self.drop_operands(x);
+                    self.f.nodes[x].block = None;
+                    self.dead.insert(x);
+                }
+                for v in std::mem::take(&mut self.f.blocks[b].results) {
+                    let v = self.resolve(v);
+                    if b != region {
+                        self.uses[v.index()] = self.uses[v.index()].saturating_sub(1);
+                    }
+                }
+                self.f.blocks[b].owner = None;
+            }
+        }
+        self.erase(n);
+    }
     /// Adds origins to a node: it now stands for those source nodes too.
     pub fn absorb_origins(&mut self, n: NodeId, from: &Origins) {
         let node = &mut self.f.nodes[n];

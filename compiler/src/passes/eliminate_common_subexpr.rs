@@ -1,0 +1,142 @@
+//! eliminate-common-subexpr: computes equal things once.
+//!
+//!     %0 = add %x, %c
+//!     %1 = add %x, %c           =>      %0 = add %x, %c
+//!     %2 = add %0, %1                   %2 = add %0, %0
+//!
+//! Two nodes are equal when op, attributes and operands are; constants also when their data are (up to 4 KiB). A value
+//! of an enclosing block may stand for one of a region, never the other way round. Stateful nodes are never merged, nor
+//! are nodes with regions.
+
+use super::rewriter::{Rewriter, rewrite_functions};
+use super::{Pass, PassContext, PassError};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{BlockId, Constant, Module, NodeId, ValueId};
+use crate::name::Name;
+use crate::ops::control::{Call, CallTensor, Const};
+use crate::tensor::ConstData;
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+
+attr_struct! {
+    /// Merges equal nodes.
+    pub struct EliminateCommonSubexpr("eliminate-common-subexpr") {}
+}
+
+impl Pass for EliminateCommonSubexpr {
+    fn opt_level(&self) -> u8 {
+        3
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        Ok(rewrite_functions(module, |r| {
+            let mut search = Search { pass: self, seen: vec![], constants: FxHashMap::default() };
+            search.block(r, r.f.body, cx);
+        }))
+    }
+}
+
+type Key = (&'static str, Vec<Option<ValueId>>);
+type DataKey = (DType, Vec<usize>, Bytes);
+
+struct Search<'a> {
+    pass: &'a EliminateCommonSubexpr,
+    /// One table for each enclosing block, outermost first.
+    seen: Vec<FxHashMap<Key, Vec<NodeId>>>,
+    constants: FxHashMap<DataKey, Name>,
+}
+
+impl Search<'_> {
+    fn block(&mut self, r: &mut Rewriter<'_>, block: BlockId, cx: &mut PassContext) {
+        self.seen.push(FxHashMap::default());
+        for n in r.f.blocks[block].nodes.clone() {
+            r.normalize(n);
+            for region in r.f.nodes[n].regions.clone() {
+                self.block(r, region, cx);
+            }
+            if mergeable(r, n) {
+                self.visit(r, n, cx);
+            }
+        }
+        self.seen.pop();
+    }
+    fn visit(&mut self, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) {
+        self.unify_constant(r, n);
+        let node = &r.f.nodes[n];
+        let key: Key = (node.op.name(), node.inputs.clone());
+        let equal = |m: &&NodeId| r.f.nodes[**m].op == node.op;
+        let found = self.seen.iter().find_map(|table| table.get(&key)?.iter().find(equal).copied());
+        let Some(first) = found else {
+            self.seen.last_mut().expect("inside a block").entry(key).or_default().push(n);
+            return;
+        };
+        let (name, kept) = (node.name, r.f.nodes[first].name);
+        let (origins, outputs) = (node.origins.clone(), node.outputs.clone());
+        if !node.op.is::<Const>() {
+            cx.applied(self.pass, &[name, kept], format!("{name} equals {kept}"));
+        }
+        r.absorb_origins(first, &origins);
+        for (old, new) in outputs.into_iter().zip(r.f.nodes[first].outputs.clone()) {
+            r.replace(old, new);
+        }
+        r.erase(n);
+    }
+    /// Lets a constant stand for all small ones with the same data.
+    fn unify_constant(&mut self, r: &mut Rewriter<'_>, n: NodeId) {
+        let Some(name) = r.f.nodes[n].op.downcast::<Const>().map(|c| c.name) else { return };
+        let Some(Constant { dtype, shape, data: ConstData::Inline(bytes) }) = r.module.constants.get(&name) else {
+            return;
+        };
+        if bytes.len() > 4096 {
+            return;
+        }
+        let first = *self.constants.entry((*dtype, shape.clone(), bytes.clone())).or_insert(name);
+        if first != name {
+            r.update(n, Const { name: first }.into(), vec![]);
+        }
+    }
+}
+
+/// Pure, without regions. A call may have effects through its callee, so calls are left alone.
+fn mergeable(r: &Rewriter<'_>, n: NodeId) -> bool {
+    let node = &r.f.nodes[n];
+    let calls = node.op.is::<Call>() || node.op.is::<CallTensor>();
+    let defines = !node.op.defined_symbols().is_empty();
+    !node.op.effects().stateful && node.regions.is_empty() && !calls && !defines && !r.is_dead(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::Sequential;
+    use crate::text::parse_module;
+
+    fn ops(text: &str, setup: impl FnOnce(&mut PassContext)) -> Vec<&'static str> {
+        let mut m = parse_module(text).unwrap_or_else(|e| panic!("{e}"));
+        let mut cx = PassContext { opt_level: 3, ..PassContext::default() };
+        setup(&mut cx);
+        Sequential::new(["eliminate-common-subexpr"]).run(&mut m, &mut cx).unwrap();
+        let f = m.main();
+        f.walk().iter().map(|&n| f.nodes[n].op.name()).collect()
+    }
+
+    const TWO_ADDS: &str = "const @c : f32[2] = [1.0, 2.0]\nconst @d : f32[2] = [1.0, 2.0]\n\
+        graph @main(%x: f32[2]) -> (y: f32[2]) {\n  %c = const @c : f32[2]\n  %d = const @d : f32[2]\n  \
+        %0 = add %x, %c : f32[2]\n  %1 = add %x, %d : f32[2]\n  %2 = add %0, %1 : f32[2]\n  return %2\n}\n";
+
+    #[test]
+    fn equal_adds_of_equal_constants_merge_from_level_three_on() {
+        assert_eq!(ops(TWO_ADDS, |_| ()), ["const", "add", "add"]);
+        assert_eq!(ops(TWO_ADDS, |cx| cx.opt_level = 2).len(), 5);
+        assert_eq!(ops(TWO_ADDS, |cx| cx.disabled.push("eliminate-common-subexpr".into())).len(), 5);
+    }
+
+    #[test]
+    fn effects_and_sibling_regions_stay() {
+        let text = "graph @main(%x: f32[2], %c: bool[]) -> (y: f32[2]) {\n  \
+            %0 = call_host @rand %x {dtypes=[f32], shapes=[[2]]} : f32[2]\n  %1 = call_host @rand %x {dtypes=[f32], shapes=[[2]]} : f32[2]\n  \
+            %2 = if %c : f32[2] {\n    %3 = exp %x : f32[2]\n    yield %3\n  } {\n    %4 = exp %x : f32[2]\n    yield %4\n  }\n  \
+            %5 = add %0, %1 : f32[2]\n  %6 = add %5, %2 : f32[2]\n  return %6\n}\n";
+        assert_eq!(ops(text, |_| ()), ["call_host", "call_host", "if", "exp", "exp", "add", "add"]);
+    }
+}

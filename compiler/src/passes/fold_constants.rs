@@ -1,0 +1,226 @@
+//! fold-constants: computes at compile time what depends on constants only.
+//!
+//!     %c = const @c                                %y = const @y      (c + c, named after the node)
+//!     %y = add %c, %c                     =>
+//!     %s = shape %x  : i64[2]                      %s = const @s = [2, 3]
+//!     if (const true) { A } else { B }             A
+//!
+//! Shape queries of static shapes fold through the values that inference knows. A result larger than 1 MiB is folded
+//! only when it is not more than 64 times its operands, and its data are then computed on demand, so that host memory
+//! holds one of the two at a time. Stateful ops never fold.
+
+use super::rewriter::{Rewriter, rewrite_functions};
+use super::{Pass, PassContext, PassError};
+use crate::attr_struct;
+use crate::cpu::eval_node;
+use crate::dtype::DType;
+use crate::graph::{Constant, Module, NodeId};
+use crate::int::const_dims;
+use crate::ops::control::{Call, CallTensor, Const, If};
+use crate::ops::{OpRef, int_value};
+use crate::tensor::{ConstData, DataSource, Tensor};
+use bytes::Bytes;
+use std::sync::Arc;
+
+attr_struct! {
+    /// Computes constants at compile time.
+    pub struct FoldConstants("fold-constants") {
+        /// Results up to this many bytes fold whatever their operands; larger ones are computed on demand.
+        pub small_bytes: usize = 1 << 20,
+        /// A larger result may be this many times its operands.
+        pub max_growth: usize = 64,
+    }
+}
+
+impl Pass for FoldConstants {
+    fn opt_level(&self) -> u8 {
+        2
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        Ok(rewrite_functions(module, |r| {
+            for n in r.f.walk() {
+                if r.is_dead(n) {
+                    continue;
+                }
+                r.normalize(n);
+                self.visit(r, n, cx);
+            }
+        }))
+    }
+}
+
+/// Why a node did not fold, where that is worth a remark.
+enum Skip {
+    Quiet,
+    Because(String),
+}
+
+impl FoldConstants {
+    fn visit(&self, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) {
+        let node = &r.f.nodes[n];
+        let name = node.name;
+        if node.op.is::<Const>() || node.outputs.iter().all(|&v| r.num_uses(v) == 0) {
+            return;
+        }
+        if node.op.is::<If>() {
+            self.fold_if(r, n, cx);
+            return;
+        }
+        match self.fold(r, n) {
+            Ok(constants) => {
+                let (outputs, origins) = (r.f.nodes[n].outputs.clone(), r.f.nodes[n].origins.clone());
+                for (old, c) in outputs.into_iter().zip(constants) {
+                    let base = r.f.values[old].name.unwrap_or(name);
+                    let new = r.constant_before(n, base.as_str(), c, origins.clone());
+                    r.replace(old, new);
+                }
+                r.erase(n);
+                cx.applied(self, &[name], format!("{name} is computed at compile time"));
+            }
+            Err(Skip::Because(why)) => cx.missed(self, &[name], format!("{name} is not folded: {why}")),
+            Err(Skip::Quiet) => {}
+        }
+    }
+
+    fn fold(&self, r: &Rewriter<'_>, n: NodeId) -> Result<Vec<Constant>, Skip> {
+        let node = &r.f.nodes[n];
+        let calls = node.op.is::<Call>() || node.op.is::<CallTensor>();
+        if node.op.effects().stateful || !node.regions.is_empty() || calls {
+            return Err(Skip::Quiet);
+        }
+        if let Some(c) = known_integers(r, n) {
+            return Ok(vec![c]);
+        }
+        let inputs: Option<Vec<Option<Constant>>> = node
+            .inputs
+            .iter()
+            .map(|v| match v {
+                None => Some(None),
+                Some(v) => r.f.def_op::<Const>(*v).and_then(|c| r.module.constants.get(&c.1.name)).cloned().map(Some),
+            })
+            .collect();
+        let inputs = inputs.ok_or(Skip::Quiet)?;
+        let sizes: Option<Vec<usize>> = node.outputs.iter().map(|&v| r.f.ty(v).bytes()).collect();
+        let out_bytes: usize = sizes.ok_or(Skip::Quiet)?.iter().sum();
+        let in_bytes: usize = inputs.iter().flatten().map(Constant::byte_len).sum();
+        if out_bytes <= self.small_bytes {
+            let tensors = evaluate(&node.op, &inputs).map_err(Skip::Because)?;
+            return Ok(tensors.iter().map(Constant::from_tensor).collect());
+        }
+        if out_bytes > in_bytes.saturating_mul(self.max_growth) {
+            let why =
+                format!("it would make {out_bytes} bytes out of {in_bytes}, the limit is {} times", self.max_growth);
+            return Err(Skip::Because(why));
+        }
+        let source = |result| Folded { op: node.op.clone(), inputs: inputs.clone(), result };
+        let lazy = |(i, v): (usize, &crate::graph::ValueId)| {
+            let ty = r.f.ty(*v);
+            let data = ConstData::Lazy(Arc::new(source(i)));
+            Some(Constant { dtype: ty.dtype, shape: const_dims(&ty.shape)?, data })
+        };
+        node.outputs.iter().enumerate().map(lazy).collect::<Option<Vec<_>>>().ok_or(Skip::Quiet)
+    }
+
+    /// `if (const c) { A } else { B }` is the branch that `c` takes.
+    fn fold_if(&self, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) {
+        let node = &r.f.nodes[n];
+        let name = node.name;
+        let Some(Some(condition)) = node.inputs.first().copied() else { return };
+        let Some(value) = crate::ops::const_value(r.module, &r.f, condition) else { return };
+        let taken = value.to_i64_vec().first().is_some_and(|&c| c != 0);
+        let [then, otherwise] = node.regions[..] else { return };
+        r.splice(n, if taken { then } else { otherwise });
+        cx.applied(self, &[name], format!("the condition of {name} is always {taken}: only that branch stays"));
+    }
+}
+
+/// The result of a node whose integer elements inference knows as constants.
+fn known_integers(r: &Rewriter<'_>, n: NodeId) -> Option<Constant> {
+    let [v] = r.f.nodes[n].outputs[..] else { return None };
+    let ty = r.f.ty(v);
+    let shape = const_dims(&ty.shape)?;
+    if !ty.dtype.is_int() && ty.dtype != DType::Bool {
+        return None;
+    }
+    let values: Option<Vec<i64>> = int_value(r.module, &r.f, v, 0)?.iter().map(|d| d.as_const()).collect();
+    let values = values.filter(|v| v.len() == shape.iter().product::<usize>())?;
+    let t = match ty.dtype {
+        DType::I64 => Tensor::from_vec(shape, values),
+        dtype => Tensor::from_f64(dtype, shape, values.into_iter().map(|v| v as f64)),
+    };
+    Some(Constant::from_tensor(&t))
+}
+
+fn evaluate(op: &OpRef, inputs: &[Option<Constant>]) -> Result<Vec<Tensor>, String> {
+    let inputs = inputs.iter().map(|c| c.as_ref().map(Constant::load).transpose()).collect::<Result<Vec<_>, _>>()?;
+    eval_node(op, &inputs, &Module::new("none"))
+}
+
+/// A result that is computed each time it is read.
+struct Folded {
+    op: OpRef,
+    inputs: Vec<Option<Constant>>,
+    result: usize,
+}
+impl DataSource for Folded {
+    fn read(&self) -> Result<Bytes, String> {
+        let results = evaluate(&self.op, &self.inputs)?;
+        let t = results.into_iter().nth(self.result).ok_or("the op has fewer results")?;
+        Ok(t.bytes().clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::run_pass;
+    use crate::text::parse_module;
+
+    fn fold(text: &str, pass: &FoldConstants) -> (Module, PassContext) {
+        let mut m = parse_module(text).unwrap_or_else(|e| panic!("{e}"));
+        let mut cx = PassContext::default();
+        run_pass(pass, &mut m, &mut cx).unwrap();
+        (m, cx)
+    }
+    fn data(m: &Module) -> Vec<f32> {
+        let f = m.main();
+        let (_, c) = f.def_op::<Const>(f.results()[0]).expect("a constant");
+        m.constants[&c.name].load().unwrap().to_f32_vec()
+    }
+
+    const SUM: &str = "const @c : f32[2] = [1.0, 2.0]\ngraph @main() -> (y: f32[2]) {\n  %c = const @c : f32[2]\n  \
+                       %0 = add %c, %c : f32[2]\n  %1 = mul %0, %c : f32[2]\n  return %1\n}\n";
+
+    #[test]
+    fn chains_fold_eagerly_and_on_demand() {
+        let (m, _) = fold(SUM, &FoldConstants::default());
+        assert_eq!(data(&m), [2.0, 8.0]);
+        let (m, _) = fold(SUM, &FoldConstants { small_bytes: 0, ..Default::default() });
+        assert_eq!(data(&m), [2.0, 8.0]);
+        assert!(m.constants.values().any(|c| matches!(c.data, ConstData::Lazy(_))));
+    }
+
+    #[test]
+    fn growth_is_limited_with_a_remark() {
+        let (m, cx) = fold(SUM, &FoldConstants { small_bytes: 0, max_growth: 0 });
+        assert_eq!(m.main().live_nodes(), 3);
+        assert!(cx.remarks[0].message.contains("8 bytes out of 16"), "{:?}", cx.remarks);
+    }
+
+    #[test]
+    fn shapes_of_static_values_fold() {
+        let text = "graph @main(%x: f32[2,3]) -> (s: i64[2]) {\n  %0 = shape %x : i64[2]\n  return %0\n}\n";
+        assert_eq!(data(&fold(text, &FoldConstants::default()).0), [2.0, 3.0]);
+    }
+
+    #[test]
+    fn constant_conditions_leave_one_branch() {
+        let text = "const @t : bool[] = [false]\ngraph @main(%x: f32[2]) -> (y: f32[2]) {\n  %t = const @t : bool[]\n  \
+                    %0 = if %t : f32[2] {\n    %1 = relu %x : f32[2]\n    yield %1\n  } {\n    %2 = exp %x : f32[2]\n    \
+                    yield %2\n  }\n  return %0\n}\n";
+        let (m, _) = fold(text, &FoldConstants::default());
+        let f = m.main();
+        let ops: Vec<_> = f.walk().iter().map(|&n| f.nodes[n].op.name()).collect();
+        assert_eq!(ops, ["const", "exp"]);
+    }
+}

@@ -1,0 +1,197 @@
+//! The classic rules on real ops.
+
+use super::*;
+use crate::cpu::run_function;
+use crate::ops::control::Call;
+use crate::passes::run_pass;
+use crate::profile::DeviceProfile;
+use crate::text::{parse_module, random_tensor};
+
+/// Fuses, checks that the results stay, and returns for each call the ops of its group.
+fn fuse(text: &str, pass: &FuseOps, profile: DeviceProfile) -> (Vec<String>, Vec<String>, Module) {
+    let mut m = parse_module(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let inputs: Vec<_> = m
+        .main()
+        .params()
+        .iter()
+        .enumerate()
+        .map(|(i, &p)| random_tensor(m.main().ty(p).dtype, &m.main().ty(p).const_shape().unwrap(), i as u64))
+        .collect();
+    let want = run_function(&m, m.entry, &inputs).unwrap();
+    let mut cx = PassContext::new(profile);
+    run_pass(pass, &mut m, &mut cx).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(run_function(&m, m.entry, &inputs).unwrap(), want);
+    let f = m.main();
+    let mut groups = Vec::new();
+    for n in f.walk() {
+        if let Some(call) = f.nodes[n].op.downcast::<Call>() {
+            let g = &m.functions[&call.callee];
+            assert!(g.primitive);
+            let ops = g.walk().into_iter().map(|n| g.nodes[n].op.name()).filter(|&o| o != "const");
+            groups.push(ops.collect::<Vec<_>>().join(" "));
+        }
+    }
+    (groups, cx.remarks.iter().map(|r| r.message.clone()).collect(), m)
+}
+
+fn classic(params: &str, body: &str, result: &str, last: &str) -> (Vec<String>, Vec<String>) {
+    let lines: Vec<String> = body.lines().map(|l| format!("  {}\n", l.trim())).collect();
+    let text = format!(
+        "const @w : f32[4,4,1,1] = random(1)\nconst @b : f32[4,1,1] = random(2)\nconst @two : f32[] = [2.0]\n\
+         graph @main({params}) -> ({result}) {{\n  %w = const @w\n  %b = const @b\n  %two = const @two\n{}  return {last}\n}}\n",
+        lines.concat()
+    );
+    let pass = FuseOps { mode: Some(FuseMode::Classic), ..FuseOps::default() };
+    let (groups, remarks, _) = fuse(&text, &pass, DeviceProfile::lavapipe());
+    (groups, remarks)
+}
+
+const X: &str = "%x: f32[1,4,3,3]";
+const Y: &str = "y: f32[1,4,3,3]";
+
+#[test]
+fn residual_block() {
+    let (groups, remarks) = classic(
+        X,
+        "%0 = conv %x, %w : f32[1,4,3,3] !name(\"conv_5\")
+         %1 = add %0, %b : f32[1,4,3,3]
+         %2 = relu %1 : f32[1,4,3,3]
+         %3 = conv %2, %w : f32[1,4,3,3] !name(\"conv_6\")
+         %4 = conv %x, %w : f32[1,4,3,3] !name(\"conv_7\")
+         %5 = add %3, %4 : f32[1,4,3,3]
+         %6 = relu %5 : f32[1,4,3,3]",
+        Y,
+        "%6",
+    );
+    assert_eq!(groups, ["conv add relu", "conv", "conv add relu"]);
+    assert!(
+        remarks.iter().any(|r| r.contains("conv_7 not fused") && r.contains("already anchored by conv_6")),
+        "{remarks:?}"
+    );
+}
+
+#[test]
+fn dominator_through_a_broadcast() {
+    let (groups, _) = classic(
+        X,
+        "%0 = conv %x, %w : f32[1,4,3,3]
+         %1 = add %0, %b : f32[1,4,3,3]
+         %2 = exp %1 : f32[1,4,3,3]
+         %3 = mul %1, %two : f32[1,4,3,3]
+         %4 = add %2, %3 : f32[1,4,3,3]",
+        Y,
+        "%4",
+    );
+    assert_eq!(groups, ["conv add exp mul add"]);
+}
+
+#[test]
+fn concat_of_two_convolution_branches() {
+    let (groups, remarks) = classic(
+        X,
+        "%0 = conv %x, %w : f32[1,4,3,3]
+         %1 = relu %0 : f32[1,4,3,3]
+         %2 = conv %x, %w : f32[1,4,3,3]
+         %3 = relu %2 : f32[1,4,3,3]
+         %4 = concat %1, %3 {axis=1} : f32[1,8,3,3]
+         %5 = exp %4 : f32[1,8,3,3]",
+        "y: f32[1,8,3,3]",
+        "%5",
+    );
+    assert_eq!(groups, ["conv relu", "conv relu", "concat exp"]);
+    assert!(remarks.iter().any(|r| r.contains("enters the operands of concat")), "{remarks:?}");
+}
+
+#[test]
+fn split_consumers() {
+    let (groups, _) = classic(
+        X,
+        "%0, %1 = split %x {axis=1, sizes=[2,2]} : f32[1,2,3,3], f32[1,2,3,3]
+         %2 = relu %0 : f32[1,2,3,3]
+         %3 = exp %1 : f32[1,2,3,3]
+         %4 = add %2, %3 : f32[1,2,3,3]",
+        "y: f32[1,2,3,3]",
+        "%4",
+    );
+    assert_eq!(groups, ["split relu exp add"]);
+}
+
+#[test]
+fn an_output_in_the_middle_escapes() {
+    let (groups, remarks) = classic(
+        X,
+        "%0 = conv %x, %w : f32[1,4,3,3]
+         %1 = relu %0 : f32[1,4,3,3]",
+        "z: f32[1,4,3,3], y: f32[1,4,3,3]",
+        "%0, %1",
+    );
+    assert_eq!(groups, ["conv", "relu"]);
+    assert!(remarks.iter().any(|r| r.contains("leaves the function")), "{remarks:?}");
+}
+
+#[test]
+fn softmax_takes_a_cast_and_a_reduction_its_prologue() {
+    let (groups, _) = classic(
+        X,
+        "%0 = softmax %x {axis=1} : f32[1,4,3,3]
+         %1 = cast %0 {to=f16} : f16[1,4,3,3]",
+        "y: f16[1,4,3,3]",
+        "%1",
+    );
+    assert_eq!(groups, ["softmax cast"]);
+    let (groups, _) = classic(
+        X,
+        "%0 = exp %x : f32[1,4,3,3]
+         %1 = reduce %0 {axes=[1], keepdims=false} : f32[1,3,3]
+         %2 = relu %1 : f32[1,3,3]",
+        "y: f32[1,3,3]",
+        "%2",
+    );
+    assert_eq!(groups, ["exp reduce", "relu"]);
+}
+
+#[test]
+fn depth_limit() {
+    let lines: Vec<String> = (0..300)
+        .map(|i| format!("%{i} = abs {} : f32[1,4,3,3]", if i == 0 { "%x".into() } else { format!("%{}", i - 1) }))
+        .collect();
+    let (groups, remarks) = classic(X, &lines.join("\n"), Y, "%299");
+    assert_eq!(groups.iter().map(|g| g.split(' ').count()).collect::<Vec<_>>(), [256, 44]);
+    assert!(remarks.iter().any(|r| r.contains("depth limit is 256")), "{remarks:?}");
+}
+
+#[test]
+fn no_kernel_exceeds_the_binding_limit() {
+    let params: Vec<String> = (0..300).map(|i| format!("%x{i}: f32[7]")).collect();
+    let lines: Vec<String> = (1..300)
+        .map(|i| {
+            format!(
+                "  %{} = add {}, %x{i} : f32[7]\n",
+                i - 1,
+                if i == 1 { "%x0".into() } else { format!("%{}", i - 2) }
+            )
+        })
+        .collect();
+    let text = format!("graph @main({}) -> (y: f32[7]) {{\n{}  return %298\n}}\n", params.join(", "), lines.concat());
+    for profile in DeviceProfile::all() {
+        let limit = profile.max_storage_buffers as usize;
+        let (groups, remarks, m) = fuse(&text, &FuseOps::default(), profile);
+        for f in m.functions.values().filter(|f| f.primitive) {
+            assert!(f.params().len() + f.results().len() <= limit);
+        }
+        assert_eq!(groups.len(), 299usize.div_ceil(limit - 2));
+        assert!(remarks.iter().any(|r| r.contains(&format!("{} bindings", limit + 1))), "{remarks:?}");
+    }
+}
+
+#[test]
+fn off_makes_single_groups_and_form_operands_stay_inside() {
+    let text = "const @s : i64[2] = [4, 9]\ngraph @main(%x: f32[1,4,3,3]) -> (y: f32[4,9]) {\n  %s = const @s\n  \
+                %0 = reshape %x, %s : f32[4,9]\n  %1 = relu %0 : f32[4,9]\n  return %1\n}\n";
+    let off = FuseOps { mode: Some(FuseMode::Off), ..FuseOps::default() };
+    let (groups, _, m) = fuse(text, &off, DeviceProfile::baseline());
+    assert_eq!(groups, ["reshape", "relu"]);
+    assert!(m.functions.values().filter(|f| f.primitive).all(|f| f.params().len() == 1));
+    let (groups, _, _) = fuse(text, &FuseOps::default(), DeviceProfile::baseline());
+    assert_eq!(groups, ["reshape relu"]);
+}

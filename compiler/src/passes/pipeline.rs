@@ -1,0 +1,81 @@
+//! The standard pipelines: which passes run, in which order, for which options.
+
+use super::{AmpMode, FuseMode, LayoutMode, PassContext};
+
+/// Options of a compilation that decide its passes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PipelineOptions {
+    /// Opt level, 0 to 3.
+    pub opt_level: u8,
+    /// Fusion.
+    pub fuse: FuseMode,
+    /// Layout.
+    pub layout: LayoutMode,
+    /// Mixed precision.
+    pub amp: AmpMode,
+    /// Passes that never run.
+    pub disabled: Vec<String>,
+    /// A pipeline of one's own instead of the standard one.
+    pub passes: Option<Vec<String>>,
+}
+impl Default for PipelineOptions {
+    /// The command's defaults: level 3, full fusion, layout by cost, f32.
+    fn default() -> PipelineOptions {
+        PipelineOptions {
+            opt_level: 3,
+            fuse: FuseMode::Full,
+            layout: LayoutMode::Auto,
+            amp: AmpMode::Off,
+            disabled: vec![],
+            passes: None,
+        }
+    }
+}
+impl PipelineOptions {
+    /// Sets level, modes and disabled passes of a context.
+    pub fn configure(&self, cx: &mut PassContext) {
+        (cx.opt_level, cx.fuse, cx.layout, cx.amp) = (self.opt_level, self.fuse, self.layout, self.amp);
+        cx.disabled.extend(self.disabled.iter().cloned());
+    }
+}
+
+/// The passes for `options`, in order. With classic fusion no pass combines, absorbs or rewrites ops, so that each source
+/// node ends in exactly one group.
+pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
+    if let Some(own) = &options.passes {
+        return own.clone();
+    }
+    let classic = options.fuse == FuseMode::Classic;
+    let mut list: Vec<&str> = match classic {
+        true => vec!["infer-types", "fold-constants", "fold-batch-norm", "eliminate-dead"],
+        false => vec![
+            "infer-types",
+            "simplify",
+            "fold-constants",
+            "fold-batch-norm",
+            "simplify",
+            "eliminate-common-subexpr",
+            "eliminate-dead",
+        ],
+    };
+    list.push("fuse-ops");
+    list.into_iter().map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::find_pass;
+
+    #[test]
+    fn every_pass_of_the_pipelines_exists() {
+        for fuse in FuseMode::ALL {
+            for layout in LayoutMode::ALL {
+                let options = PipelineOptions { fuse: *fuse, layout: *layout, ..PipelineOptions::default() };
+                let list = default_pipeline(&options);
+                assert_eq!(list.last().map(String::as_str), Some("fuse-ops"));
+                assert!(list.iter().all(|p| find_pass(p).is_some()), "{list:?}");
+            }
+        }
+    }
+}

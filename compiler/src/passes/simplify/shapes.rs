@@ -1,0 +1,106 @@
+//! Ops that only move elements: no-ops, pairs, and moves that keep the order of the elements.
+
+use super::{Change, Match, Rule};
+use crate::graph::ValueId;
+use crate::ops::broadcast::Expand;
+use crate::ops::concat::Concat;
+use crate::ops::pad::Pad;
+use crate::ops::permute::permute;
+use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
+use crate::ops::slice::Slice;
+use crate::ops::transpose::Transpose;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        equation: "transpose(x, identity) = x",
+        apply: |m| {
+            let perm = m.op::<Transpose>()?.perm(m.ty().rank()).ok()?;
+            if perm.iter().enumerate().all(|(i, &p)| i == p) { m.same_type(m.input(0)?) } else { None }
+        },
+    },
+    Rule {
+        equation: "transpose(transpose(x, p), q) = transpose(x, p[q])",
+        apply: |m| {
+            let outer = m.op::<Transpose>()?.perm(m.ty().rank()).ok()?;
+            let (below, inner) = m.made_by::<Transpose>(m.input(0)?)?;
+            let perm = permute(&inner.perm(outer.len()).ok()?, &outer);
+            Some(Change::Node(Transpose { perm }.into(), vec![Some(below.input(0)?)]))
+        },
+    },
+    Rule {
+        equation: "transpose(x, p) = reshape(x) when p only moves dimensions of size 1",
+        apply: |m| {
+            let x = m.input(0)?;
+            let shape = &m.ty_of(x).shape;
+            let perm = m.op::<Transpose>()?.perm(shape.len()).ok()?;
+            let moved: Vec<usize> = perm.into_iter().filter(|&p| !shape[p].is(1)).collect();
+            if moved.is_sorted() { reshape(m, x) } else { None }
+        },
+    },
+    Rule {
+        equation: "reshape(x, shape of x) = x",
+        apply: |m| {
+            if is_reshape(m) { m.same_type(m.input(0)?) } else { None }
+        },
+    },
+    Rule {
+        equation: "reshape(reshape(x)) = reshape(x)",
+        apply: |m| {
+            if !is_reshape(m) {
+                return None;
+            }
+            let below = Match { r: m.r, n: m.r.f.def_node(m.input(0)?)? };
+            if is_reshape(&below) { reshape(m, below.input(0)?) } else { None }
+        },
+    },
+    Rule {
+        equation: "reshape(x, operand) = reshape(x, attribute) when the operand is known",
+        apply: |m| {
+            let known = m.op::<Reshape>()?.dims.is_empty() && m.num_inputs() > 1;
+            if known { reshape(m, m.input(0)?) } else { None }
+        },
+    },
+    Rule { equation: "expand(x, shape of x) = x", apply: |m| m.op::<Expand>().and_then(|_| m.same_type(m.input(0)?)) },
+    Rule {
+        equation: "pad(x, 0) = x",
+        apply: |m| {
+            let none = m.op::<Pad>()?.pads.iter().all(|p| p.is(0)) && m.op::<Pad>()?.dims.is_empty();
+            if none { m.same_type(m.input(0)?) } else { None }
+        },
+    },
+    Rule {
+        equation: "slice(x, all) = x",
+        apply: |m| {
+            let s = m.op::<Slice>()?;
+            let forward = s.dims.is_empty() && s.steps.iter().all(|&s| s == 1);
+            // With step 1 a slice of the same size starts at 0.
+            if forward { m.same_type(m.input(0)?) } else { None }
+        },
+    },
+    Rule {
+        equation: "concat(x) = x",
+        apply: |m| {
+            m.op::<Concat>()?;
+            if m.num_inputs() == 1 { m.same_type(m.input(0)?) } else { None }
+        },
+    },
+];
+
+fn is_reshape(m: &Match<'_, '_>) -> bool {
+    m.op::<Reshape>().is_some_and(|r| r.dims.is_empty())
+        || m.op::<Flatten>().is_some()
+        || m.op::<Squeeze>().is_some()
+        || m.op::<Unsqueeze>().is_some()
+}
+
+/// A reshape of `x` to the node's result; none where a dimension of 0 would have another meaning.
+fn reshape(m: &Match<'_, '_>, x: ValueId) -> Option<Change> {
+    if m.ty_of(x) == m.ty() {
+        return Some(Change::Value(x));
+    }
+    let shape = m.ty().shape.clone();
+    if shape.is_empty() || shape.iter().any(|d| d.is(0)) {
+        return None;
+    }
+    Some(Change::Node(Reshape::to(shape).into(), vec![Some(x)]))
+}
