@@ -151,6 +151,9 @@ impl<'a> Partition<'a> {
     /// limits hold; else records why not.
     fn try_fuse(&mut self, src: usize, sink: usize, cond: &dyn Fn(FusionKind, bool) -> bool) {
         match self.path(src, sink, cond).and_then(|between| self.check_limits(src, &between, sink).map(|_| between)) {
+            // A later phase would count what others have gained since.
+            Err(Reason::Size { .. } | Reason::Bindings { .. })
+                if matches!(self.missed[src], Some(Reason::Size { .. } | Reason::Bindings { .. })) => {}
             Err(reason) => self.missed[src] = Some(reason),
             Ok(between) => {
                 self.missed[src] = None;

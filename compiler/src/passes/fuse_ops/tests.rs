@@ -133,7 +133,7 @@ fn an_output_in_the_middle_escapes() {
 fn softmax_takes_a_cast_and_a_reduction_its_prologue() {
     let (groups, _) = classic(
         X,
-        "%0 = softmax %x {axis=1} : f32[1,4,3,3]
+        "%0 = softmax %x {axes=[1]} : f32[1,4,3,3]
          %1 = cast %0 {to=f16} : f16[1,4,3,3]",
         "y: f16[1,4,3,3]",
         "%1",
