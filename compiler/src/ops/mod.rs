@@ -15,7 +15,9 @@ pub mod concat;
 pub mod control;
 pub mod conv;
 pub mod conv_transpose;
+pub mod einsum;
 pub mod gather;
+pub mod generate;
 pub mod global_pool;
 pub mod group_norm;
 pub mod local_norm;
@@ -27,10 +29,15 @@ pub mod permute;
 pub mod pool;
 pub mod reduce;
 pub mod reshape;
+pub mod resize;
+pub mod scan;
+pub mod scatter;
+pub mod search;
 pub mod select;
 pub mod shape;
 pub mod slice;
 pub mod softmax;
+pub mod space_depth;
 pub mod split;
 pub mod transpose;
 pub mod unary;
@@ -374,6 +381,13 @@ ops! {
     local_norm { Lrn, LpNorm }
     reduce { Reduce }
     arg_reduce { ArgReduce, Hardmax }
+    resize { Resize }
+    generate { Full, Range, EyeLike, OneHot }
+    space_depth { DepthToSpace, SpaceToDepth }
+    scan { Trilu, CumSum }
+    scatter { ScatterElements, ScatterNd }
+    search { TopK, NonZero, Compress }
+    einsum { Einsum }
 }
 
 /// The ONNX importers, by family: each family file has a `pub const ONNX: &[OnnxImport]`.
@@ -406,6 +420,13 @@ pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[
     slice::ONNX,
     pad::ONNX,
     gather::ONNX,
+    resize::ONNX,
+    generate::ONNX,
+    space_depth::ONNX,
+    scan::ONNX,
+    scatter::ONNX,
+    search::ONNX,
+    einsum::ONNX,
 ];
 
 /// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.

@@ -1,0 +1,299 @@
+//! Tensors made from nothing but numbers and shapes.
+
+use super::cast::{Cast, dtype_of_onnx, onnx_code};
+use super::permute::normalize_axis;
+use super::reshape::{check_sizes, target_dims};
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Bounds, Dim, Int, const_dims, simplify};
+use crate::name::Name;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tensor::Tensor;
+use crate::tir::{Cond, Expr};
+
+/// Constants up to this many elements are made at import.
+const SMALL: usize = 1024;
+
+attr_struct! {
+    /// A tensor whose elements are all `value`; of shape `shape`, or else of that in the integer operand 0.
+    pub struct Full("full") {
+        /// The shape.
+        pub shape: Vec<Int> = vec![],
+        /// The value.
+        pub value: f64 = 0.0,
+        /// The element type.
+        pub dtype: DType = DType::F32,
+        /// Result dims where operand 0 is known only at run time.
+        pub dims: Vec<Int> = vec![],
+    }
+}
+impl Op for Full {
+    fn arity(&self) -> (usize, usize) {
+        (0, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let shape = if self.dims.is_empty() { target_dims(cx, &self.shape, 0)? } else { self.dims.clone() };
+        if let Some(d) = shape.iter().find(|d| d.as_const().is_some_and(|c| c < 0)) {
+            return Err(format!("negative dimension {d}"));
+        }
+        Ok(vec![TensorType::new(self.dtype, shape)])
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        let n = self.infer(cx).ok()?[0].numel().as_const()?;
+        (self.dtype.is_int() && n <= 64).then(|| vec![Dim::new(self.value as i64); n as usize])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let ty = cx.output_type(0).clone();
+        let out = cx.compute("", &ty.shape, ty.dtype, |_| Expr::constant(self.value, ty.dtype));
+        cx.output(0, out);
+        Ok(())
+    }
+    fn has_compute(&self) -> bool {
+        self.dims.is_empty()
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        if self.dims.is_empty() {
+            return None;
+        }
+        let shape = check_sizes(&inputs.first()?.as_ref()?.to_i64_vec());
+        Some(shape.map(|s| vec![filled(self.dtype, s, self.value)]))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let shape = match self.dims.is_empty() {
+            true => {
+                let shape = const_dims(&self.shape).ok_or("a symbolic shape has no ONNX form")?;
+                cx.constant(Tensor::ints(&shape.iter().map(|&d| d as i64).collect::<Vec<_>>()))
+            }
+            false => cx.input(0),
+        };
+        let value = OnnxAttr::Tensor(filled(self.dtype, vec![1], self.value));
+        let outputs = cx.outputs.clone();
+        cx.node("ConstantOfShape", vec![shape], outputs, vec![("value", value)]);
+        Ok(())
+    }
+}
+
+fn filled(dtype: DType, shape: Vec<usize>, value: f64) -> Tensor {
+    let n = shape.iter().product();
+    Tensor::from_f64(dtype, shape, std::iter::repeat_n(value, n))
+}
+
+attr_struct! {
+    /// `start, start + delta ...` of `size` elements; operands are the scalars start, limit and delta.
+    pub struct Range("range") {
+        /// Number of elements.
+        pub size: Int = Int::new(0),
+        /// Whether the size is known only when the node runs; then `size` is the symbol for it.
+        pub dynamic: bool = false,
+    }
+}
+impl Op for Range {
+    fn arity(&self) -> (usize, usize) {
+        (3, 3)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let dtype = cx.require(0)?.dtype;
+        for i in 0..3 {
+            let t = cx.require(i)?;
+            if t.dtype != dtype || !t.numel().is(1) {
+                return Err(format!("operand {i} is {t:?}, not one {dtype}"));
+            }
+        }
+        Ok(vec![TensorType::new(dtype, vec![self.size.clone()])])
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        let (start, delta) = (cx.int_input(0)?.pop()?, cx.int_input(2)?.pop()?);
+        let n = self.size.as_const().filter(|&n| n <= 64 && !self.dynamic)?;
+        Some((0..n).map(|i| start.clone() + delta.clone() * i).collect())
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (start, delta) = (cx.require(0)?, cx.require(2)?);
+        let ty = cx.output_type(0).clone();
+        let zeros = |cx: &ComputeContext<'_>, b| vec![Int::new(0); cx.shape(b).len()];
+        let (start, delta) = (Expr::load(start, zeros(cx, start)), Expr::load(delta, zeros(cx, delta)));
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| start + Expr::Index(i[0].clone(), ty.dtype) * delta);
+        cx.output(0, out);
+        Ok(())
+    }
+    fn has_compute(&self) -> bool {
+        !self.dynamic
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let dtype = inputs[0].as_ref()?.dtype();
+        let all: Option<Vec<f64>> = inputs.iter().map(|t| t.as_ref()?.to_f64_vec().first().copied()).collect();
+        let &[start, limit, delta] = all?.as_slice() else { return None };
+        let made = range_size(start, limit, delta);
+        Some(made.map(|n| vec![Tensor::from_f64(dtype, vec![n as usize], (0..n).map(|i| start + i as f64 * delta))]))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.size.as_var().filter(|_| self.dynamic).into_iter().collect()
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("Range", vec![]);
+        Ok(())
+    }
+}
+
+fn range_size(start: f64, limit: f64, delta: f64) -> OpResult<i64> {
+    let n = ((limit - start) / delta).ceil();
+    if n.is_finite() && n < 2f64.powi(40) { Ok(n.max(0.0) as i64) } else { Err("the step is 0".into()) }
+}
+
+attr_struct! {
+    /// A matrix of the operand's shape with 1 where column = row + `k`, else 0.
+    pub struct EyeLike("eye_like") {
+        /// The diagonal.
+        pub k: i64 = 0,
+        /// The element type.
+        pub dtype: DType = DType::F32,
+    }
+}
+impl Op for EyeLike {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let x = cx.require(0)?;
+        if x.rank() != 2 {
+            return Err(format!("rank {} is not a matrix", x.rank()));
+        }
+        Ok(vec![TensorType::new(self.dtype, x.shape.clone())])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let ty = cx.output_type(0).clone();
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let diagonal = Cond::eq(&i[1], i[0].clone() + self.k);
+            Expr::guarded(vec![diagonal], Expr::int(1, ty.dtype), Expr::int(0, ty.dtype))
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let attrs = vec![("k", OnnxAttr::Int(self.k)), ("dtype", OnnxAttr::Int(onnx_code(self.dtype)))];
+        cx.simple("EyeLike", attrs);
+        Ok(())
+    }
+}
+
+attr_struct! {
+    /// A new dimension of size `depth`: operand 1's second element (on) at the index in the integer operand 0, its
+    /// first (off) elsewhere. Negative indices count from the end; those outside are off everywhere.
+    pub struct OneHot("one_hot") {
+        /// Where the new dimension is in the result; negative counts from the end.
+        pub axis: i64 = -1,
+        /// Its size.
+        pub depth: Int = Int::new(1),
+    }
+}
+impl Op for OneHot {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (indices, values) = (cx.require(0)?, cx.require(1)?);
+        if !indices.dtype.is_int() || !values.numel().is(2) || values.rank() != 1 {
+            return Err(format!("indices are {indices:?}, values {values:?}"));
+        }
+        let mut shape = indices.shape.clone();
+        shape.insert(normalize_axis(self.axis, shape.len() + 1)?, self.depth.clone());
+        Ok(vec![TensorType::new(values.dtype, shape)])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (indices, values) = (cx.require(0)?, cx.require(1)?);
+        let ty = cx.output_type(0).clone();
+        let axis = normalize_axis(self.axis, ty.rank())?;
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let hot = Int::load(indices, [&i[..axis], &i[axis + 1..]].concat());
+            let value = |n: i64| Expr::load(values, vec![Int::new(n)]);
+            let from_end = Cond::eq(&hot, i[axis].clone() - &self.depth);
+            let rest = Expr::guarded(vec![from_end], value(1), value(0));
+            Expr::guarded(vec![Cond::eq(hot, &i[axis])], value(1), rest)
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let depth = self.depth.as_const().ok_or("a symbolic depth has no ONNX form")?;
+        let depth = cx.constant(Tensor::scalar(depth));
+        let (inputs, outputs) = (vec![cx.input(0), depth, cx.input(1)], cx.outputs.clone());
+        cx.node("OneHot", inputs, outputs, vec![("axis", OnnxAttr::Int(self.axis))]);
+        Ok(())
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "ConstantOfShape", domain: "", since: 9, import: import_constant_of_shape },
+    OnnxImport { op_type: "Range", domain: "", since: 11, import: import_range },
+    OnnxImport { op_type: "EyeLike", domain: "", since: 9, import: import_eye_like },
+    OnnxImport { op_type: "OneHot", domain: "", since: 9, import: import_one_hot },
+];
+
+fn import_constant_of_shape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let value = cx.attrs.tensor("value").cloned().unwrap_or(Tensor::zeros(DType::F32, vec![1]));
+    let dtype = value.dtype();
+    let value = *value.to_f64_vec().first().ok_or("the value is empty")?;
+    let Some(shape) = cx.int_values(0) else {
+        let rank = cx.ty(0)?.numel().as_const().ok_or("the rank of the result is not known")?;
+        let dims = (0..rank as usize).map(|i| cx.fresh_dim("full", i)).collect();
+        let shape = cx.input(0)?;
+        return Ok(vec![cx.add(Full { shape: vec![], value, dtype, dims }, &[shape])?]);
+    };
+    let small = const_dims(&shape).filter(|s| s.iter().try_fold(1, |a: usize, &d| a.checked_mul(d)) <= Some(SMALL));
+    match small {
+        Some(s) if s.iter().try_fold(1usize, |a, &d| a.checked_mul(d)).is_some() => {
+            Ok(vec![cx.constant(&filled(dtype, s, value))])
+        }
+        _ => Ok(vec![cx.add(Full { shape, value, dtype, dims: vec![] }, &[])?]),
+    }
+}
+
+fn import_range(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
+    let constant = |i| cx.const_tensor(i).and_then(|t| t.to_f64_vec().first().copied());
+    let ints = |i| cx.int_values(i).and_then(|mut v: Vec<Dim>| v.pop());
+    let known = if let (Some(start), Some(limit), Some(delta)) = (constant(0), constant(1), constant(2)) {
+        Some(Int::new(range_size(start, limit, delta)?))
+    } else if let (Some(start), Some(limit), Some(delta)) = (ints(0), ints(1), ints(2)) {
+        delta.as_const().filter(|&c| c != 0).map(|step| {
+            let span = if step > 0 { limit - start } else { start - limit };
+            let size = simplify(&span.ceil_div(step.saturating_abs()), &Bounds::new());
+            size.as_const().map_or(size, |c| Int::new(c.max(0)))
+        })
+    } else {
+        None
+    };
+    let op = match known {
+        Some(size) => Range { size, dynamic: false },
+        None => Range { size: cx.fresh_dim("range", 0), dynamic: true },
+    };
+    Ok(vec![cx.add(op, &operands)?])
+}
+
+fn import_eye_like(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let dtype = match cx.attrs.int("dtype") {
+        Some(code) => dtype_of_onnx(code)?,
+        None => cx.ty(0)?.dtype,
+    };
+    Ok(vec![cx.add(EyeLike { k: cx.attrs.int("k").unwrap_or(0), dtype }, &[x])?])
+}
+
+fn import_one_hot(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let (mut indices, values) = (cx.input(0)?, cx.input(2)?);
+    let depth = match cx.const_tensor(1) {
+        Some(t) => t.to_i64_vec().first().map(|&d| Int::new(d)),
+        None => cx.int_values(1).and_then(|mut v| v.pop()),
+    };
+    let depth = depth.ok_or("the depth is not known at compile time")?;
+    if !cx.ty(0)?.dtype.is_int() {
+        indices = cx.add(Cast { to: DType::I64 }, &[indices])?;
+    }
+    Ok(vec![cx.add(OneHot { axis: cx.attrs.int("axis").unwrap_or(-1), depth }, &[indices, values])?])
+}

@@ -1,0 +1,223 @@
+//! Updates at indices that are data. They run on the host: several updates may meet in one element.
+
+use super::permute::{PermutedOp, normalize_axis, permuted_axis};
+use super::reshape::for_each_index;
+use super::{InferContext, Op, OpResult};
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::tensor::Tensor;
+use crate::{attr_enum, attr_struct};
+
+attr_enum! {
+    /// How an update and the old element combine.
+    pub enum Reduction {
+        /// The update replaces it; of several the last one.
+        None = "none",
+        /// Sum.
+        Add = "add",
+        /// Product.
+        Mul = "mul",
+        /// Larger of two.
+        Max = "max",
+        /// Smaller of two.
+        Min = "min",
+    }
+}
+impl Reduction {
+    fn float(self, a: f64, b: f64) -> f64 {
+        match self {
+            Reduction::None => b,
+            Reduction::Add => a + b,
+            Reduction::Mul => a * b,
+            Reduction::Max => a.max(b),
+            Reduction::Min => a.min(b),
+        }
+    }
+    fn int(self, a: i64, b: i64) -> i64 {
+        match self {
+            Reduction::None => b,
+            Reduction::Add => a.wrapping_add(b),
+            Reduction::Mul => a.wrapping_mul(b),
+            Reduction::Max => a.max(b),
+            Reduction::Min => a.min(b),
+        }
+    }
+}
+
+/// A tensor of integers (or bools) that wrap around to `dtype`.
+pub(super) fn tensor_of_ints(dtype: DType, shape: &[usize], values: &[i64]) -> Tensor {
+    let width = dtype.size();
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(width)).collect();
+    Tensor::from_bytes(dtype, shape.to_vec(), bytes.into()).expect("one value for each element")
+}
+
+/// Combines `updates[n]` into element `places[n]` of `x`, in order.
+fn combine(x: &Tensor, updates: &Tensor, places: &[usize], reduction: Reduction) -> Tensor {
+    if reduction == Reduction::None {
+        let (width, mut data) = (x.dtype().size(), x.bytes().to_vec());
+        for (n, &at) in places.iter().enumerate() {
+            data[at * width..(at + 1) * width].copy_from_slice(&updates.bytes()[n * width..(n + 1) * width]);
+        }
+        return Tensor::from_bytes(x.dtype(), x.shape().to_vec(), data.into()).expect("the length is kept");
+    }
+    if x.dtype().is_float() {
+        let (mut data, updates) = (x.to_f64_vec(), updates.to_f64_vec());
+        places.iter().zip(updates).for_each(|(&at, u)| data[at] = reduction.float(data[at], u));
+        return Tensor::from_f64(x.dtype(), x.shape().to_vec(), data);
+    }
+    let (mut data, updates) = (x.to_i64_vec(), updates.to_i64_vec());
+    places.iter().zip(updates).for_each(|(&at, u)| data[at] = reduction.int(data[at], u));
+    tensor_of_ints(x.dtype(), x.shape(), &data)
+}
+
+fn wrap(index: i64, d: usize) -> OpResult<usize> {
+    normalize_axis(index, d).map_err(|_| format!("index {index} is out of range for a dimension of {d}"))
+}
+
+fn infer_scatter(cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+    let (x, indices, updates) = (cx.require(0)?, cx.require(1)?, cx.require(2)?);
+    if !indices.dtype.is_int() {
+        return Err(format!("indices are {}", indices.dtype));
+    }
+    if updates.dtype != x.dtype {
+        return Err(format!("updates are {}, the operand is {}", updates.dtype, x.dtype));
+    }
+    Ok(vec![x.clone()])
+}
+
+fn operands(inputs: &[Option<Tensor>]) -> Option<[&Tensor; 3]> {
+    Some([inputs.first()?.as_ref()?, inputs.get(1)?.as_ref()?, inputs.get(2)?.as_ref()?])
+}
+
+attr_struct! {
+    /// The operand with element `i with i[axis] replaced by indices[i]` updated by `updates[i]`.
+    pub struct ScatterElements("scatter_elements") {
+        /// The axis; negative counts from the end.
+        pub axis: i64 = 0,
+        /// How updates combine.
+        pub reduction: Reduction = Reduction::None,
+    }
+}
+impl Op for ScatterElements {
+    fn arity(&self) -> (usize, usize) {
+        (3, 3)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let rank = cx.require(0)?.rank();
+        normalize_axis(self.axis, rank)?;
+        if cx.require(1)?.rank() != rank || cx.require(2)?.rank() != rank {
+            return Err("operand, indices and updates differ in rank".into());
+        }
+        infer_scatter(cx)
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let [x, indices, updates] = operands(inputs)?;
+        Some(self.places(x, indices, updates).map(|p| vec![combine(x, updates, &p, self.reduction)]))
+    }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
+        Some(PermutedOp::uniform(ScatterElements { axis, ..self.clone() }, perm, 3, 1))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let reduction = OnnxAttr::Str(self.reduction.name().into());
+        cx.simple("ScatterElements", vec![("axis", OnnxAttr::Int(self.axis)), ("reduction", reduction)]);
+        Ok(())
+    }
+}
+impl ScatterElements {
+    fn places(&self, x: &Tensor, indices: &Tensor, updates: &Tensor) -> OpResult<Vec<usize>> {
+        let axis = normalize_axis(self.axis, x.shape().len())?;
+        let smaller = |(d, (&i, &s)): (usize, (&usize, &usize))| d == axis || i <= s;
+        if indices.shape() != updates.shape() || !indices.shape().iter().zip(x.shape()).enumerate().all(smaller) {
+            return Err(format!("indices {:?} do not fit {:?}", indices.shape(), x.shape()));
+        }
+        let values = indices.to_i64_vec();
+        let mut places = Vec::with_capacity(values.len());
+        let mut failed = None;
+        for_each_index(indices.shape(), |index| {
+            let mut at = 0;
+            for (d, &i) in index.iter().enumerate() {
+                let i = if d == axis { wrap(values[places.len()], x.shape()[d]) } else { Ok(i) };
+                at = at * x.shape()[d] + i.unwrap_or_else(|e| (failed = Some(e), 0).1);
+            }
+            places.push(at);
+        });
+        failed.map_or(Ok(places), Err)
+    }
+}
+
+attr_struct! {
+    /// The operand with the sub-tensors at the coordinates in the last dimension of the indices updated.
+    pub struct ScatterNd("scatter_nd") {
+        /// How updates combine.
+        pub reduction: Reduction = Reduction::None,
+    }
+}
+impl Op for ScatterNd {
+    fn arity(&self) -> (usize, usize) {
+        (3, 3)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        if cx.require(1)?.rank() == 0 {
+            return Err("indices are a scalar".into());
+        }
+        infer_scatter(cx)
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let [x, indices, updates] = operands(inputs)?;
+        Some(nd_places(x, indices, updates).map(|p| vec![combine(x, updates, &p, self.reduction)]))
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("ScatterND", vec![("reduction", OnnxAttr::Str(self.reduction.name().into()))]);
+        Ok(())
+    }
+}
+
+fn nd_places(x: &Tensor, indices: &Tensor, updates: &Tensor) -> OpResult<Vec<usize>> {
+    let (outer, depth) = (&indices.shape()[..indices.shape().len() - 1], indices.shape()[indices.shape().len() - 1]);
+    if depth > x.shape().len() || updates.shape() != [outer, &x.shape()[depth..]].concat() {
+        return Err(format!("indices {:?} and updates {:?} do not fit", indices.shape(), updates.shape()));
+    }
+    let inner: usize = x.shape()[depth..].iter().product();
+    let tuples: usize = outer.iter().product();
+    let values = indices.to_i64_vec();
+    let mut places = Vec::with_capacity(updates.len());
+    for tuple in 0..tuples {
+        let mut at = 0;
+        for (d, &v) in values[tuple * depth..(tuple + 1) * depth].iter().enumerate() {
+            at = at * x.shape()[d] + wrap(v, x.shape()[d])?;
+        }
+        places.extend((0..inner).map(|i| at * inner + i));
+    }
+    Ok(places)
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "Scatter", domain: "", since: 9, import: import_elements },
+    OnnxImport { op_type: "ScatterElements", domain: "", since: 11, import: import_elements },
+    OnnxImport { op_type: "ScatterND", domain: "", since: 11, import: import_nd },
+];
+
+fn reduction(cx: &ImportContext<'_, '_>) -> Result<Reduction, String> {
+    let text = cx.attrs.str("reduction").unwrap_or("none");
+    Reduction::parse(text).ok_or_else(|| format!("reduction `{text}` is unsupported"))
+}
+
+fn import_elements(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
+    let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(0), cx.ty(0)?.rank())? as i64;
+    Ok(vec![cx.add(ScatterElements { axis, reduction: reduction(cx)? }, &operands)?])
+}
+
+fn import_nd(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
+    Ok(vec![cx.add(ScatterNd { reduction: reduction(cx)? }, &operands)?])
+}

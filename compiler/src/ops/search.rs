@@ -1,0 +1,241 @@
+//! Ops whose result depends on comparing or counting elements: they run on the host.
+
+use super::permute::{PermutedOp, normalize_axis, permuted_axis};
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Dim, Int};
+use crate::name::Name;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::tensor::Tensor;
+use std::cmp::Ordering;
+
+attr_struct! {
+    /// The `k` largest (or smallest) elements along `axis`, in order, and their i64 indices. Equal elements keep
+    /// their order.
+    pub struct TopK("top_k") {
+        /// How many. A symbol when operand 1 says it only at run time.
+        pub k: Int = Int::new(1),
+        /// The axis; negative counts from the end.
+        pub axis: i64 = -1,
+        /// Largest, or else smallest.
+        pub largest: bool = true,
+        /// Whether operand 1 says k.
+        pub dynamic: bool = false,
+    }
+}
+impl Op for TopK {
+    fn arity(&self) -> (usize, usize) {
+        (1, 2)
+    }
+    fn num_results(&self) -> usize {
+        2
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let mut values = cx.require(0)?.clone();
+        let axis = normalize_axis(self.axis, values.rank())?;
+        if let (Some(k), Some(d)) = (self.k.as_const(), values.shape[axis].as_const())
+            && !(0..=d).contains(&k)
+        {
+            return Err(format!("there are no {k} of {d} elements"));
+        }
+        values.shape[axis] = self.k.clone();
+        let indices = TensorType::new(DType::I64, values.shape.clone());
+        Ok(vec![values, indices])
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let x = inputs[0].as_ref()?;
+        let given = inputs.get(1).and_then(Option::as_ref).and_then(|t| t.to_i64_vec().first().copied());
+        let k = if self.dynamic { given } else { self.k.as_const() };
+        let k = match k.and_then(|k| usize::try_from(k).ok()) {
+            Some(k) => k,
+            None => return Some(Err("k is not a size".into())),
+        };
+        Some(self.select(x, k))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.k.as_var().filter(|_| self.dynamic).into_iter().collect()
+    }
+    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
+        let mut out = PermutedOp::uniform(TopK { axis, ..self.clone() }, perm, 1, 2);
+        if self.dynamic {
+            out.operands.push((1, None));
+        }
+        Some(out)
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let k = match self.dynamic {
+            true => cx.input(1),
+            false => cx.constant(Tensor::ints(&[self.k.as_const().ok_or("a symbolic k has no ONNX form")?])),
+        };
+        let (inputs, outputs) = (vec![cx.input(0), k], cx.outputs.clone());
+        let attrs = vec![("axis", OnnxAttr::Int(self.axis)), ("largest", OnnxAttr::Int(self.largest as i64))];
+        cx.node("TopK", inputs, outputs, attrs);
+        Ok(())
+    }
+}
+impl TopK {
+    fn select(&self, x: &Tensor, k: usize) -> OpResult<Vec<Tensor>> {
+        let axis = normalize_axis(self.axis, x.shape().len())?;
+        let (n, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
+        if k > n {
+            return Err(format!("there are no {k} of {n} elements"));
+        }
+        let outer: usize = x.shape()[..axis].iter().product();
+        let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
+        let compare = |a: usize, b: usize| -> Ordering {
+            let order = if ints.is_empty() { floats[a].total_cmp(&floats[b]) } else { ints[a].cmp(&ints[b]) };
+            if self.largest { order.reverse() } else { order }
+        };
+        let mut chosen = vec![0; outer * k * inner];
+        for lane in 0..outer * inner {
+            let (o, i) = (lane / inner, lane % inner);
+            let at = |j: usize| (o * n + j) * inner + i;
+            let mut order: Vec<usize> = (0..n).collect();
+            order.sort_by(|&a, &b| compare(at(a), at(b)).then(a.cmp(&b)));
+            (0..k).for_each(|j| chosen[(o * k + j) * inner + i] = order[j]);
+        }
+        let mut shape = x.shape().to_vec();
+        shape[axis] = k;
+        let width = x.dtype().size();
+        let mut bytes = Vec::with_capacity(chosen.len() * width);
+        for (flat, &j) in chosen.iter().enumerate() {
+            let (o, i) = (flat / (k * inner), flat % inner);
+            let at = ((o * n + j) * inner + i) * width;
+            bytes.extend_from_slice(&x.bytes()[at..at + width]);
+        }
+        let values = Tensor::from_bytes(x.dtype(), shape.clone(), bytes.into())?;
+        Ok(vec![values, Tensor::from_vec(shape, chosen.into_iter().map(|j| j as i64).collect())])
+    }
+}
+
+attr_struct! {
+    /// Coordinates of the elements that are not 0: one i64 column each, in row-major order.
+    pub struct NonZero("non_zero") {
+        /// Symbol for the number of them.
+        pub count: Name = Name::new("non_zero"),
+    }
+}
+impl Op for NonZero {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let rank = cx.require(0)?.rank();
+        Ok(vec![TensorType::new(DType::I64, vec![Dim::from(rank), Dim::var(self.count)])])
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let x = inputs[0].as_ref()?;
+        let found: Vec<usize> = x.to_f64_vec().iter().enumerate().filter(|v| *v.1 != 0.0).map(|v| v.0).collect();
+        let mut stride = x.len();
+        let mut out = Vec::with_capacity(found.len() * x.shape().len());
+        for &d in x.shape() {
+            stride /= d.max(1);
+            out.extend(found.iter().map(|flat| (flat / stride % d) as i64));
+        }
+        Some(Ok(vec![Tensor::from_vec(vec![x.shape().len(), found.len()], out)]))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        vec![self.count]
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("NonZero", vec![]);
+        Ok(())
+    }
+}
+
+attr_struct! {
+    /// The slices along `axis` (without one, the elements) where the bool operand 1 is true.
+    pub struct Compress("compress") {
+        /// The axis; negative counts from the end, none flattens.
+        pub axis: Option<i64> = None,
+        /// Symbol for the number of slices that stay.
+        pub count: Name = Name::new("compress"),
+    }
+}
+impl Op for Compress {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (mut ty, condition) = (cx.require(0)?.clone(), cx.require(1)?);
+        if condition.dtype != DType::Bool || condition.rank() != 1 {
+            return Err(format!("the condition is {condition:?}, not a list of bools"));
+        }
+        match self.axis {
+            Some(axis) => {
+                let axis = normalize_axis(axis, ty.rank())?;
+                ty.shape[axis] = Dim::var(self.count);
+            }
+            None => ty.shape = vec![Dim::var(self.count)],
+        }
+        Ok(vec![ty])
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let (x, condition) = (inputs[0].as_ref()?, inputs[1].as_ref()?);
+        let flat = self.axis.is_none();
+        let x = if flat { x.reshaped(vec![x.len()]) } else { x.clone() };
+        let axis = match normalize_axis(self.axis.unwrap_or(0), x.shape().len()) {
+            Ok(a) => a,
+            Err(e) => return Some(Err(e)),
+        };
+        let kept: Vec<usize> = condition.bytes().iter().enumerate().filter(|b| *b.1 != 0).map(|b| b.0).collect();
+        if kept.last().is_some_and(|&k| k >= x.shape()[axis]) {
+            return Some(Err("the condition is longer than the axis".into()));
+        }
+        let mut shape = x.shape().to_vec();
+        shape[axis] = kept.len();
+        let pick = |a: usize, i: usize| if a == axis { kept[i] } else { i };
+        Some(Ok(vec![super::reshape::gather_host(&x, &shape, pick)]))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        vec![self.count]
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple("Compress", self.axis.map(|a| ("axis", OnnxAttr::Int(a))).into_iter().collect());
+        Ok(())
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "TopK", domain: "", since: 1, import: import_top_k },
+    OnnxImport { op_type: "NonZero", domain: "", since: 9, import: import_non_zero },
+    OnnxImport { op_type: "Compress", domain: "", since: 9, import: import_compress },
+];
+
+fn import_top_k(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let rank = cx.ty(0)?.rank();
+    let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(-1), rank)? as i64;
+    let largest = cx.attrs.int("largest").unwrap_or(1) != 0;
+    let given = cx.attrs.int("k").map(Int::new).or_else(|| cx.int_values(1).and_then(|mut v| v.pop()));
+    if let Some(k) = given {
+        return cx.add_multi(TopK { k, axis, largest, dynamic: false }, vec![Some(x)]);
+    }
+    let (k, operand) = (cx.fresh_dim("top_k", 0), cx.input(1)?);
+    cx.add_multi(TopK { k, axis, largest, dynamic: true }, vec![Some(x), Some(operand)])
+}
+
+fn import_non_zero(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let count = cx.fresh_dim("non_zero", 0).as_var().expect("a symbol");
+    Ok(vec![cx.add(NonZero { count }, &[x])?])
+}
+
+fn import_compress(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let operands = [cx.input(0)?, cx.input(1)?];
+    let count = cx.fresh_dim("compress", 0).as_var().expect("a symbol");
+    Ok(vec![cx.add(Compress { axis: cx.attrs.int("axis"), count }, &operands)?])
+}

@@ -1,0 +1,196 @@
+//! Moving blocks of space into channels and back.
+
+use super::window::DataLayout;
+use super::{InferContext, LayoutRule, Op, OpRef, OpResult};
+use crate::graph::{TensorType, ValueId};
+use crate::int::{Dim, Int, simplify};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::reshape::{divide_dims, loop_bounds};
+use crate::te::ComputeContext;
+use crate::tir::Expr;
+use crate::{attr_enum, attr_struct};
+
+attr_enum! {
+    /// Order of the channels of a block.
+    pub enum BlockOrder {
+        /// The position in the block is the outer part of the channel.
+        Dcr = "dcr",
+        /// The position in the block is the inner part of the channel.
+        Crd = "crd",
+    }
+}
+
+attr_struct! {
+    /// Each group of `block * block` channels becomes a block of space.
+    pub struct DepthToSpace("depth_to_space") {
+        /// Height and width of a block.
+        pub block: i64 = 1,
+        /// Order of the channels.
+        pub order: BlockOrder = BlockOrder::Dcr,
+        /// Layout of the data.
+        pub layout: DataLayout = DataLayout::Nchw,
+    }
+}
+
+attr_struct! {
+    /// Each block of space becomes `block * block` groups of channels.
+    pub struct SpaceToDepth("space_to_depth") {
+        /// Height and width of a block.
+        pub block: i64 = 1,
+        /// Layout of the data.
+        pub layout: DataLayout = DataLayout::Nchw,
+    }
+}
+
+/// Axes of channel, height and width.
+fn axes(layout: DataLayout) -> [usize; 3] {
+    match layout {
+        DataLayout::Nchw => [1, 2, 3],
+        DataLayout::Nhwc => [3, 1, 2],
+    }
+}
+
+fn exact(d: &Dim, by: i64) -> OpResult<Dim> {
+    divide_dims(std::slice::from_ref(d), &[Dim::new(by)]).ok_or_else(|| format!("{d} is no multiple of {by}"))
+}
+
+fn check(x: &TensorType, block: i64) -> OpResult<()> {
+    match x.rank() == 4 && (1..=1 << 15).contains(&block) {
+        true => Ok(()),
+        false => Err(format!("takes rank 4 and a positive block, got rank {} and {block}", x.rank())),
+    }
+}
+
+impl Op for DepthToSpace {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let mut ty = cx.require(0)?.clone();
+        check(&ty, self.block)?;
+        let [c, h, w] = axes(self.layout);
+        ty.shape[c] = exact(&ty.shape[c], self.block * self.block)?;
+        ty.shape[h] = ty.shape[h].clone() * self.block;
+        ty.shape[w] = ty.shape[w].clone() * self.block;
+        Ok(vec![ty])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let ty = cx.output_type(0).clone();
+        let [c, h, w] = axes(self.layout);
+        let block = self.block;
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let bounds = loop_bounds(i, &ty.shape);
+            let place = i[h].rem(block) * block + i[w].rem(block);
+            let channel = match self.order {
+                BlockOrder::Dcr => place * &ty.shape[c] + &i[c],
+                BlockOrder::Crd => i[c].clone() * (block * block) + place,
+            };
+            let mut at = i.to_vec();
+            (at[c], at[h], at[w]) = (simplify(&channel, &bounds), i[h].div(block), i[w].div(block));
+            Expr::load(x, at)
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn layout_name(&self) -> Option<&'static str> {
+        Some(self.layout.title())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        if self.layout != DataLayout::Nchw {
+            return Err("has no ONNX form in NHWC".into());
+        }
+        let mode = OnnxAttr::Str(self.order.name().to_uppercase());
+        cx.simple("DepthToSpace", vec![("blocksize", OnnxAttr::Int(self.block)), ("mode", mode)]);
+        Ok(())
+    }
+}
+
+impl Op for SpaceToDepth {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let mut ty = cx.require(0)?.clone();
+        check(&ty, self.block)?;
+        let [c, h, w] = axes(self.layout);
+        ty.shape[c] = ty.shape[c].clone() * (self.block * self.block);
+        ty.shape[h] = exact(&ty.shape[h], self.block)?;
+        ty.shape[w] = exact(&ty.shape[w], self.block)?;
+        Ok(vec![ty])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let (ty, channels) = (cx.output_type(0).clone(), cx.shape(x)[axes(self.layout)[0]].clone());
+        let [c, h, w] = axes(self.layout);
+        let block = self.block;
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let bounds = loop_bounds(i, &ty.shape);
+            let place = i[c].div(&channels);
+            let tidy = |e: Int| simplify(&e, &bounds);
+            let mut at = i.to_vec();
+            at[c] = tidy(i[c].rem(&channels));
+            at[h] = tidy(i[h].clone() * block + place.div(block));
+            at[w] = tidy(i[w].clone() * block + place.rem(block));
+            Expr::load(x, at)
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn layout(&self) -> Option<&dyn LayoutRule> {
+        Some(self)
+    }
+    fn layout_name(&self) -> Option<&'static str> {
+        Some(self.layout.title())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        if self.layout != DataLayout::Nchw {
+            return Err("has no ONNX form in NHWC".into());
+        }
+        cx.simple("SpaceToDepth", vec![("blocksize", OnnxAttr::Int(self.block))]);
+        Ok(())
+    }
+}
+
+macro_rules! layout_rule {
+    ($($name:ident),*) => { $(
+        impl LayoutRule for $name {
+            fn is_nchw(&self) -> bool {
+                self.layout == DataLayout::Nchw
+            }
+            fn operands_to_move(&self) -> Vec<usize> {
+                vec![0]
+            }
+            fn results_to_move(&self) -> Vec<usize> {
+                vec![0]
+            }
+            fn to_nhwc(&self) -> OpRef {
+                $name { layout: DataLayout::Nhwc, ..self.clone() }.into()
+            }
+        }
+    )* };
+}
+layout_rule!(DepthToSpace, SpaceToDepth);
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "DepthToSpace", domain: "", since: 1, import: import_depth_to_space },
+    OnnxImport { op_type: "SpaceToDepth", domain: "", since: 1, import: import_space_to_depth },
+];
+
+fn import_depth_to_space(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let mode = cx.attrs.str("mode").unwrap_or("DCR").to_lowercase();
+    let order = BlockOrder::parse(&mode).ok_or("mode is neither DCR nor CRD")?;
+    let block = cx.attrs.int("blocksize").ok_or("attribute `blocksize` is missing")?;
+    Ok(vec![cx.add(DepthToSpace { block, order, layout: DataLayout::Nchw }, &[x])?])
+}
+
+fn import_space_to_depth(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let block = cx.attrs.int("blocksize").ok_or("attribute `blocksize` is missing")?;
+    Ok(vec![cx.add(SpaceToDepth { block, layout: DataLayout::Nchw }, &[x])?])
+}
