@@ -179,3 +179,32 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "ArgMin", domain: "", since: 1, import: |cx| import_arg(cx, Extreme::Min) },
     OnnxImport { op_type: "Hardmax", domain: "", since: 1, import: import_hardmax },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn first_or_last_of_equal_elements() {
+        let x = Tensor::from_vec(vec![2, 3], vec![2.0f32, 5.0, 5.0, 1.0, 1.0, 0.0]);
+        let places =
+            |kind, axis, select_last| run(ArgReduce { kind, axis, keepdims: false, select_last }, &[&x]).to_i64_vec();
+        assert_eq!(places(Extreme::Max, 1, false), [1, 0]);
+        assert_eq!(places(Extreme::Max, 1, true), [2, 1]);
+        assert_eq!(places(Extreme::Min, 1, false), [0, 2]);
+        assert_eq!(places(Extreme::Min, 0, true), [1, 1, 1]);
+        let kept = run(ArgReduce { axis: 1, keepdims: true, ..ArgReduce::default() }, &[&x]);
+        assert_eq!(kept.shape(), [2, 1]);
+        let empty = Tensor::zeros(DType::F32, vec![0, 2]);
+        assert!(try_run(ArgReduce::default(), &[&empty]).unwrap_err().contains("empty"));
+    }
+
+    #[test]
+    fn hardmax_marks_one_element() {
+        let x = Tensor::from_vec(vec![2, 2, 2], vec![1.0f32, 3.0, 3.0, 0.0, 4.0, 4.0, 5.0, 5.0]);
+        assert_eq!(run(Hardmax { axes: vec![2] }, &[&x]).to_i64_vec(), [0, 1, 1, 0, 1, 0, 1, 0]);
+        assert_eq!(run(Hardmax { axes: vec![1, 2] }, &[&x]).to_i64_vec(), [0, 1, 0, 0, 0, 0, 1, 0]);
+    }
+}

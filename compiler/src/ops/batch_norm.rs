@@ -91,3 +91,28 @@ fn import_batch_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 /// ONNX importers of this family.
 pub const ONNX: &[OnnxImport] =
     &[OnnxImport { op_type: "BatchNormalization", domain: "", since: 7, import: import_batch_norm }];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run, transposed};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn applies_the_given_statistics_in_both_layouts() {
+        let x = random(&[2, 3, 2, 2], 1);
+        let vector = |v: [f32; 3]| Tensor::from_vec(vec![3], v.to_vec());
+        let (scale, bias) = (vector([1.0, 2.0, -1.0]), vector([0.5, 0.0, 1.0]));
+        let (mean, variance) = (vector([0.1, -0.2, 0.0]), vector([1.0, 0.25, 4.0]));
+        let got = run(BatchNorm { epsilon: 0.0, ..BatchNorm::default() }, &[&x, &scale, &bias, &mean, &variance]);
+        let want = x.to_f64_vec().into_iter().enumerate().map(|(i, v)| {
+            let at = |t: &Tensor| t.to_f64_vec()[i / 4 % 3];
+            (v - at(&mean)) / at(&variance).sqrt() * at(&scale) + at(&bias)
+        });
+        let want = Tensor::from_f64(x.dtype(), vec![2, 3, 2, 2], want.collect::<Vec<_>>());
+        assert_close(&got, &want, 1e-6);
+        let op = BatchNorm { epsilon: 0.0, layout: DataLayout::Nhwc };
+        let got = run(op, &[&transposed(&x, &[0, 2, 3, 1]), &scale, &bias, &mean, &variance]);
+        assert_close(&got, &transposed(&want, &[0, 2, 3, 1]), 1e-6);
+    }
+}

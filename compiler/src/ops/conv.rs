@@ -219,3 +219,6 @@ fn import_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 
 /// ONNX importers of this family.
 pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Conv", domain: "", since: 1, import: import_conv }];
+
+#[cfg(test)]
+mod tests;

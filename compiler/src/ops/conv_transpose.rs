@@ -243,3 +243,6 @@ fn import_conv_transpose(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId
 /// ONNX importers of this family.
 pub const ONNX: &[OnnxImport] =
     &[OnnxImport { op_type: "ConvTranspose", domain: "", since: 1, import: import_conv_transpose }];
+
+#[cfg(test)]
+mod tests;

@@ -134,3 +134,28 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "GlobalAveragePool", domain: "", since: 1, import: import_average },
     OnnxImport { op_type: "GlobalMaxPool", domain: "", since: 1, import: import_max },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run, transposed, try_run};
+
+    #[test]
+    fn pools_each_channel_in_both_layouts() {
+        let x = random(&[2, 3, 4, 5], 1);
+        let values = x.to_f64_vec();
+        let mean = run(GlobalAveragePool::default(), &[&x]);
+        let max = run(GlobalMaxPool::default(), &[&x]);
+        assert_eq!(mean.shape(), [2, 3, 1, 1]);
+        for (i, plane) in values.chunks(20).enumerate() {
+            assert!((mean.to_f64_vec()[i] - plane.iter().sum::<f64>() / 20.0).abs() < 1e-6);
+            assert_eq!(max.to_f64_vec()[i], plane.iter().copied().fold(f64::MIN, f64::max));
+        }
+        let moved = transposed(&x, &[0, 2, 3, 1]);
+        let nhwc = run(GlobalAveragePool { layout: DataLayout::Nhwc }, &[&moved]);
+        assert_close(&nhwc, &transposed(&mean, &[0, 2, 3, 1]), 1e-6);
+        let nhwc = run(GlobalMaxPool { layout: DataLayout::Nhwc }, &[&moved]);
+        assert_close(&nhwc, &transposed(&max, &[0, 2, 3, 1]), 0.0);
+        assert!(try_run(GlobalMaxPool::default(), &[&random(&[1, 2, 0, 3], 1)]).unwrap_err().contains("empty"));
+    }
+}

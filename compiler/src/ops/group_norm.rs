@@ -175,3 +175,37 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "InstanceNormalization", domain: "", since: 1, import: import_instance_norm },
     OnnxImport { op_type: "GroupNormalization", domain: "", since: 18, import: import_group_norm },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::norm::LayerNorm;
+    use crate::ops::testing::{assert_close, random, run, try_run};
+
+    #[test]
+    fn group_sizes_meet_instance_and_layer_normalisation() {
+        let (x, scale, bias) = (random(&[2, 6, 3, 2], 1), random(&[6], 2), random(&[6], 3));
+        let instance = run(InstanceNorm::default(), &[&x, &scale, &bias]);
+        let each = run(GroupNorm { groups: 6, ..GroupNorm::default() }, &[&x, &scale, &bias]);
+        assert_close(&each, &instance, 1e-6);
+        let all = run(GroupNorm { groups: 1, ..GroupNorm::default() }, &[&x, &scale, &bias]);
+        let column = |t: &Tensor| t.reshaped(vec![6, 1, 1]);
+        let layer = run(LayerNorm { axis: 1, ..LayerNorm::default() }, &[&x, &column(&scale), &column(&bias)]);
+        assert_close(&all, &layer, 1e-5);
+    }
+
+    #[test]
+    fn factors_by_group_repeat_over_channels() {
+        let x = random(&[1, 4, 5], 1);
+        let (s, b) = (random(&[2], 2), random(&[2], 3));
+        let spread = |t: &Tensor| {
+            let v = t.to_f64_vec();
+            Tensor::from_f64(t.dtype(), vec![4], vec![v[0], v[0], v[1], v[1]])
+        };
+        let op = GroupNorm { groups: 2, ..GroupNorm::default() };
+        let want = run(op.clone(), &[&x, &spread(&s), &spread(&b)]);
+        assert_close(&run(GroupNorm { per_group: true, ..op }, &[&x, &s, &b]), &want, 1e-6);
+        let uneven = GroupNorm { groups: 3, ..GroupNorm::default() };
+        assert!(try_run(uneven, &[&x, &spread(&s), &spread(&b)]).unwrap_err().contains("divide"));
+    }
+}

@@ -160,3 +160,30 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "LRN", domain: "", since: 1, import: import_lrn },
     OnnxImport { op_type: "LpNormalization", domain: "", since: 1, import: import_lp_norm },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::run;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn neighbours_end_at_the_edges() {
+        let x = Tensor::from_vec(vec![1, 4, 1], vec![1.0f32, 2.0, 3.0, 4.0]);
+        for (size, sums) in [(3, [5.0, 14.0, 29.0, 25.0]), (2, [5.0, 13.0, 25.0, 16.0]), (1, [1.0, 4.0, 9.0, 16.0])] {
+            let op = Lrn { size, alpha: size as f64, beta: 1.0, bias: 1.0 };
+            for (i, v) in run(op, &[&x]).to_f64_vec().into_iter().enumerate() {
+                assert!((v - (i + 1) as f64 / (1.0 + sums[i])).abs() < 1e-6, "{size} {i}: {v}");
+            }
+        }
+    }
+
+    #[test]
+    fn vectors_get_norm_one_and_zeros_stay() {
+        let x = Tensor::from_vec(vec![2, 2], vec![3.0f32, 0.0, -4.0, 0.0]);
+        let y = run(LpNorm { axis: 0, p: 2 }, &[&x]).to_f64_vec();
+        assert!((y[0] - 0.6).abs() < 1e-6 && (y[2] + 0.8).abs() < 1e-6 && y[1] == 0.0);
+        let y = run(LpNorm { axis: 0, p: 1 }, &[&x]).to_f64_vec();
+        assert!((y[0] - 3.0 / 7.0).abs() < 1e-6);
+    }
+}

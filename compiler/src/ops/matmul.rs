@@ -225,3 +225,61 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "MatMul", domain: "", since: 1, import: import_matmul },
     OnnxImport { op_type: "Gemm", domain: "", since: 7, import: import_gemm },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run, transposed, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn leading_axes_broadcast_and_vectors_lose_their_axis() {
+        let shape = |a: &[usize], b: &[usize]| run(MatMul {}, &[&random(a, 1), &random(b, 2)]).shape().to_vec();
+        assert_eq!(shape(&[4], &[4]), [0usize; 0]);
+        assert_eq!(shape(&[4], &[2, 4, 3]), [2, 3]);
+        assert_eq!(shape(&[2, 3, 4], &[4]), [2, 3]);
+        assert_eq!(shape(&[5, 1, 2, 4], &[3, 4, 6]), [5, 3, 2, 6]);
+        let (a, b) = (random(&[3, 2, 4], 1), random(&[4, 5], 2));
+        let whole = run(MatMul {}, &[&a, &b]);
+        let rows = run(MatMul {}, &[&a.reshaped(vec![6, 4]), &b]);
+        assert_close(&whole.reshaped(vec![6, 5]), &rows, 1e-6);
+        let ints = |shape: &[usize], v: &[i64]| Tensor::from_vec(shape.to_vec(), v.to_vec());
+        let got = run(MatMul {}, &[&ints(&[2, 2], &[1, 2, 3, 4]), &ints(&[2, 1], &[5, 6])]);
+        assert_eq!(got.to_i64_vec(), [17, 39]);
+    }
+
+    #[test]
+    fn gemm_agrees_with_matmul() {
+        let (a, b) = (random(&[3, 4], 1), random(&[4, 5], 2));
+        let product = run(MatMul {}, &[&a, &b]);
+        let (at, bt) = (transposed(&a, &[1, 0]), transposed(&b, &[1, 0]));
+        for (trans_a, trans_b) in [(false, false), (true, false), (false, true), (true, true)] {
+            let op = Gemm { trans_a, trans_b, ..Gemm::default() };
+            let got = run(op, &[if trans_a { &at } else { &a }, if trans_b { &bt } else { &b }]);
+            assert_close(&got, &product, 1e-6);
+        }
+        for c in [vec![], vec![1], vec![5], vec![3, 1], vec![3, 5]] {
+            let addend = random(&c, 3);
+            let op = Gemm { alpha: 0.5, beta: 2.0, ..Gemm::default() };
+            let got = run(op, &[&a, &b, &addend]);
+            let full = addend.to_f64_vec();
+            let at = |i: usize| match c[..] {
+                [] | [1] => full[0],
+                [5] => full[i % 5],
+                [3, 1] => full[i / 5],
+                _ => full[i],
+            };
+            let want = product.to_f64_vec().into_iter().enumerate().map(|(i, p)| 0.5 * p + 2.0 * at(i));
+            assert_close(&got, &Tensor::from_f64(DType::F32, vec![3, 5], want.collect::<Vec<_>>()), 1e-6);
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let refusal = |a: &[usize], b: &[usize]| try_run(MatMul {}, &[&random(a, 1), &random(b, 2)]).unwrap_err();
+        assert!(refusal(&[2, 3], &[4, 2]).contains("contract"));
+        assert!(refusal(&[2, 2, 3], &[3, 3, 2]).contains("broadcast"));
+        assert!(refusal(&[], &[3]).contains("scalar"));
+        assert!(refusal(&[2, 0], &[0, 3]).contains("size 0"));
+    }
+}

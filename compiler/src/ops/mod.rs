@@ -39,6 +39,8 @@ pub mod slice;
 pub mod softmax;
 pub mod space_depth;
 pub mod split;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod transpose;
 pub mod unary;
 pub mod window;

@@ -236,3 +236,43 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "LayerNormalization", domain: "", since: 1, import: import_layer_norm },
     OnnxImport { op_type: "RMSNormalization", domain: "", since: 23, import: import_rms_norm },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run, try_run};
+    use crate::tensor::Tensor;
+
+    fn fill(shape: &[usize], value: f32) -> Tensor {
+        Tensor::from_vec(shape.to_vec(), vec![value; shape.iter().product()])
+    }
+
+    #[test]
+    fn groups_get_mean_zero_and_variance_one() {
+        // A large mean: the mean of squares would lose all digits.
+        let values = random(&[2, 3, 8], 1).to_f64_vec();
+        let x = Tensor::from_f64(DType::F32, vec![2, 3, 8], values.iter().map(|v| 1000.0 + v).collect::<Vec<_>>());
+        let op = LayerNorm { axis: 1, epsilon: 0.0, statistics: true };
+        let out = try_run(op, &[&x, &fill(&[3, 8], 1.0), &fill(&[8], 0.0)]).expect("runs");
+        for (g, group) in out[0].to_f64_vec().chunks(24).enumerate() {
+            let mean = group.iter().sum::<f64>() / 24.0;
+            let variance = group.iter().map(|v| v * v).sum::<f64>() / 24.0;
+            assert!(mean.abs() < 1e-3 && (variance - 1.0).abs() < 1e-3, "{mean} {variance}");
+            let want = 1000.0 + values[g * 24..][..24].iter().sum::<f64>() / 24.0;
+            assert!((out[1].to_f64_vec()[g] - want).abs() < 1e-3);
+        }
+        assert_eq!(out[2].shape(), [2, 1, 1]);
+    }
+
+    #[test]
+    fn scale_and_bias_broadcast() {
+        let x = random(&[4, 6], 2);
+        let op = LayerNorm { axis: 1, ..LayerNorm::default() };
+        let plain = run(op.clone(), &[&x, &fill(&[1], 1.0)]).to_f64_vec();
+        let got = run(op, &[&x, &fill(&[6], 2.0), &fill(&[6], 3.0)]);
+        let want = plain.iter().map(|v| 2.0 * v + 3.0).collect::<Vec<_>>();
+        assert_close(&got, &Tensor::from_f64(DType::F32, vec![4, 6], want), 1e-6);
+        let rms = run(RmsNorm { axis: 0, epsilon: 0.0 }, &[&fill(&[2, 2], -3.0), &fill(&[2], 5.0)]);
+        assert_eq!(rms.to_f64_vec(), [-5.0; 4]);
+    }
+}

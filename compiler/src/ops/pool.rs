@@ -314,3 +314,6 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "MaxPool", domain: "", since: 1, import: import_max_pool },
     OnnxImport { op_type: "AveragePool", domain: "", since: 1, import: import_average_pool },
 ];
+
+#[cfg(test)]
+mod tests;

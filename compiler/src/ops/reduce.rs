@@ -252,3 +252,74 @@ pub const ONNX: &[OnnxImport] = reduce_import!(
     "ReduceSum" Sum, "ReduceMean" Mean, "ReduceMax" Max, "ReduceMin" Min, "ReduceProd" Prod, "ReduceL1" L1,
     "ReduceL2" L2, "ReduceLogSum" LogSum, "ReduceLogSumExp" LogSumExp, "ReduceSumSquare" SumSquare
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run};
+
+    fn of(kind: ReduceKind, v: &[f64]) -> f64 {
+        let sum = |f: fn(f64) -> f64| v.iter().copied().map(f).sum::<f64>();
+        match kind {
+            ReduceKind::Sum => sum(|x| x),
+            ReduceKind::Mean => sum(|x| x) / v.len() as f64,
+            ReduceKind::Max => v.iter().copied().fold(f64::MIN, f64::max),
+            ReduceKind::Min => v.iter().copied().fold(f64::MAX, f64::min),
+            ReduceKind::Prod => v.iter().product(),
+            ReduceKind::L1 => sum(f64::abs),
+            ReduceKind::L2 => sum(|x| x * x).sqrt(),
+            ReduceKind::LogSum => sum(|x| x).ln(),
+            ReduceKind::LogSumExp => sum(f64::exp).ln(),
+            ReduceKind::SumSquare => sum(|x| x * x),
+        }
+    }
+
+    #[test]
+    fn every_kind_over_every_choice_of_axes() {
+        let positive = random(&[2, 3, 4], 1).to_f64_vec().into_iter().map(|v| v + 1.5).collect::<Vec<_>>();
+        let x = Tensor::from_f64(DType::F32, vec![2, 3, 4], positive);
+        let values = x.to_f64_vec();
+        for &kind in ReduceKind::ALL {
+            for mask in 0..8 {
+                let axes: Vec<usize> = (0..3).filter(|a| mask >> a & 1 == 1).collect();
+                let key = |flat: usize| {
+                    let at = [flat / 12, flat / 4 % 3, flat % 4];
+                    (0..3).filter(|a| !axes.contains(a)).map(|a| at[a]).collect::<Vec<_>>()
+                };
+                let mut groups = std::collections::BTreeMap::<Vec<usize>, Vec<f64>>::new();
+                for (i, v) in values.iter().enumerate() {
+                    groups.entry(key(i)).or_default().push(*v);
+                }
+                let want: Vec<f64> = groups.values().map(|g| of(kind, g)).collect();
+                for keepdims in [false, true] {
+                    let got = run(Reduce::new(kind, &axes, keepdims), &[&x]);
+                    let dims = [2, 3, 4].into_iter().enumerate();
+                    let shape: Vec<usize> = if keepdims {
+                        dims.map(|(a, d)| if axes.contains(&a) { 1 } else { d }).collect()
+                    } else {
+                        dims.filter(|(a, _)| !axes.contains(a)).map(|(_, d)| d).collect()
+                    };
+                    assert_close(&got, &Tensor::from_f64(DType::F32, shape, want.clone()), 1e-5);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_bools_halves_and_nothing() {
+        let reduce = |kind, t: &Tensor| run(Reduce::new(kind, &[0], false), &[t]).to_f64_vec()[0];
+        let ints = Tensor::ints(&[-5, 2, 7]);
+        assert_eq!(reduce(ReduceKind::Sum, &ints), 4.0);
+        assert_eq!(reduce(ReduceKind::Max, &ints), 7.0);
+        assert_eq!(reduce(ReduceKind::L1, &ints), 14.0);
+        let bools = Tensor::from_f64(DType::Bool, vec![2], [1.0, 0.0]);
+        assert_eq!((reduce(ReduceKind::Max, &bools), reduce(ReduceKind::Min, &bools)), (1.0, 0.0));
+        let halves = Tensor::from_f64(DType::F16, vec![4096], vec![1.0; 4096]);
+        assert_eq!(reduce(ReduceKind::Sum, &halves), 4096.0);
+        let nothing = Tensor::zeros(DType::F32, vec![0]);
+        assert_eq!(reduce(ReduceKind::Sum, &nothing), 0.0);
+        assert_eq!(reduce(ReduceKind::Prod, &nothing), 1.0);
+        assert_eq!(reduce(ReduceKind::Max, &nothing), f64::NEG_INFINITY);
+        assert!(reduce(ReduceKind::Mean, &nothing).is_nan());
+    }
+}

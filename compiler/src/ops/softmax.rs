@@ -205,3 +205,40 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Softmax", domain: "", since: 1, import: import_softmax },
     OnnxImport { op_type: "LogSoftmax", domain: "", since: 1, import: import_log_softmax },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::testing::{assert_close, random, run, try_run};
+
+    #[test]
+    fn sums_to_one_over_any_axes() {
+        let x = random(&[2, 3, 4], 1);
+        for axes in [vec![0], vec![1], vec![2], vec![1, 2], vec![0, 2], vec![]] {
+            let y = run(Softmax { axes: axes.clone() }, &[&x]);
+            let total: f64 = y.to_f64_vec().iter().sum();
+            let groups: usize = (0..3).filter(|a| !axes.contains(a)).map(|a| x.shape()[a]).product();
+            assert!((total - groups as f64).abs() < 1e-5, "{axes:?}");
+            let log = run(LogSoftmax { axes }, &[&x]);
+            let want = y.to_f64_vec().into_iter().map(f64::ln).collect::<Vec<_>>();
+            assert_close(&log, &Tensor::from_f64(DType::F32, vec![2, 3, 4], want), 1e-5);
+        }
+    }
+
+    #[test]
+    fn large_values_do_not_overflow() {
+        let x = Tensor::from_vec(vec![1, 2], vec![10000.0f32, 10000.0 - 2f32.ln()]);
+        let y = run(Softmax { axes: vec![1] }, &[&x]).to_f64_vec();
+        assert!((y[0] - 2.0 / 3.0).abs() < 1e-3, "{y:?}");
+        let half = Tensor::from_f64(DType::F16, vec![3000], vec![1.0; 3000]);
+        let y = run(Softmax { axes: vec![0] }, &[&half]).to_f64_vec();
+        assert!((y[0] * 3000.0 - 1.0).abs() < 1e-3, "{}", y[0]);
+    }
+
+    #[test]
+    fn axes_must_exist() {
+        assert!(try_run(Softmax { axes: vec![2] }, &[&random(&[2, 2], 1)]).is_err());
+        assert!(try_run(Softmax { axes: vec![1, 0] }, &[&random(&[2, 2], 1)]).is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! Single ops on the CPU executor, for tests.
+
+use super::OpRef;
+use crate::cpu::eval_node;
+use crate::graph::Module;
+use crate::tensor::Tensor;
+
+/// Runs `op` on present operands.
+pub fn try_run(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
+    let inputs: Vec<Option<Tensor>> = inputs.iter().map(|&t| Some(t.clone())).collect();
+    eval_node(&op.into(), &inputs, &Module::new("main"))
+}
+
+/// The first result of `op` on present operands.
+pub fn run(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Tensor {
+    try_run(op, inputs).expect("the op runs").remove(0)
+}
+
+/// Reproducible values in -1..1.
+pub fn random(shape: &[usize], seed: u64) -> Tensor {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    Tensor::from_vec(shape.to_vec(), (0..shape.iter().product::<usize>()).map(|_| next()).collect())
+}
+
+/// Holds shapes, dtypes and values against each other; `tolerance` is absolute and relative.
+#[track_caller]
+pub fn assert_close(got: &Tensor, want: &Tensor, tolerance: f64) {
+    assert_eq!((got.dtype(), got.shape()), (want.dtype(), want.shape()));
+    for (i, (g, w)) in got.to_f64_vec().into_iter().zip(want.to_f64_vec()).enumerate() {
+        assert!((g - w).abs() <= tolerance * (1.0 + w.abs()), "element {i}: got {g}, want {w}");
+    }
+}
+
+/// `t` with its dimensions in the order `perm`.
+pub fn transposed(t: &Tensor, perm: &[usize]) -> Tensor {
+    let from = t.shape();
+    let shape: Vec<usize> = perm.iter().map(|&p| from[p]).collect();
+    let values = t.to_f64_vec();
+    let out = (0..values.len()).map(|mut flat| {
+        let mut at = vec![0; shape.len()];
+        for (d, i) in shape.iter().enumerate().rev() {
+            at[d] = flat % i;
+            flat /= i;
+        }
+        let mut index = vec![0; shape.len()];
+        for (d, &p) in perm.iter().enumerate() {
+            index[p] = at[d];
+        }
+        values[index.iter().zip(from).fold(0, |flat, (i, n)| flat * n + i)]
+    });
+    Tensor::from_f64(t.dtype(), shape.clone(), out.collect::<Vec<_>>())
+}
