@@ -1,12 +1,15 @@
 //! Batch normalisation with given statistics.
 
+use super::binary::{Add, Mul, Sub};
 use super::conv::check_vector;
+use super::reduce::{Reduce, ReduceKind};
 use super::window::{DataLayout, data_layout_rule, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
+use crate::tensor::Tensor;
 use crate::tir::{Expr, UnaryOp};
 
 attr_struct! {
@@ -76,16 +79,41 @@ impl Op for BatchNorm {
 }
 
 fn import_batch_norm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    // Before opset 14 the extra outputs asked for training; since then an attribute does.
-    if cx.attrs.int("training_mode").unwrap_or(0) != 0 || cx.num_outputs > 1 {
-        return Err("training mode of BatchNormalization is not supported".into());
-    }
     if cx.attrs.int("spatial").unwrap_or(1) == 0 {
         return Err("BatchNormalization with spatial=0 is not supported".into());
     }
     let op = BatchNorm { epsilon: cx.attrs.float("epsilon").unwrap_or(1e-5), layout: DataLayout::Nchw };
+    if cx.attrs.int("training_mode").unwrap_or(0) != 0 {
+        return import_training(cx, op);
+    }
+    if cx.num_outputs > 1 {
+        // Before opset 14 the extra outputs asked for training.
+        return Err("training mode of BatchNormalization before opset 14 is not supported".into());
+    }
     let inputs = cx.inputs.clone();
     cx.add_multi(op, inputs)
+}
+
+/// Training mode: the statistics are the data's own, and the running ones move towards them.
+fn import_training(cx: &mut ImportContext<'_, '_>, op: BatchNorm) -> OpResult<Vec<ValueId>> {
+    let (x, rank) = (cx.input(0)?, cx.ty(0)?.rank());
+    let axes: Vec<usize> = (0..rank).filter(|&a| a != 1).collect();
+    let mean = cx.add(Reduce::new(ReduceKind::Mean, &axes, false), &[x])?;
+    let column = cx.add(Reduce::new(ReduceKind::Mean, &axes, true), &[x])?;
+    let off = cx.add(Sub {}, &[x, column])?;
+    let square = cx.add(Mul {}, &[off, off])?;
+    let variance = cx.add(Reduce::new(ReduceKind::Mean, &axes, false), &[square])?;
+    let y = cx.add(op, &[x, cx.input(1)?, cx.input(2)?, mean, variance])?;
+    let momentum = cx.attrs.float("momentum").unwrap_or(0.9);
+    let mut out = vec![y];
+    for (running, current) in [(cx.input(3)?, mean), (cx.input(4)?, variance)] {
+        let dtype = cx.b.ty(running).dtype;
+        let old = cx.constant(&Tensor::from_f64(dtype, vec![], [momentum]));
+        let new = cx.constant(&Tensor::from_f64(dtype, vec![], [1.0 - momentum]));
+        let (old, new) = (cx.add(Mul {}, &[running, old])?, cx.add(Mul {}, &[current, new])?);
+        out.push(cx.add(Add {}, &[old, new])?);
+    }
+    Ok(out)
 }
 
 /// ONNX importers of this family.
@@ -96,7 +124,6 @@ pub const ONNX: &[OnnxImport] =
 mod tests {
     use super::*;
     use crate::ops::testing::{assert_close, random, run, transposed};
-    use crate::tensor::Tensor;
 
     #[test]
     fn applies_the_given_statistics_in_both_layouts() {

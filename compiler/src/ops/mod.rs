@@ -28,6 +28,7 @@ pub mod pad;
 pub mod permute;
 pub mod pool;
 pub mod reduce;
+pub mod reduce_at;
 pub mod reshape;
 pub mod resize;
 pub mod scan;
@@ -382,6 +383,7 @@ ops! {
     group_norm { InstanceNorm, GroupNorm }
     local_norm { Lrn, LpNorm }
     reduce { Reduce }
+    reduce_at { ReduceAt }
     arg_reduce { ArgReduce, Hardmax }
     resize { Resize }
     generate { Full, Range, EyeLike, OneHot }

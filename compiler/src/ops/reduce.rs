@@ -1,6 +1,6 @@
 //! Reductions over axes.
 
-use super::permute::{PermutedOp, normalize_axis, permutation_without};
+use super::permute::{PermutedOp, normalize_axes, permutation_without};
 use super::softmax::{Split, check_axes, permuted_axes};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::dtype::DType;
@@ -80,7 +80,8 @@ impl ReduceKind {
             _ => dtype.accumulator(),
         }
     }
-    fn onnx(self) -> &'static str {
+    /// Name of the ONNX operator.
+    pub(super) fn onnx(self) -> &'static str {
         match self {
             ReduceKind::Sum => "ReduceSum",
             ReduceKind::Mean => "ReduceMean",
@@ -226,19 +227,28 @@ impl Op for Reduce {
 
 fn import_reduce(cx: &mut ImportContext<'_, '_>, kind: ReduceKind) -> OpResult<Vec<ValueId>> {
     let (x, rank) = (cx.input(0)?, cx.ty(0)?.rank());
+    let keepdims = cx.attrs.int("keepdims").unwrap_or(1) != 0;
+    let none_means_none = cx.attrs.int("noop_with_empty_axes").unwrap_or(0) != 0;
     let given = match (cx.attrs.ints("axes"), cx.opt(1)) {
         (Some(axes), _) => axes.to_vec(),
-        (None, Some(_)) => cx.const_ints(1).ok_or("axes that are known only at run time are not supported")?,
         (None, None) => vec![],
+        (None, Some(_)) => match (cx.const_ints(1), cx.ty(1)?.numel().as_const()) {
+            (Some(axes), _) => axes,
+            (None, Some(0)) => vec![],
+            (None, Some(n)) if n == rank as i64 => (0..n).collect(),
+            (None, Some(n)) => return super::reduce_at::import_run_time_axes(cx, kind, keepdims, n as usize),
+            (None, None) => return Err("a number of axes that is known only at run time is not supported".into()),
+        },
     };
-    let mut axes = given.iter().map(|&a| normalize_axis(a, rank)).collect::<OpResult<Vec<usize>>>()?;
-    axes.sort_unstable();
-    axes.dedup();
-    if axes.is_empty() && cx.attrs.int("noop_with_empty_axes").unwrap_or(0) == 0 {
-        axes = (0..rank).collect();
-    }
-    let keepdims = cx.attrs.int("keepdims").unwrap_or(1) != 0;
+    let axes = resolve_axes(&given, rank, none_means_none)?;
     Ok(vec![cx.add(Reduce { kind, axes, keepdims }, &[x])?])
+}
+
+/// The reduced axes, ascending; an empty list means all unless `none_means_none`.
+pub(super) fn resolve_axes(given: &[i64], rank: usize, none_means_none: bool) -> OpResult<Vec<usize>> {
+    let mut axes = normalize_axes(given, rank)?;
+    axes.sort_unstable();
+    Ok(if axes.is_empty() && !none_means_none { (0..rank).collect() } else { axes })
 }
 
 macro_rules! reduce_import {

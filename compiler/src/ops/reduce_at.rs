@@ -1,0 +1,92 @@
+//! Reductions over axes that are known only at run time.
+
+use super::reduce::{Reduce, ReduceKind, resolve_axes};
+use super::{InferContext, Op, OpResult, Precision};
+use crate::attr_struct;
+use crate::cpu::eval_node;
+use crate::graph::{Module, TensorType, ValueId};
+use crate::int::Int;
+use crate::name::Name;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr};
+use crate::tensor::Tensor;
+
+attr_struct! {
+    /// Reduces operand 0 over the axes in the integer operand 1, of which there is at least one. Runs on the host.
+    pub struct ReduceAt("reduce_at") {
+        /// What is computed.
+        pub kind: ReduceKind = ReduceKind::Sum,
+        /// Keeps reduced axes as size 1.
+        pub keepdims: bool = false,
+        /// Dimensions of the result: symbols that the run defines.
+        pub dims: Vec<Int> = vec![],
+    }
+}
+
+impl Op for ReduceAt {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (x, axes) = (cx.require(0)?, cx.require(1)?);
+        if !axes.dtype.is_int() || axes.rank() != 1 {
+            return Err(format!("axes are {}{:?}, need a list of integers", axes.dtype, axes.shape));
+        }
+        Ok(vec![TensorType::new(x.dtype, self.dims.clone())])
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        let (x, axes) = (inputs.first()?.as_ref()?, inputs.get(1)?.as_ref()?);
+        let known = resolve_axes(&axes.to_i64_vec(), x.shape().len(), false).and_then(|axes| {
+            let op = Reduce { kind: self.kind, axes, keepdims: self.keepdims };
+            eval_node(&op.into(), &[Some(x.clone())], &Module::new("main"))
+        });
+        Some(known)
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        cx.simple(self.kind.onnx(), vec![("keepdims", OnnxAttr::Int(self.keepdims as i64))]);
+        Ok(())
+    }
+}
+
+/// Imports a reduction over `count` axes in operand 1.
+pub(super) fn import_run_time_axes(
+    cx: &mut ImportContext<'_, '_>,
+    kind: ReduceKind,
+    keepdims: bool,
+    count: usize,
+) -> OpResult<Vec<ValueId>> {
+    let rank = cx.ty(0)?.rank();
+    if count > rank {
+        return Err(format!("{count} axes of a tensor of rank {rank}"));
+    }
+    let left = if keepdims { rank } else { rank - count };
+    let dims = (0..left).map(|d| cx.fresh_dim("reduce", d)).collect();
+    let inputs = cx.inputs.clone();
+    cx.add_multi(ReduceAt { kind, keepdims, dims }, inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run};
+
+    #[test]
+    fn agrees_with_known_axes() {
+        let x = random(&[2, 3, 4], 1);
+        let dims = |n: usize| (0..n).map(|d| Int::var(format!("d{d}").as_str())).collect();
+        let want = run(Reduce::new(ReduceKind::Mean, &[0, 2], true), &[&x]);
+        let op = ReduceAt { kind: ReduceKind::Mean, keepdims: true, dims: dims(3) };
+        assert_close(&run(op, &[&x, &Tensor::ints(&[-1, 0])]), &want, 0.0);
+        let want = run(Reduce::new(ReduceKind::Max, &[1], false), &[&x]);
+        let op = ReduceAt { kind: ReduceKind::Max, keepdims: false, dims: dims(2) };
+        assert_close(&run(op, &[&x, &Tensor::ints(&[1])]), &want, 0.0);
+    }
+}
