@@ -1,1 +1,160 @@
-//! shaders-gen
+//! Tensor IR to naga to WGSL, SPIR-V, MSL and HLSL.
+//!
+//! One scheduled kernel (a [`Stmt::Kernel`](compiler::tir::Stmt::Kernel) body) becomes one compute shader. The lowering
+//! knows loops, buffers and expressions, and neither ops nor schedule rules; it is the only place that creates entry
+//! points. Steps, each in its own file:
+//!
+//! 1. `grid`: which loops are thread axes; the grid is folded against the device's limit.
+//! 2. `expand`: unrolled loops are repeated, vectorised loops become lanes of their leaves, indices are simplified.
+//! 3. `barriers`: workgroup barriers are derived from what is written and read.
+//! 4. `guards`: conditions are placed as far out as uniform control flow allows.
+//! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
+//!    variables for registers with constant indices, banks for what is beyond one binding.
+//! 6. `kernel`, `index`, `memory`, `value`: statements, indices, accesses and values become naga IR.
+//! 7. `generated`: validation, and text and words for each target.
+//!
+//! Always holds: a load is in bounds, because it is proved or because its index is clamped; [`EmittedKernel::bounds_proved`]
+//! says whether stores and 32-bit index arithmetic are proved too. Floats are f32 in registers whatever their storage.
+//!
+//! Deliberately absent: atomics, textures, calls.
+#![warn(missing_docs)]
+
+mod access;
+mod barriers;
+mod builder;
+mod error;
+mod expand;
+mod generated;
+mod grid;
+mod guards;
+mod index;
+mod kernel;
+mod lanes;
+mod layout;
+mod memory;
+mod ops;
+mod ranges;
+mod tree;
+mod value;
+
+pub use error::EmitError;
+pub use generated::{GeneratedModule, check_wgsl};
+
+use compiler::name::Name;
+use compiler::plan::{EmitKernel, EmittedKernel};
+use compiler::profile::DeviceProfile;
+use compiler::tir::TensorFunction;
+use std::sync::Arc;
+
+/// The shader generator. [`EmittedKernel::module`] holds a [`GeneratedModule`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Emitter;
+
+impl EmitKernel for Emitter {
+    fn emit(&self, f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, String> {
+        emit_kernel(f, kernel, profile).map_err(|e| e.to_string())
+    }
+}
+
+/// Emits kernel `kernel` of the scheduled function `f` for a device.
+///
+/// # Errors
+/// When the kernel is beyond the device's limits, cannot be expressed, or the lowering has a bug.
+pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, EmitError> {
+    let kernels = f.kernels();
+    let body = kernels.iter().find(|k| k.0 == kernel).ok_or(EmitError::NoKernel(kernel))?.1;
+    let axes = grid::Axes::of(kernel, body)?;
+    let grid = axes.grid(kernel, profile)?;
+    check_subgroups(f, kernel, &axes, profile)?;
+
+    let mut ranges = ranges::Ranges::new(f.bounds());
+    let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
+    let root = barriers::Barriers::new(f, &axes, &root).insert(root);
+    let collective = |leaf: &tree::Leaf| kernel::reads_subgroup(f, leaf);
+    let root = guards::Guards { axes: &axes, collective: &collective }.place(root);
+    let layouts = layout::plan_layouts(f, &root, profile, &mut ranges)?;
+    let bindings = layout::plan_bindings(f, &layouts);
+    let limit = |what, needed: u64, available: u64| {
+        if needed > available { Err(EmitError::Limit { kernel, what, needed, available }) } else { Ok(()) }
+    };
+    limit("storage bindings", bindings.len() as u64, u64::from(profile.max_storage_buffers))?;
+    let immediate_bytes = 4 * f.symbols.len() as u32;
+    limit("bytes of immediates", u64::from(immediate_bytes), u64::from(profile.immediates))?;
+
+    let mut emitter = kernel::KernelEmitter::new(f, kernel, &axes, &mut ranges, layouts);
+    emitter.declare_bindings(&bindings);
+    emitter.declare_locals();
+    limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
+    emitter.kernel(&grid, &root)?;
+    let (bounds_proved, shared_bytes) = (emitter.proved, emitter.shared_bytes);
+    let (name, workgroup) = (entry_name(kernel), axes.workgroup());
+    let generated = finish(emitter.b, &name, workgroup, bounds_proved)?;
+    Ok(EmittedKernel {
+        wgsl: generated.emit_wgsl()?,
+        name,
+        workgroup,
+        grid: grid.dispatch(),
+        bindings,
+        immediate_bytes,
+        shared_bytes,
+        bounds_proved,
+        module: Arc::new(generated),
+    })
+}
+
+/// Buffers distributed over a subgroup need subgroups of just that size, along x.
+fn check_subgroups(
+    f: &TensorFunction,
+    kernel: Name,
+    axes: &grid::Axes,
+    profile: &DeviceProfile,
+) -> Result<(), EmitError> {
+    let mut used = Vec::new();
+    for b in f.kernels().iter().filter(|k| k.0 == kernel).flat_map(|k| k.1.blocks()) {
+        used.push(b.buffer);
+    }
+    for (id, b) in f.buffers.iter() {
+        let compiler::tir::Scope::Subgroup { size, .. } = b.scope else { continue };
+        if !used.contains(&id) {
+            continue;
+        }
+        let x = axes.workgroup()[0];
+        if profile.fixed_subgroup() != Some(size) || !x.is_multiple_of(size) {
+            return Err(EmitError::unsupported(format!(
+                "kernel `{kernel}`: `{}` is distributed over {size} lanes; the device has subgroups of {} to {}, the workgroup {x} threads along x",
+                b.name, profile.subgroup.0, profile.subgroup.1
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A name that is an identifier in every target.
+fn entry_name(kernel: Name) -> String {
+    let clean: String = kernel.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if clean.starts_with(|c: char| c.is_ascii_alphabetic()) { clean } else { format!("k{clean}") }
+}
+
+/// Makes the entry point and validates.
+fn finish(
+    mut b: builder::Builder,
+    name: &str,
+    workgroup_size: [u32; 3],
+    bounds_proved: bool,
+) -> Result<GeneratedModule, EmitError> {
+    let mut function = b.function;
+    function.body = std::mem::take(&mut b.scopes).pop().expect("the outermost scope").into_block();
+    function.body.push(naga::Statement::Return { value: None }, naga::Span::UNDEFINED);
+    b.module.entry_points.push(naga::EntryPoint {
+        name: name.to_string(),
+        stage: naga::ShaderStage::Compute,
+        early_depth_test: None,
+        workgroup_size,
+        workgroup_size_overrides: None,
+        function,
+        mesh_info: None,
+        task_payload: None,
+        incoming_ray_payload: None,
+    });
+    GeneratedModule::new(b.module, name.to_string(), b.capabilities, bounds_proved)
+}

@@ -1,0 +1,155 @@
+//! Derives workgroup barriers: between a write and a read, or a read and a write, of memory that threads share.
+//!
+//! A barrier goes before the outermost statement that conflicts with what happened since the last one, so a copy nest
+//! waits once and not in every iteration. Loops are walked twice: the second walk sees what the last iteration left.
+
+use crate::grid::Axes;
+use crate::tree::{Leaf, Node};
+use compiler::int::Int;
+use compiler::tir::{BufferId, Scope, TensorFunction};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Elements of one buffer that were touched since the last barrier.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    reads: FxHashSet<Vec<Int>>,
+    writes: FxHashMap<Vec<Int>, FxHashSet<compiler::name::Name>>,
+}
+
+type State = FxHashMap<BufferId, Touched>;
+
+/// Inserts barriers into a kernel.
+pub(crate) struct Barriers<'a> {
+    function: &'a TensorFunction,
+    axes: &'a Axes,
+    shared: FxHashSet<BufferId>,
+}
+
+impl<'a> Barriers<'a> {
+    /// For the expanded kernel `root`.
+    pub fn new(function: &'a TensorFunction, axes: &'a Axes, root: &Node) -> Self {
+        let (mut written, mut read) = (FxHashSet::default(), FxHashSet::default());
+        root.visit_leaves(&mut |l| {
+            written.insert(l.buffer);
+            if l.combiner.is_some() {
+                read.insert(l.buffer);
+            }
+            l.visit_loads(&mut |b, _| {
+                read.insert(b);
+            });
+        });
+        // Global memory that this kernel writes may be read back by other threads of the workgroup.
+        let visible = |b: &BufferId| match function.buffers[*b].scope {
+            Scope::Shared => true,
+            Scope::Global => read.contains(b),
+            Scope::Register | Scope::Subgroup { .. } => false,
+        };
+        let alone = axes.workgroup().iter().product::<u32>() == 1;
+        let shared = if alone { FxHashSet::default() } else { written.into_iter().filter(visible).collect() };
+        Barriers { function, axes, shared }
+    }
+
+    /// The kernel with its barriers.
+    pub fn insert(&self, root: Node) -> Node {
+        if self.shared.is_empty() { root } else { self.walk(root, &mut State::default()) }
+    }
+
+    fn walk(&self, node: Node, state: &mut State) -> Node {
+        match node {
+            Node::Seq(list) => {
+                let mut out = Vec::with_capacity(list.len());
+                for n in list {
+                    let here = self.touched(&n);
+                    if self.conflict(state, &here) {
+                        out.push(Node::Barrier);
+                        state.clear();
+                    }
+                    out.push(self.walk(n, state));
+                }
+                Node::Seq(out)
+            }
+            Node::If { conds, body } => Node::If { conds, body: Box::new(self.walk(*body, state)) },
+            Node::Loop { var, extent, body } => {
+                let mut after = state.clone();
+                self.walk((*body).clone(), &mut after);
+                merge(state, after);
+                let here = self.touched(&body);
+                let wait = self.conflict(state, &here) && !matches!(*body, Node::Seq(_));
+                let body = if wait {
+                    state.clear();
+                    Node::Seq(vec![Node::Barrier, self.walk(*body, state)])
+                } else {
+                    self.walk(*body, state)
+                };
+                Node::Loop { var, extent, body: Box::new(body) }
+            }
+            Node::Leaf(leaf) => {
+                merge(state, self.touched_by(&leaf));
+                Node::Leaf(leaf)
+            }
+            Node::Barrier => {
+                state.clear();
+                Node::Barrier
+            }
+        }
+    }
+
+    fn touched(&self, node: &Node) -> State {
+        let mut state = State::default();
+        node.visit_leaves(&mut |l| merge(&mut state, self.touched_by(l)));
+        state
+    }
+
+    fn touched_by(&self, leaf: &Leaf) -> State {
+        let mut state = State::default();
+        leaf.visit_loads(&mut |b, ix| {
+            if self.shared.contains(&b) {
+                state.entry(b).or_default().reads.insert(ix.to_vec());
+            }
+        });
+        if self.shared.contains(&leaf.buffer) {
+            let t = state.entry(leaf.buffer).or_default();
+            if leaf.combiner.is_some() {
+                t.reads.insert(leaf.indices.clone());
+            }
+            t.writes.entry(leaf.indices.clone()).or_default().insert(leaf.block);
+        }
+        state
+    }
+
+    fn conflict(&self, before: &State, now: &State) -> bool {
+        now.iter().any(|(b, now)| before.get(b).is_some_and(|before| self.clash(*b, before, now)))
+    }
+
+    /// Accesses of one element by the thread that owns it need no barrier: they name it by one and the same index, which
+    /// tells all threads apart.
+    fn clash(&self, buffer: BufferId, before: &Touched, now: &Touched) -> bool {
+        let mut all: FxHashSet<&Vec<Int>> = before.writes.keys().chain(now.writes.keys()).collect();
+        all.extend(before.reads.iter().chain(&now.reads));
+        let own = all.len() == 1 && all.iter().all(|ix| self.names_one_thread(ix));
+        let raw = !before.writes.is_empty() && !now.reads.is_empty();
+        let war = !before.reads.is_empty() && !now.writes.is_empty();
+        // Blocks that only write different parts (a fill, then a copy) are kept in order too; one block's instances are
+        // disjoint.
+        let blocks = |t: &Touched| t.writes.values().flatten().copied().collect::<FxHashSet<_>>();
+        let waw = self.function.buffers[buffer].scope == Scope::Shared
+            && !before.writes.is_empty()
+            && !now.writes.is_empty()
+            && blocks(before) != blocks(now);
+        !own && (raw || war || waw)
+    }
+
+    fn names_one_thread(&self, indices: &[Int]) -> bool {
+        self.axes.local.iter().flatten().filter(|a| a.extent > 1).all(|a| indices.iter().any(|i| i.uses(a.var)))
+    }
+}
+
+fn merge(into: &mut State, from: State) {
+    for (b, t) in from {
+        let slot = into.entry(b).or_default();
+        slot.reads.extend(t.reads);
+        for (ix, blocks) in t.writes {
+            slot.writes.entry(ix).or_default().extend(blocks);
+        }
+    }
+}

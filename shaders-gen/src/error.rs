@@ -1,0 +1,49 @@
+//! Why a kernel cannot be emitted.
+
+use compiler::name::Name;
+
+/// Why a kernel cannot be emitted. Limits name what was asked for and what is there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmitError {
+    /// The function has no kernel of that name.
+    #[error("the function has no kernel `{0}`")]
+    NoKernel(Name),
+    /// The kernel is beyond a limit of the device.
+    #[error("kernel `{kernel}` needs {needed} {what}, the device has {available}")]
+    Limit {
+        /// The kernel.
+        kernel: Name,
+        /// What is limited.
+        what: &'static str,
+        /// What the kernel asks for.
+        needed: u64,
+        /// What the device has.
+        available: u64,
+    },
+    /// A store into a packed buffer that does not own whole words.
+    #[error("block `{block}`: packed store needs a vectorised innermost loop (buffer `{buffer}`)")]
+    PackedStore {
+        /// The storing block.
+        block: Name,
+        /// The packed buffer.
+        buffer: Name,
+    },
+    /// Something that no shader can express here.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The generated module does not validate: a bug of the lowering.
+    #[error("bug: naga refuses the shader of `{kernel}`: {message}")]
+    Invalid {
+        /// The kernel.
+        kernel: String,
+        /// naga's message.
+        message: String,
+    },
+}
+
+impl EmitError {
+    pub(crate) fn unsupported(message: impl Into<String>) -> EmitError {
+        EmitError::Unsupported(message.into())
+    }
+}

@@ -1,0 +1,141 @@
+//! The validated module of one kernel, and its text and words.
+
+use crate::error::EmitError;
+use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
+
+/// A validated compute shader of one entry point.
+#[derive(Debug, Clone)]
+pub struct GeneratedModule {
+    /// The module.
+    pub module: naga::Module,
+    /// naga's analysis of it.
+    pub info: ModuleInfo,
+    /// Name of the entry point.
+    pub entry: String,
+    /// What the module needs beyond plain compute shaders.
+    pub capabilities: Capabilities,
+    /// All accesses are proved in bounds: no run-time checks are needed.
+    pub bounds_proved: bool,
+}
+
+fn validate(module: &naga::Module, capabilities: Capabilities) -> Result<ModuleInfo, String> {
+    Validator::new(ValidationFlags::all(), capabilities)
+        .subgroup_stages(ShaderStages::COMPUTE)
+        .subgroup_operations(SubgroupOperationSet::all())
+        .validate(module)
+        .map_err(|e| {
+            let mut text = e.to_string();
+            let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(e.as_inner());
+            while let Some(c) = cause {
+                text += &format!(": {c}");
+                cause = c.source();
+            }
+            text
+        })
+}
+
+impl GeneratedModule {
+    pub(crate) fn new(
+        module: naga::Module,
+        entry: String,
+        capabilities: Capabilities,
+        bounds_proved: bool,
+    ) -> Result<GeneratedModule, EmitError> {
+        let info =
+            validate(&module, capabilities).map_err(|message| EmitError::Invalid { kernel: entry.clone(), message })?;
+        Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved })
+    }
+    fn invalid(&self, message: impl ToString) -> EmitError {
+        EmitError::Invalid { kernel: self.entry.clone(), message: message.to_string() }
+    }
+    fn policies(&self) -> naga::proc::BoundsCheckPolicies {
+        use naga::proc::BoundsCheckPolicy::{Restrict, Unchecked};
+        let policy = if self.bounds_proved { Unchecked } else { Restrict };
+        naga::proc::BoundsCheckPolicies { index: policy, buffer: policy, image_load: policy, binding_array: policy }
+    }
+
+    /// WGSL text.
+    ///
+    /// # Errors
+    /// [`EmitError::Invalid`], which is a bug.
+    pub fn emit_wgsl(&self) -> Result<String, EmitError> {
+        naga::back::wgsl::write_string(&self.module, &self.info, naga::back::wgsl::WriterFlags::empty())
+            .map_err(|e| self.invalid(e))
+    }
+    /// SPIR-V words, checked or not as [`GeneratedModule::bounds_proved`] says, as wgpu would make them.
+    ///
+    /// # Errors
+    /// [`EmitError::Invalid`], which is a bug.
+    pub fn emit_spirv(&self) -> Result<Vec<u32>, EmitError> {
+        use naga::back::spv;
+        let options = spv::Options {
+            lang_version: (1, 3),
+            flags: spv::WriterFlags::DEBUG,
+            bounds_check_policies: self.policies(),
+            zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
+            force_loop_bounding: !self.bounds_proved,
+            emit_int_div_checks: !self.bounds_proved,
+            ..spv::Options::default()
+        };
+        let pipeline =
+            spv::PipelineOptions { shader_stage: naga::ShaderStage::Compute, entry_point: self.entry.clone() };
+        spv::write_vec(&self.module, &self.info, &options, Some(&pipeline)).map_err(|e| self.invalid(e))
+    }
+    /// Metal Shading Language text.
+    ///
+    /// # Errors
+    /// [`EmitError::Invalid`], which is a bug.
+    pub fn emit_msl(&self) -> Result<String, EmitError> {
+        use naga::back::msl;
+        let options = msl::Options {
+            lang_version: (2, 4),
+            fake_missing_bindings: true,
+            bounds_check_policies: self.policies(),
+            zero_initialize_workgroup_memory: false,
+            force_loop_bounding: !self.bounds_proved,
+            ..msl::Options::default()
+        };
+        msl::write_string(&self.module, &self.info, &options, &msl::PipelineOptions::default())
+            .map(|(text, _)| text)
+            .map_err(|e| self.invalid(e))
+    }
+    /// HLSL text.
+    ///
+    /// # Errors
+    /// [`EmitError::Invalid`], which is a bug.
+    pub fn emit_hlsl(&self) -> Result<String, EmitError> {
+        use naga::back::hlsl;
+        let options = hlsl::Options {
+            shader_model: hlsl::ShaderModel::V6_2,
+            fake_missing_bindings: true,
+            immediates_target: Some(hlsl::BindTarget::default()),
+            zero_initialize_workgroup_memory: false,
+            restrict_indexing: !self.bounds_proved,
+            force_loop_bounding: !self.bounds_proved,
+            ..hlsl::Options::default()
+        };
+        let pipeline = hlsl::PipelineOptions::default();
+        let mut text = String::new();
+        hlsl::Writer::new(&mut text, &options, &pipeline)
+            .write(&self.module, &self.info, None)
+            .map_err(|e| self.invalid(e))?;
+        Ok(text)
+    }
+}
+
+/// Parses and validates WGSL text as a compute shader that may use whatever this crate emits.
+///
+/// # Errors
+/// naga's message.
+pub fn check_wgsl(text: &str) -> Result<naga::Module, String> {
+    let capabilities = Capabilities::SHADER_FLOAT16
+        | Capabilities::SHADER_FLOAT16_IN_FLOAT32
+        | Capabilities::SUBGROUP
+        | Capabilities::IMMEDIATES;
+    let mut parser = naga::front::wgsl::Frontend::new();
+    let options = naga::front::wgsl::Options { capabilities, ..naga::front::wgsl::Options::new() };
+    parser.set_options(options);
+    let module = parser.parse(text).map_err(|e| e.emit_to_string(text))?;
+    validate(&module, capabilities)?;
+    Ok(module)
+}

@@ -1,0 +1,153 @@
+//! Thread axes: which loops share an index, how large workgroup and grid are.
+
+use crate::error::EmitError;
+use compiler::int::Int;
+use compiler::name::Name;
+use compiler::profile::DeviceProfile;
+use compiler::tir::{LoopKind, Stmt};
+
+/// A group or local axis: the variable that stands for all loops bound to it, and its size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
+    pub var: Name,
+    pub extent: i64,
+}
+
+/// The axes of a kernel.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Axes {
+    pub group: [Option<Axis>; 3],
+    pub local: [Option<Axis>; 3],
+}
+
+/// How group indices come from the hardware's workgroup id.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Grid {
+    /// One axis each.
+    Direct([u32; 3]),
+    /// The dispatch is folded: the linear workgroup index is split along the axes; `exact` when none is beyond the end.
+    Folded { dispatch: [u32; 3], total: u64, exact: bool },
+}
+
+impl Axes {
+    /// Collects the bound loops of a kernel.
+    ///
+    /// # Errors
+    /// When the extent of one is no positive constant.
+    pub fn of(kernel: Name, body: &Stmt) -> Result<Axes, EmitError> {
+        let mut axes = Axes::default();
+        let mut bad = None;
+        body.visit(&mut |s| {
+            let Stmt::For(l) = s else { return };
+            let slot = match l.kind {
+                LoopKind::Group(a) => axes.group.get_mut(a as usize),
+                LoopKind::Local(a) => axes.local.get_mut(a as usize),
+                _ => return,
+            };
+            match (slot, l.extent.as_const()) {
+                (Some(slot), Some(n)) if n > 0 => match slot {
+                    Some(axis) => axis.extent = axis.extent.max(n),
+                    None => *slot = Some(Axis { var: l.var, extent: n }),
+                },
+                _ => bad = Some(l.var),
+            }
+        });
+        match bad {
+            Some(v) => Err(EmitError::unsupported(format!(
+                "kernel `{kernel}`: loop `{v}` is bound to a thread axis, so its extent must be a positive constant"
+            ))),
+            None => Ok(axes),
+        }
+    }
+    /// The axis of a bound loop.
+    pub fn get(&self, kind: LoopKind) -> Option<Axis> {
+        match kind {
+            LoopKind::Group(a) => self.group[a as usize],
+            LoopKind::Local(a) => self.local[a as usize],
+            _ => None,
+        }
+    }
+    /// Threads along each axis.
+    pub fn workgroup(&self) -> [u32; 3] {
+        self.local.map(|a| a.map_or(1, |a| u32::try_from(a.extent).unwrap_or(u32::MAX)))
+    }
+    /// True for a variable that differs between the threads of a workgroup.
+    pub fn is_local(&self, var: Name) -> bool {
+        self.local.iter().flatten().any(|a| a.var == var)
+    }
+    /// True when all threads of a workgroup agree on `e`.
+    pub fn is_uniform(&self, e: &Int) -> bool {
+        !crate::tree::has_load(e) && !e.vars().into_iter().any(|v| self.is_local(v))
+    }
+    /// Checks the workgroup against the device, and folds the grid.
+    ///
+    /// # Errors
+    /// [`EmitError::Limit`].
+    pub fn grid(&self, kernel: Name, profile: &DeviceProfile) -> Result<Grid, EmitError> {
+        let size = self.workgroup();
+        let limit = |what, needed: u64, available: u64| {
+            if needed > available { Err(EmitError::Limit { kernel, what, needed, available }) } else { Ok(()) }
+        };
+        let threads = size.iter().map(|&s| u64::from(s)).product();
+        limit("threads a workgroup", threads, u64::from(profile.max_invocations))?;
+        for (axis, s) in size.iter().enumerate() {
+            let what = ["threads along x", "threads along y", "threads along z"][axis];
+            limit(what, u64::from(*s), u64::from(profile.max_workgroup_size[axis]))?;
+        }
+        fold_grid(
+            kernel,
+            self.group.map(|a| a.map_or(1, |a| a.extent.unsigned_abs())),
+            u64::from(profile.max_workgroups),
+        )
+    }
+}
+
+/// Folds `extents` so that no axis is longer than `max`.
+fn fold_grid(kernel: Name, extents: [u64; 3], max: u64) -> Result<Grid, EmitError> {
+    if extents.iter().all(|&e| e <= max) {
+        return Ok(Grid::Direct(extents.map(|e| e as u32)));
+    }
+    let total = extents.iter().try_fold(1u64, |a, &e| a.checked_mul(e)).filter(|t| *t <= i32::MAX as u64);
+    let available = max.saturating_mul(max).saturating_mul(max);
+    let Some(total) = total.filter(|t| *t <= available) else {
+        return Err(EmitError::Limit { kernel, what: "workgroups", needed: u64::MAX, available });
+    };
+    // Prefer an exact split with a few more rows over a remainder.
+    let split = |n: u64| -> (u64, u64) {
+        let rows = n.div_ceil(max);
+        (rows..rows + 64).find(|r| *r <= max && n % r == 0).map_or((n.div_ceil(rows), rows), |r| (n / r, r))
+    };
+    let (x, rows) = split(total);
+    let (y, z) = if rows <= max { (rows, 1) } else { split(rows) };
+    Ok(Grid::Folded { dispatch: [x, y, z].map(|e| e as u32), total, exact: x * y * z == total })
+}
+
+impl Grid {
+    /// Workgroups to dispatch.
+    pub fn dispatch(&self) -> [u32; 3] {
+        match self {
+            Grid::Direct(d) | Grid::Folded { dispatch: d, .. } => *d,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_within_the_limit_and_covers_everything() {
+        for extents in [[5, 1, 1], [100, 1, 1], [97, 3, 1], [1000, 1, 1], [7, 11, 13]] {
+            let grid = fold_grid("k".into(), extents, 11).expect("folds");
+            let d = grid.dispatch();
+            assert!(d.iter().all(|&d| (1..=11).contains(&d)), "{extents:?} -> {d:?}");
+            let cover: u64 = d.iter().map(|&d| u64::from(d)).product();
+            let total: u64 = extents.iter().product();
+            assert!(cover >= total, "{extents:?} -> {d:?}");
+            if let Grid::Folded { exact, .. } = grid {
+                assert_eq!(exact, cover == total);
+            }
+        }
+        assert!(fold_grid("k".into(), [2000, 1, 1], 11).is_err());
+    }
+}

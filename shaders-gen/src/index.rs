@@ -1,0 +1,268 @@
+//! Emits index expressions and conditions on them, each in the outermost scope where its variables are defined.
+//!
+//! A sum is emitted from the outermost variables inwards, the constant last, so that unrolled instances share all but
+//! the constant and loops share what does not change in them.
+
+use crate::builder::{Kind, Value};
+use crate::error::EmitError;
+use crate::kernel::KernelEmitter;
+use crate::lanes::{per_lane, split_lane};
+use crate::tree::has_load;
+use compiler::int::{Int, IntNode};
+use compiler::tir::{Cond, CondOp};
+use naga::{BinaryOperator as B, Expression, Handle, MathFunction};
+
+type Emitted = Result<Handle<Expression>, EmitError>;
+
+impl KernelEmitter<'_> {
+    /// The outermost scope in which `e` can be evaluated. Loads stay where they are.
+    fn level(&mut self, e: &Int) -> usize {
+        if e.as_const().is_some() {
+            return 0;
+        }
+        if let Some(&l) = self.levels.get(e) {
+            return l;
+        }
+        if has_load(e) {
+            return self.b.top();
+        }
+        let vars = e.vars();
+        let l = vars.iter().filter_map(|v| self.vars.get(v)).map(|v| v.1).max().unwrap_or(0);
+        if !vars.is_empty() {
+            self.levels.insert(e.clone(), l);
+        }
+        l
+    }
+
+    /// An index as an i32.
+    pub fn int(&mut self, e: &Int) -> Emitted {
+        if let Some(c) = e.as_const() {
+            return self.int_const(c);
+        }
+        if let Some(v) = e.as_var() {
+            return self.vars.get(&v).map(|v| v.0).ok_or_else(|| {
+                EmitError::unsupported(format!("kernel `{}`: variable `{v}` is not defined here", self.kernel))
+            });
+        }
+        let level = self.level(e);
+        if let Some(&h) = self.b.scopes[level].ints.get(e) {
+            return Ok(h);
+        }
+        let h = match e.node() {
+            IntNode::Add(..) | IntNode::Sub(..) => self.sum(e)?,
+            _ => self.int_node(e, level)?,
+        };
+        self.b.scopes[level].ints.insert(e.clone(), h);
+        Ok(h)
+    }
+
+    fn int_const(&mut self, c: i64) -> Emitted {
+        let clipped = c.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+        self.proved &= clipped == c;
+        Ok(self.b.i32(clipped as i32))
+    }
+
+    fn int_node(&mut self, e: &Int, level: usize) -> Emitted {
+        self.proved &= self.ranges.fits_i32(e);
+        match e.node() {
+            IntNode::Mul(a, b) => self.int_binary(B::Multiply, a, b, level),
+            IntNode::Div(a, b) => self.int_div(a, b, level),
+            IntNode::Mod(a, b) => self.int_mod(a, b, level),
+            IntNode::Min(a, b) => self.int_math(MathFunction::Min, a, b, level),
+            IntNode::Max(a, b) => self.int_math(MathFunction::Max, a, b, level),
+            IntNode::Load(b, ix) => {
+                let (buffer, ix) = (*b, ix.clone());
+                let lane = self.lane.take();
+                let v = self.load(buffer, &ix);
+                self.lane = lane;
+                let v = v?;
+                Ok(self.b.bitcast(v, Kind::I32).handle)
+            }
+            IntNode::Const(_) | IntNode::Var(_) | IntNode::Add(..) | IntNode::Sub(..) => self.int(e),
+        }
+    }
+
+    fn int_binary(&mut self, op: B, a: &Int, b: &Int, level: usize) -> Emitted {
+        let (left, right) = (self.int(a)?, self.int(b)?);
+        Ok(self.b.emit_at(level, Expression::Binary { op, left, right }))
+    }
+
+    fn int_math(&mut self, fun: MathFunction, a: &Int, b: &Int, level: usize) -> Emitted {
+        let (arg, other) = (self.int(a)?, self.int(b)?);
+        Ok(self.b.emit_at(level, Expression::Math { fun, arg, arg1: Some(other), arg2: None, arg3: None }))
+    }
+
+    /// Floor division: a shift by powers of two, which floors for negative numbers too.
+    fn int_div(&mut self, a: &Int, b: &Int, level: usize) -> Emitted {
+        if let Some(shift) = power_of_two(b) {
+            let left = self.int(a)?;
+            let right = self.b.u32(shift);
+            return Ok(self.b.emit_at(level, Expression::Binary { op: B::ShiftRight, left, right }));
+        }
+        let q = self.int_binary(B::Divide, a, b, level)?;
+        if self.ranges.span(a).0 >= 0 {
+            return Ok(q);
+        }
+        let r = self.int_binary(B::Modulo, a, b, level)?;
+        let (zero, one) = (self.b.i32(0), self.b.i32(1));
+        let condition = self.b.emit_at(level, Expression::Binary { op: B::Less, left: r, right: zero });
+        let down = self.b.emit_at(level, Expression::Binary { op: B::Subtract, left: q, right: one });
+        Ok(self.b.emit_at(level, Expression::Select { condition, accept: down, reject: q }))
+    }
+
+    fn int_mod(&mut self, a: &Int, b: &Int, level: usize) -> Emitted {
+        if let (Some(_), Some(c)) = (power_of_two(b), b.as_const()) {
+            let left = self.int(a)?;
+            let right = self.b.i32((c - 1) as i32);
+            return Ok(self.b.emit_at(level, Expression::Binary { op: B::And, left, right }));
+        }
+        let r = self.int_binary(B::Modulo, a, b, level)?;
+        if self.ranges.span(a).0 >= 0 {
+            return Ok(r);
+        }
+        let (zero, by) = (self.b.i32(0), self.int(b)?);
+        let condition = self.b.emit_at(level, Expression::Binary { op: B::Less, left: r, right: zero });
+        let up = self.b.emit_at(level, Expression::Binary { op: B::Add, left: r, right: by });
+        Ok(self.b.emit_at(level, Expression::Select { condition, accept: up, reject: r }))
+    }
+
+    /// A sum, terms of outer variables first.
+    fn sum(&mut self, e: &Int) -> Emitted {
+        let (mut terms, mut constant) = (Vec::new(), 0i64);
+        collect_terms(e, 1, &mut terms, &mut constant);
+        let mut leveled: Vec<(usize, Int, i64)> = Vec::with_capacity(terms.len());
+        for (atom, c) in terms {
+            let term = atom.clone() * c.abs();
+            leveled.push((self.level(&atom), term, c));
+        }
+        // Positive terms first within a level, so that a sum seldom starts with a negation.
+        leveled.sort_by_key(|t| (t.0, t.2 < 0));
+        if constant != 0 {
+            leveled.push((0, Int::new(constant.abs()), constant));
+        }
+        let mut prefix = Int::new(0);
+        for (_, term, c) in &leveled {
+            let next = if *c < 0 { prefix.clone() - term } else { prefix.clone() + term };
+            if prefix.is(0) && *c > 0 {
+                prefix = next;
+                continue;
+            }
+            self.prefix(&prefix, term, *c < 0, &next)?;
+            prefix = next;
+        }
+        let level = self.level(&prefix);
+        match self.b.scopes[level].ints.get(&prefix) {
+            Some(&h) => Ok(h),
+            None if matches!(prefix.node(), IntNode::Add(..) | IntNode::Sub(..)) => {
+                // The sum cancelled into one of its parts.
+                self.int_node(&prefix, level)
+            }
+            None => self.int(&prefix),
+        }
+    }
+
+    /// Emits `next = prefix ± term` and remembers it.
+    fn prefix(&mut self, prefix: &Int, term: &Int, minus: bool, next: &Int) -> Result<(), EmitError> {
+        let level = self.level(next);
+        if next.as_const().is_some() || next.as_var().is_some() || self.b.scopes[level].ints.contains_key(next) {
+            return Ok(());
+        }
+        self.proved &= self.ranges.fits_i32(next);
+        let (left, right) = (self.int(prefix)?, self.int(term)?);
+        let op = if minus { B::Subtract } else { B::Add };
+        let h = self.b.emit_at(level, Expression::Binary { op, left, right });
+        self.b.scopes[level].ints.insert(next.clone(), h);
+        Ok(())
+    }
+
+    /// An index as a value: a vector when it differs between lanes.
+    pub fn index_value(&mut self, e: &Int) -> Result<Value, EmitError> {
+        let scalar = |handle| Value { handle, kind: Kind::I32, lanes: 1 };
+        let Some(lane) = self.lane.filter(|l| e.uses(l.var)) else {
+            return Ok(scalar(self.int(e)?));
+        };
+        if let Some((base, step)) = split_lane(e, lane) {
+            let base = self.ranges.simplify(&base);
+            let base = scalar(self.int(&base)?);
+            let steps: Vec<Value> = (0..i64::from(lane.count)).map(|v| scalar(self.b.i32((v * step) as i32))).collect();
+            let steps = self.b.compose(&steps);
+            return Ok(self.b.add(base, steps));
+        }
+        let mut parts = Vec::new();
+        for i in per_lane(e, lane) {
+            let i = self.ranges.simplify(&i);
+            parts.push(scalar(self.int(&i)?));
+        }
+        Ok(self.b.compose(&parts))
+    }
+
+    /// Conditions without the lane, joined by "and".
+    pub fn uniform_conds(&mut self, conds: &[Cond]) -> Emitted {
+        let mut level = 0;
+        for c in conds {
+            level = level.max(self.level(&c.lhs)).max(self.level(&c.rhs));
+        }
+        if let Some(&h) = self.b.scopes[level].conds.get(conds) {
+            return Ok(h);
+        }
+        let h = match conds.split_last() {
+            Some((last, [])) => {
+                let (left, right) = (self.int(&last.lhs)?, self.int(&last.rhs)?);
+                self.b.emit_at(level, Expression::Binary { op: compare(last.op), left, right })
+            }
+            Some((last, rest)) => {
+                let (left, right) = (self.uniform_conds(rest)?, self.uniform_conds(std::slice::from_ref(last))?);
+                self.b.emit_at(level, Expression::Binary { op: B::LogicalAnd, left, right })
+            }
+            None => self.b.bool(true),
+        };
+        if !conds.iter().any(|c| has_load(&c.lhs) || has_load(&c.rhs)) {
+            self.b.scopes[level].conds.insert(conds.to_vec(), h);
+        }
+        Ok(h)
+    }
+
+    /// A condition that differs between lanes.
+    pub fn lane_cond(&mut self, c: &Cond) -> Result<Value, EmitError> {
+        let (lhs, rhs) = (self.index_value(&c.lhs)?, self.index_value(&c.rhs)?);
+        Ok(self.b.binary(compare(c.op), lhs, rhs))
+    }
+}
+
+fn compare(op: CondOp) -> B {
+    match op {
+        CondOp::Lt => B::Less,
+        CondOp::Ge => B::GreaterEqual,
+        CondOp::Eq => B::Equal,
+    }
+}
+
+fn power_of_two(b: &Int) -> Option<u32> {
+    b.as_const().filter(|c| *c > 0 && *c <= 1 << 30 && c.count_ones() == 1).map(|c| c.trailing_zeros())
+}
+
+/// The terms of a sum: atoms with their constant factors, and the constant.
+fn collect_terms(e: &Int, factor: i64, out: &mut Vec<(Int, i64)>, constant: &mut i64) {
+    match e.node() {
+        IntNode::Const(c) => *constant = constant.saturating_add(c.saturating_mul(factor)),
+        IntNode::Add(a, b) => {
+            collect_terms(a, factor, out, constant);
+            collect_terms(b, factor, out, constant);
+        }
+        IntNode::Sub(a, b) => {
+            collect_terms(a, factor, out, constant);
+            collect_terms(b, factor.saturating_neg(), out, constant);
+        }
+        IntNode::Mul(a, b) if b.as_const().is_some() => {
+            collect_terms(a, factor.saturating_mul(b.as_const().unwrap_or(1)), out, constant);
+        }
+        IntNode::Mul(a, b) if a.as_const().is_some() => {
+            collect_terms(b, factor.saturating_mul(a.as_const().unwrap_or(1)), out, constant);
+        }
+        _ => match out.iter_mut().find(|t| t.0 == *e) {
+            Some(t) => t.1 = t.1.saturating_add(factor),
+            None => out.push((e.clone(), factor)),
+        },
+    }
+    out.retain(|t| t.1 != 0);
+}

@@ -1,0 +1,449 @@
+//! The emitter of one kernel: state, declarations, statements.
+
+use crate::builder::{Builder, Kind, Value};
+use crate::error::EmitError;
+use crate::grid::{Axes, Grid};
+use crate::lanes::Lane;
+use crate::layout::{Layout, Word};
+use crate::ranges::Ranges;
+use crate::tree::{Leaf, Node};
+use compiler::int::Int;
+use compiler::name::Name;
+use compiler::plan::Binding;
+use compiler::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
+use naga::{AddressSpace, Barrier, BinaryOperator, Expression, Handle, Statement, StorageAccess};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Where a buffer's units are.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// One storage binding for each bank.
+    Banks(Vec<Handle<naga::GlobalVariable>>),
+    /// Workgroup memory.
+    Workgroup(Handle<naga::GlobalVariable>),
+    /// A local array.
+    Array(Handle<naga::LocalVariable>),
+    /// A local variable for each unit, made on first use.
+    Variables(FxHashMap<i64, Handle<naga::LocalVariable>>),
+}
+
+/// Emits the body of one kernel.
+pub(crate) struct KernelEmitter<'a> {
+    pub f: &'a TensorFunction,
+    pub kernel: Name,
+    pub axes: &'a Axes,
+    pub ranges: &'a mut Ranges,
+    pub layouts: FxHashMap<BufferId, Layout>,
+    pub b: Builder,
+    pub homes: FxHashMap<BufferId, Home>,
+    /// Loop and axis variables: value and the scope that defines it.
+    pub vars: FxHashMap<Name, (Handle<Expression>, usize)>,
+    pub levels: FxHashMap<Int, usize>,
+    pub lane: Option<Lane>,
+    pub block: Name,
+    pub proved: bool,
+    pub shared_bytes: u32,
+    symbols: Option<Handle<naga::GlobalVariable>>,
+}
+
+impl<'a> KernelEmitter<'a> {
+    pub fn new(
+        f: &'a TensorFunction,
+        kernel: Name,
+        axes: &'a Axes,
+        ranges: &'a mut Ranges,
+        layouts: FxHashMap<BufferId, Layout>,
+    ) -> Self {
+        KernelEmitter {
+            f,
+            kernel,
+            axes,
+            ranges,
+            layouts,
+            b: Builder::new(),
+            homes: FxHashMap::default(),
+            vars: FxHashMap::default(),
+            levels: FxHashMap::default(),
+            lane: None,
+            block: kernel,
+            proved: true,
+            shared_bytes: 0,
+            symbols: None,
+        }
+    }
+
+    /// Scalar kind and bytes of a storage word.
+    pub fn word_kind(word: Word) -> Kind {
+        match word {
+            Word::F32 | Word::RoundedHalf => Kind::F32,
+            Word::F16 => Kind::F16,
+            Word::I32 => Kind::I32,
+            Word::U32 | Word::Halves | Word::BrainHalves | Word::Bytes { .. } => Kind::U32,
+        }
+    }
+
+    /// Declares the storage bindings, in order.
+    pub fn declare_bindings(&mut self, bindings: &[Binding]) {
+        for (index, binding) in bindings.iter().enumerate() {
+            let layout = self.layouts[&binding.buffer].clone();
+            let kind = Self::word_kind(layout.word);
+            let unit = self.b.lanes_ty(kind, layout.width as u8);
+            let ty = self.b.array_ty(unit, layout.word.bytes() * layout.width, None);
+            let access = if layout.written { StorageAccess::LOAD | StorageAccess::STORE } else { StorageAccess::LOAD };
+            let base = self.f.buffers[binding.buffer].name;
+            let name = if layout.banks > 1 { format!("{base}_bank{}", binding.bank) } else { base.to_string() };
+            let var = self.b.global_var(&name, AddressSpace::Storage { access }, ty, Some(index as u32));
+            match self.homes.entry(binding.buffer).or_insert_with(|| Home::Banks(vec![])) {
+                Home::Banks(list) => list.push(var),
+                _ => unreachable!("storage buffers have banks"),
+            }
+        }
+    }
+
+    /// Declares workgroup memory and registers.
+    pub fn declare_locals(&mut self) {
+        let mut ids: Vec<BufferId> = self.layouts.keys().copied().collect();
+        ids.sort();
+        for id in ids {
+            let buffer = &self.f.buffers[id];
+            let layout = self.layouts[&id].clone();
+            let units = layout.units().unwrap_or(1) as u32;
+            let bytes = layout.word.bytes() * layout.width;
+            let home = match buffer.scope {
+                Scope::Global => continue,
+                Scope::Register | Scope::Subgroup { .. } if layout.constant => Home::Variables(FxHashMap::default()),
+                scope => {
+                    let unit = self.b.lanes_ty(Self::word_kind(layout.word), layout.width as u8);
+                    let ty = self.b.array_ty(unit, bytes, Some(units));
+                    if scope == Scope::Shared {
+                        self.shared_bytes = self.shared_bytes.saturating_add((units * bytes).next_multiple_of(16));
+                        Home::Workgroup(self.b.global_var(buffer.name.as_str(), AddressSpace::WorkGroup, ty, None))
+                    } else {
+                        Home::Array(self.b.local_var(buffer.name.as_str(), ty))
+                    }
+                }
+            };
+            self.homes.insert(id, home);
+        }
+    }
+
+    /// Declares the symbols that the kernel uses as immediates; all of the function's, so that offsets are the caller's.
+    pub fn declare_symbols(&mut self) {
+        if self.f.symbols.is_empty() {
+            return;
+        }
+        let i32_ty = self.b.lanes_ty(Kind::I32, 1);
+        let members = self
+            .f
+            .symbols
+            .iter()
+            .enumerate()
+            .map(|(i, s)| naga::StructMember {
+                name: Some(s.0.to_string()),
+                ty: i32_ty,
+                binding: None,
+                offset: 4 * i as u32,
+            })
+            .collect();
+        let span = 4 * self.f.symbols.len() as u32;
+        let inner = naga::TypeInner::Struct { members, span };
+        let ty = naga::Type { name: Some("Symbols".into()), inner };
+        let ty = self.b.module.types.insert(ty, naga::Span::UNDEFINED);
+        self.b.capabilities |= naga::valid::Capabilities::IMMEDIATES;
+        let var = self.b.global_var("symbols", AddressSpace::Immediate, ty, None);
+        self.symbols = Some(var);
+        let base = self.b.global(var);
+        for (i, (name, _, _)) in self.f.symbols.iter().enumerate() {
+            let pointer = self.b.emit(Expression::AccessIndex { base, index: i as u32 });
+            let v = self.b.load(pointer, Kind::I32, 1, Some(name.as_str()));
+            self.vars.insert(*name, (v.handle, 0));
+        }
+    }
+
+    /// Emits the whole kernel: axis variables, then the body.
+    pub fn kernel(&mut self, grid: &Grid, root: &Node) -> Result<(), EmitError> {
+        self.declare_symbols();
+        let beyond = self.axis_variables(grid);
+        match beyond {
+            Some(inside) => self.branch(inside, |this| this.node(root)),
+            None => self.node(root),
+        }
+    }
+
+    fn builtin(&mut self, builtin: naga::BuiltIn, name: &str) -> Handle<Expression> {
+        let scalar = naga::Scalar::U32;
+        let ty = self.b.ty(naga::TypeInner::Vector { size: naga::VectorSize::Tri, scalar });
+        let index = self.b.function.arguments.len() as u32;
+        let binding = Some(naga::Binding::BuiltIn(builtin));
+        self.b.function.arguments.push(naga::FunctionArgument { name: Some(name.into()), ty, binding });
+        self.b.declare(Expression::FunctionArgument(index))
+    }
+
+    fn axis_component(&mut self, argument: Handle<Expression>, axis: u32) -> Value {
+        let handle = self.b.emit(Expression::AccessIndex { base: argument, index: axis });
+        let v = Value { handle, kind: Kind::U32, lanes: 1 };
+        self.b.convert(v, Kind::I32)
+    }
+
+    /// Defines the group and local variables; returns the condition under which a folded group exists.
+    fn axis_variables(&mut self, grid: &Grid) -> Option<Handle<Expression>> {
+        let mut inside = None;
+        if self.axes.group.iter().flatten().any(|a| a.extent > 1) {
+            let id = self.builtin(naga::BuiltIn::WorkGroupId, "group");
+            match grid {
+                Grid::Direct(_) => {
+                    for axis in 0..3 {
+                        if let Some(a) = self.axes.group[axis].filter(|a| a.extent > 1) {
+                            let v = self.axis_component(id, axis as u32);
+                            self.define(a.var, v.handle);
+                        }
+                    }
+                }
+                Grid::Folded { dispatch, total, exact } => {
+                    let linear = self.folded_index(id, *dispatch);
+                    let mut rest = linear;
+                    let last = (0..3).rev().find(|a| self.axes.group[*a].is_some());
+                    for axis in 0..3 {
+                        let Some(a) = self.axes.group[axis] else { continue };
+                        let extent = Value { handle: self.b.i32(a.extent as i32), ..rest };
+                        let v =
+                            if Some(axis) == last { rest } else { self.b.binary(BinaryOperator::Modulo, rest, extent) };
+                        self.define(a.var, v.handle);
+                        if Some(axis) != last {
+                            rest = self.b.binary(BinaryOperator::Divide, rest, extent);
+                        }
+                    }
+                    if !exact {
+                        let total = Value { handle: self.b.i32(*total as i32), ..linear };
+                        inside = Some(self.b.binary(BinaryOperator::Less, linear, total).handle);
+                    }
+                }
+            }
+        }
+        if self.axes.local.iter().flatten().any(|a| a.extent > 1) {
+            let id = self.builtin(naga::BuiltIn::LocalInvocationId, "local");
+            for axis in 0..3 {
+                if let Some(a) = self.axes.local[axis].filter(|a| a.extent > 1) {
+                    let v = self.axis_component(id, axis as u32);
+                    self.define(a.var, v.handle);
+                }
+            }
+        }
+        for axis in self.axes.group.iter().chain(&self.axes.local).flatten().filter(|a| a.extent == 1) {
+            let zero = self.b.i32(0);
+            self.vars.insert(axis.var, (zero, 0));
+        }
+        inside
+    }
+
+    fn folded_index(&mut self, id: Handle<Expression>, dispatch: [u32; 3]) -> Value {
+        let mut linear = self.axis_component(id, 0);
+        let mut stride = dispatch[0] as i32;
+        for axis in 1..3u32 {
+            if dispatch[axis as usize] > 1 {
+                let part = self.axis_component(id, axis);
+                let by = Value { handle: self.b.i32(stride), ..part };
+                let part = self.b.mul(part, by);
+                linear = self.b.add(linear, part);
+            }
+            stride = stride.saturating_mul(dispatch[axis as usize] as i32);
+        }
+        linear
+    }
+
+    fn define(&mut self, var: Name, value: Handle<Expression>) {
+        // A literal or an argument has no statement of its own that could carry the name.
+        if !matches!(self.b.function.expressions[value], Expression::Literal(_)) {
+            self.b.name(value, var.as_str());
+        }
+        let top = self.b.top();
+        self.vars.insert(var, (value, top));
+    }
+
+    /// `if condition { body }`
+    pub fn branch(
+        &mut self,
+        condition: Handle<Expression>,
+        body: impl FnOnce(&mut Self) -> Result<(), EmitError>,
+    ) -> Result<(), EmitError> {
+        self.b.open();
+        body(self)?;
+        let accept = self.b.close();
+        self.b.statement(Statement::If { condition, accept, reject: naga::Block::new() });
+        Ok(())
+    }
+
+    fn node(&mut self, node: &Node) -> Result<(), EmitError> {
+        match node {
+            Node::Seq(list) => list.iter().try_for_each(|n| self.node(n)),
+            Node::Loop { var, extent, body } => self.serial_loop(*var, extent, body),
+            Node::If { conds, body } => {
+                let condition = self.all(conds)?;
+                let mark = self.ranges.mark();
+                self.ranges.assume(conds);
+                let done = self.branch(condition.handle, |this| this.node(body));
+                self.ranges.forget(mark);
+                done
+            }
+            Node::Leaf(leaf) => self.leaf(leaf),
+            Node::Barrier => {
+                let global = self.layouts.iter().any(|(b, l)| l.written && self.f.buffers[*b].scope == Scope::Global);
+                self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
+                if global {
+                    self.b.statement(Statement::ControlBarrier(Barrier::STORAGE));
+                }
+                let f = self.f;
+                self.b.forget(&|b| matches!(f.buffers[b].scope, Scope::Shared | Scope::Global));
+                Ok(())
+            }
+        }
+    }
+
+    /// A counted loop; the test is at the end where there is at least one iteration.
+    fn serial_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
+        let counter = self.b.counter(var);
+        let end = self.int(extent)?;
+        let pointer = self.b.local(counter);
+        let zero = self.b.i32(0);
+        self.b.store(pointer, zero);
+        self.forget_written(body);
+        self.b.open();
+        let at_least_one = self.ranges.prove(extent, 1, i64::MAX);
+        if !at_least_one {
+            let now = self.b.load(pointer, Kind::I32, 1, None);
+            let end = Value { handle: end, ..now };
+            let done = self.b.binary(BinaryOperator::GreaterEqual, now, end);
+            let mut accept = naga::Block::new();
+            accept.push(Statement::Break, naga::Span::UNDEFINED);
+            self.b.statement(Statement::If { condition: done.handle, accept, reject: naga::Block::new() });
+        }
+        let value = self.b.load(pointer, Kind::I32, 1, None);
+        self.define(var, value.handle);
+        self.node(body)?;
+        self.vars.remove(&var);
+        self.levels.clear();
+        let body_block = self.b.close();
+        self.b.open();
+        let one = Value { handle: self.b.i32(1), ..value };
+        let next = self.b.add(value, one);
+        self.b.store(pointer, next.handle);
+        let break_if = at_least_one.then(|| {
+            let end = Value { handle: end, ..next };
+            self.b.binary(BinaryOperator::GreaterEqual, next, end).handle
+        });
+        let continuing = self.b.close();
+        self.b.statement(Statement::Loop { body: body_block, continuing, break_if });
+        self.forget_written(body);
+        Ok(())
+    }
+
+    fn forget_written(&mut self, body: &Node) {
+        let mut written = FxHashSet::default();
+        body.visit_leaves(&mut |l| {
+            written.insert(l.buffer);
+        });
+        self.b.forget(&|b| written.contains(&b));
+    }
+
+    /// A store: guards, value, combination with the old element.
+    fn leaf(&mut self, leaf: &Leaf) -> Result<(), EmitError> {
+        self.block = leaf.block;
+        self.lane = leaf.lane;
+        let mark = self.ranges.mark();
+        let done = if self.is_collective(leaf) && !leaf.guards.is_empty() {
+            // All threads compute the value; the guards hold only at the store.
+            self.value(&leaf.value).and_then(|value| self.guarded_store(leaf, Some(value)))
+        } else {
+            self.ranges.assume(&leaf.facts);
+            self.guarded_store(leaf, None)
+        };
+        self.ranges.forget(mark);
+        self.lane = None;
+        done
+    }
+
+    fn guarded_store(&mut self, leaf: &Leaf, value: Option<Value>) -> Result<(), EmitError> {
+        if leaf.guards.is_empty() {
+            return self.combined_store(leaf, value);
+        }
+        let lane = self.lane.take();
+        let condition = self.all(&leaf.guards)?;
+        self.lane = lane;
+        let mark = self.ranges.mark();
+        self.ranges.assume(&leaf.facts);
+        let done = self.branch(condition.handle, |this| this.combined_store(leaf, value));
+        self.ranges.forget(mark);
+        done
+    }
+
+    fn combined_store(&mut self, leaf: &Leaf, value: Option<Value>) -> Result<(), EmitError> {
+        let t = self.f.buffers[leaf.buffer].dtype;
+        let Some(combiner) = leaf.combiner else {
+            let value = match value {
+                Some(v) => v,
+                None => self.value(&leaf.value)?,
+            };
+            return self.store(leaf.buffer, &leaf.indices, value);
+        };
+        let kind = crate::ops::kind_of(t)?;
+        let old = match &leaf.init {
+            Some(conds) if conds.is_empty() => self.b.identity(combiner, kind, 1, t),
+            Some(conds) => {
+                let old = self.load(leaf.buffer, &leaf.indices)?;
+                let identity = self.b.identity(combiner, kind, old.lanes, t);
+                let first = self.all(conds)?;
+                self.b.select(first, identity, old)
+            }
+            None => self.load(leaf.buffer, &leaf.indices)?,
+        };
+        let sum = match (&leaf.value, value) {
+            (_, Some(v)) => self.b.combine(combiner, old, v, t),
+            // Always fused: some drivers do not contract a product and a sum on their own.
+            (Expr::Binary(BinaryOp::Mul, x, y), None)
+                if combiner == compiler::tir::Combiner::Sum && kind == Kind::F32 =>
+            {
+                let (x, y) = (self.value(x)?, self.value(y)?);
+                self.b.math(naga::MathFunction::Fma, &[x, y, old])
+            }
+            (value, None) => {
+                let v = self.value(value)?;
+                self.b.combine(combiner, old, v, t)
+            }
+        };
+        self.store(leaf.buffer, &leaf.indices, sum)
+    }
+
+    /// True when the leaf reads other lanes' registers.
+    pub fn is_collective(&self, leaf: &Leaf) -> bool {
+        reads_subgroup(self.f, leaf)
+    }
+
+    /// Conditions joined by "and"; a vector of bools when a condition differs between lanes.
+    pub fn all(&mut self, conds: &[Cond]) -> Result<Value, EmitError> {
+        let mut out: Option<Value> = None;
+        let (uniform, lanes): (Vec<Cond>, Vec<Cond>) =
+            conds.iter().cloned().partition(|c| !self.lane.is_some_and(|l| c.lhs.uses(l.var) || c.rhs.uses(l.var)));
+        if !uniform.is_empty() {
+            let handle = self.uniform_conds(&uniform)?;
+            out = Some(Value { handle, kind: Kind::Bool, lanes: 1 });
+        }
+        for c in &lanes {
+            let v = self.lane_cond(c)?;
+            out = Some(match out {
+                Some(o) => self.b.binary(BinaryOperator::And, o, v),
+                None => v,
+            });
+        }
+        match out {
+            Some(v) => Ok(v),
+            None => Ok(Value { handle: self.b.bool(true), kind: Kind::Bool, lanes: 1 }),
+        }
+    }
+}
+
+/// True when `leaf` loads from a buffer that is distributed over a subgroup.
+pub(crate) fn reads_subgroup(f: &TensorFunction, leaf: &Leaf) -> bool {
+    let mut found = false;
+    leaf.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
+    found
+}

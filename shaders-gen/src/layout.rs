@@ -1,0 +1,204 @@
+//! How the buffers of a kernel are declared: storage words, vector units, bindings and banks.
+//!
+//! Memory is a sequence of *units*; a unit is 1, 2 or 4 *words*, and a word holds one element, two halves or four bytes.
+
+use crate::access::{Form, local_numel, resolve};
+use crate::error::EmitError;
+use crate::ranges::Ranges;
+use crate::tree::{Leaf, Node};
+use compiler::dtype::DType;
+use compiler::int::Int;
+use compiler::name::Name;
+use compiler::plan::Binding;
+use compiler::profile::DeviceProfile;
+use compiler::tir::{Access as Direction, BufferId, Encoding, Scope, TensorFunction};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// How an element is held in a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    F32,
+    F16,
+    I32,
+    U32,
+    /// f16 rounded, held as f32 (memory of a device without f16).
+    RoundedHalf,
+    /// Two f16 in a u32.
+    Halves,
+    /// Two bf16 in a u32.
+    BrainHalves,
+    /// Four bytes in a u32, sign-extended on load or not.
+    Bytes {
+        signed: bool,
+    },
+}
+
+impl Word {
+    /// Elements of a word.
+    pub fn pack(self) -> u32 {
+        match self {
+            Word::Halves | Word::BrainHalves => 2,
+            Word::Bytes { .. } => 4,
+            _ => 1,
+        }
+    }
+    /// Bytes of a word.
+    pub fn bytes(self) -> u32 {
+        if self == Word::F16 { 2 } else { 4 }
+    }
+}
+
+/// The form of one buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub word: Word,
+    /// Words of a unit: 1, 2 or 4.
+    pub width: u32,
+    /// Elements, where the shape is constant.
+    pub numel: Option<u64>,
+    /// Every unit index is a constant.
+    pub constant: bool,
+    /// Written by this kernel.
+    pub written: bool,
+    /// Number of banks and elements of each; one bank unless the buffer is beyond a binding.
+    pub banks: u32,
+    pub bank_elements: u64,
+}
+
+impl Layout {
+    /// Elements of a unit.
+    pub fn unit(&self) -> i64 {
+        i64::from(self.width * self.word.pack())
+    }
+    /// Units, where the shape is constant.
+    pub fn units(&self) -> Option<u64> {
+        self.numel.map(|n| n.div_ceil(self.unit().unsigned_abs()))
+    }
+}
+
+/// What the kernel's accesses to one buffer are like.
+#[derive(Default, Debug)]
+struct Usage {
+    runs: FxHashSet<u8>,
+    bases: Vec<Int>,
+    written: bool,
+}
+
+/// The layouts of all buffers that a kernel uses.
+pub(crate) fn plan_layouts(
+    f: &TensorFunction,
+    root: &Node,
+    profile: &DeviceProfile,
+    ranges: &mut Ranges,
+) -> Result<FxHashMap<BufferId, Layout>, EmitError> {
+    let mut usage: FxHashMap<BufferId, Usage> = FxHashMap::default();
+    let mut seen: FxHashSet<(BufferId, Vec<Int>, Option<Name>)> = FxHashSet::default();
+    root.visit_leaves(&mut |leaf| {
+        let mut note = |b: BufferId, ix: &[Int]| {
+            let lane = leaf.lane.filter(|l| ix.iter().any(|i| i.uses(l.var)));
+            if seen.insert((b, ix.to_vec(), lane.map(|l| l.var))) {
+                note_access(f, &mut usage, b, ix, leaf, ranges);
+            }
+        };
+        leaf.visit_loads(&mut note);
+        note(leaf.buffer, &leaf.indices);
+        usage.entry(leaf.buffer).or_default().written = true;
+    });
+    usage.into_iter().map(|(b, u)| Ok((b, plan_layout(f, b, &u, profile)?))).collect()
+}
+
+fn note_access(
+    f: &TensorFunction,
+    usage: &mut FxHashMap<BufferId, Usage>,
+    b: BufferId,
+    indices: &[Int],
+    leaf: &Leaf,
+    ranges: &mut Ranges,
+) {
+    let access = resolve(&f.buffers[b], indices, leaf.lane, ranges);
+    let u = usage.entry(b).or_default();
+    match access.form {
+        Form::One(i) => u.bases.push(i),
+        Form::Run { base, count, align } => {
+            if align >= i64::from(count) {
+                u.runs.insert(count);
+            } else {
+                u.bases.extend((0..i64::from(count)).map(|v| ranges.simplify(&(base.clone() + v))));
+            }
+            u.bases.push(base);
+        }
+        Form::Each(list) => u.bases.extend(list),
+    }
+}
+
+fn plan_layout(f: &TensorFunction, b: BufferId, u: &Usage, profile: &DeviceProfile) -> Result<Layout, EmitError> {
+    let buffer = &f.buffers[b];
+    let word = word_of(buffer.dtype, buffer.encoding, buffer.scope, profile)
+        .map_err(|why| EmitError::unsupported(format!("buffer `{}`: {why}", buffer.name)))?;
+    let elements = match (u.runs.contains(&4), u.runs.contains(&2)) {
+        (true, _) => 4,
+        (_, true) => 2,
+        _ => 1,
+    };
+    let width = (elements / word.pack()).max(1);
+    let numel = match buffer.scope {
+        Scope::Global => buffer.numel().as_const().and_then(|n| u64::try_from(n).ok()),
+        _ => Some(u64::from(local_numel(buffer)?)),
+    };
+    let constant = u.bases.iter().all(|i| i.as_const().is_some());
+    let mut layout = Layout { word, width, numel, constant, written: u.written, banks: 1, bank_elements: u64::MAX };
+    if buffer.scope == Scope::Global
+        && let Some(n) = numel
+    {
+        let bytes = buffer.encoding.storage_bytes(buffer.dtype, n);
+        if bytes > profile.max_binding {
+            layout.bank_elements = profile.bank_bytes() * 8 / u64::from(buffer.encoding.element_bits(buffer.dtype));
+            layout.banks = profile.bindings_for(bytes);
+        }
+    }
+    Ok(layout)
+}
+
+/// The word that holds an element.
+fn word_of(dtype: DType, encoding: Encoding, scope: Scope, profile: &DeviceProfile) -> Result<Word, String> {
+    let global = scope == Scope::Global;
+    match encoding {
+        Encoding::HalfPair if global => match dtype {
+            DType::F16 => return Ok(Word::Halves),
+            DType::BF16 => return Ok(Word::BrainHalves),
+            _ => return Err(format!("{dtype} cannot be stored in pairs of halves")),
+        },
+        Encoding::ByteQuad if global => match dtype {
+            DType::U8 | DType::Bool => return Ok(Word::Bytes { signed: false }),
+            DType::I8 => return Ok(Word::Bytes { signed: true }),
+            _ => return Err(format!("{dtype} cannot be stored in bytes")),
+        },
+        _ => {}
+    }
+    match dtype {
+        DType::F32 => Ok(Word::F32),
+        DType::F16 if profile.f16 => Ok(Word::F16),
+        DType::F16 if !global => Ok(Word::RoundedHalf),
+        DType::F16 => Err("the device has no f16; it needs the half-pair encoding".into()),
+        DType::BF16 if !global => Ok(Word::F32),
+        DType::BF16 => Err("bf16 has no native shader type; it needs the half-pair encoding".into()),
+        DType::Bool | DType::U8 | DType::U16 | DType::U32 => Ok(Word::U32),
+        DType::I8 | DType::I16 | DType::I32 => Ok(Word::I32),
+        DType::I64 | DType::U64 if !global || encoding == Encoding::Narrow => Ok(Word::I32),
+        DType::I64 | DType::U64 => Err(format!("{dtype} needs the narrow encoding")),
+        DType::F64 => Err("f64 has no shader type".into()),
+    }
+}
+
+/// The bindings of a kernel: parameters in order, then scratch, each with its banks.
+pub(crate) fn plan_bindings(f: &TensorFunction, layouts: &FxHashMap<BufferId, Layout>) -> Vec<Binding> {
+    let params = f.params.iter().map(|p| p.buffer);
+    let scratch = f.buffers.ids().filter(|b| !f.params.iter().any(|p| p.buffer == *b));
+    let mut out = Vec::new();
+    for b in params.chain(scratch) {
+        let Some(layout) = layouts.get(&b).filter(|_| f.buffers[b].scope == Scope::Global) else { continue };
+        let access = if layout.written { Direction::Write } else { Direction::Read };
+        out.extend((0..layout.banks).map(|bank| Binding { buffer: b, bank, access }));
+    }
+    out
+}

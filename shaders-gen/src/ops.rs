@@ -1,0 +1,469 @@
+//! Scalar functions and conversions on values in registers.
+//!
+//! Floats compute in f32 whatever their storage; integers narrower than 32 bits are wrapped to their width after each
+//! operation that can leave it. A flat match per table, longer than a function usually is here.
+
+use crate::builder::{Builder, Kind, Value};
+use crate::error::EmitError;
+use compiler::dtype::DType;
+use compiler::tir::{BinaryOp, Combiner, UnaryOp};
+use naga::{BinaryOperator as B, MathFunction as M, UnaryOperator as U};
+
+/// The register kind of a dtype.
+///
+/// # Errors
+/// f64 has none.
+pub(crate) fn kind_of(t: DType) -> Result<Kind, EmitError> {
+    Ok(match t {
+        DType::F32 | DType::F16 | DType::BF16 => Kind::F32,
+        DType::Bool => Kind::Bool,
+        DType::U8 | DType::U16 | DType::U32 => Kind::U32,
+        // 64-bit integers come here only when their values are proved to fit.
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::U64 => Kind::I32,
+        DType::F64 => return Err(EmitError::unsupported("f64 has no shader type")),
+    })
+}
+
+impl Builder {
+    fn c(&mut self, like: Value, v: f64) -> Value {
+        self.constant(like.kind, like.lanes, v)
+    }
+    pub fn add(&mut self, a: Value, b: Value) -> Value {
+        self.binary(B::Add, a, b)
+    }
+    pub fn sub(&mut self, a: Value, b: Value) -> Value {
+        self.binary(B::Subtract, a, b)
+    }
+    pub fn mul(&mut self, a: Value, b: Value) -> Value {
+        self.binary(B::Multiply, a, b)
+    }
+    fn less(&mut self, a: Value, b: Value) -> Value {
+        self.binary(B::Less, a, b)
+    }
+    fn not(&mut self, a: Value) -> Value {
+        self.unary(U::LogicalNot, a)
+    }
+    fn both(&mut self, a: Value, b: Value) -> Value {
+        self.binary(B::And, a, b)
+    }
+
+    /// Wraps an integer of a narrow dtype to its width.
+    fn wrap(&mut self, v: Value, t: DType) -> Value {
+        match t {
+            DType::U8 | DType::U16 => {
+                let mask = self.c(v, if t == DType::U8 { 255.0 } else { 65535.0 });
+                self.binary(B::And, v, mask)
+            }
+            DType::I8 | DType::I16 => {
+                let bits = self.constant(Kind::U32, v.lanes, if t == DType::I8 { 24.0 } else { 16.0 });
+                let up = self.binary(B::ShiftLeft, v, bits);
+                self.binary(B::ShiftRight, up, bits)
+            }
+            _ => v,
+        }
+    }
+
+    /// `op` of a value of dtype `t`.
+    pub fn unary_op(&mut self, op: UnaryOp, a: Value, t: DType) -> Value {
+        let float = t.is_float();
+        match op {
+            UnaryOp::Neg if a.kind == Kind::U32 => {
+                let zero = self.c(a, 0.0);
+                let v = self.sub(zero, a);
+                self.wrap(v, t)
+            }
+            UnaryOp::Neg => {
+                let v = self.unary(U::Negate, a);
+                self.wrap(v, t)
+            }
+            UnaryOp::Abs if a.kind == Kind::U32 => a,
+            UnaryOp::Abs => {
+                let v = self.math(M::Abs, &[a]);
+                self.wrap(v, t)
+            }
+            UnaryOp::Sign if a.kind == Kind::U32 => {
+                let one = self.c(a, 1.0);
+                self.math(M::Min, &[a, one])
+            }
+            UnaryOp::Sign => self.math(M::Sign, &[a]),
+            UnaryOp::Not => self.not(a),
+            UnaryOp::BitNot => {
+                let v = self.unary(U::BitwiseNot, a);
+                self.wrap(v, t)
+            }
+            UnaryOp::IsNan | UnaryOp::IsInf if !float => self.constant(Kind::Bool, a.lanes, 0.0),
+            UnaryOp::IsNan => self.magnitude_bits(a, B::Greater),
+            UnaryOp::IsInf => self.magnitude_bits(a, B::Equal),
+            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc if !float => a,
+            _ if !float => a,
+            UnaryOp::Tanh => {
+                // tanh of more than 10 is 1 in f32; some drivers overflow to NaN far out.
+                let (low, high) = (self.c(a, -10.0), self.c(a, 10.0));
+                let inside = self.math(M::Clamp, &[a, low, high]);
+                self.math(M::Tanh, &[inside])
+            }
+            UnaryOp::Asinh => self.asinh(a),
+            UnaryOp::Acosh => self.acosh(a),
+            UnaryOp::Atanh => {
+                let one = self.c(a, 1.0);
+                let (up, down) = (self.add(one, a), self.sub(one, a));
+                let ratio = self.binary(B::Divide, up, down);
+                let log = self.math(M::Log, &[ratio]);
+                let half = self.c(a, 0.5);
+                self.mul(half, log)
+            }
+            _ => self.math(float_function(op), &[a]),
+        }
+    }
+
+    /// Compares the exponent and mantissa bits with those of infinity: `==` tests for infinity, `>` for NaN.
+    fn magnitude_bits(&mut self, a: Value, op: B) -> Value {
+        let bits = self.bitcast(a, Kind::U32);
+        let mask = self.c(bits, f64::from(0x7fff_ffffu32));
+        let magnitude = self.binary(B::And, bits, mask);
+        let inf = self.c(bits, f64::from(0x7f80_0000u32));
+        self.binary(op, magnitude, inf)
+    }
+
+    /// `sign(x) * log(|x| + sqrt(x*x + 1))`, beyond 1e10 `log(|x|) + log 2`, near 0 the series `x - x^3/6`.
+    fn asinh(&mut self, a: Value) -> Value {
+        let abs = self.math(M::Abs, &[a]);
+        let one = self.c(a, 1.0);
+        let square = self.math(M::Fma, &[abs, abs, one]);
+        let root = self.math(M::Sqrt, &[square]);
+        let sum = self.add(abs, root);
+        let near = self.math(M::Log, &[sum]);
+        let far = self.log_twice(abs);
+        let limit = self.c(a, 1e10);
+        let is_far = self.less(limit, abs);
+        let v = self.select(is_far, far, near);
+        let cube = self.mul(abs, abs);
+        let cube = self.mul(cube, abs);
+        let sixth = self.c(a, -1.0 / 6.0);
+        let series = self.math(M::Fma, &[cube, sixth, abs]);
+        let small = self.c(a, 0.02);
+        let is_small = self.less(abs, small);
+        let v = self.select(is_small, series, v);
+        let zero = self.c(a, 0.0);
+        let negative = self.less(a, zero);
+        let minus = self.unary(U::Negate, v);
+        self.select(negative, minus, v)
+    }
+
+    /// `log(x + sqrt((x-1)*(x+1)))`, beyond 1e10 `log(x) + log 2`.
+    fn acosh(&mut self, a: Value) -> Value {
+        let one = self.c(a, 1.0);
+        let (down, up) = (self.sub(a, one), self.add(a, one));
+        let product = self.mul(down, up);
+        let root = self.math(M::Sqrt, &[product]);
+        let sum = self.add(a, root);
+        let near = self.math(M::Log, &[sum]);
+        let far = self.log_twice(a);
+        let limit = self.c(a, 1e10);
+        let is_far = self.less(limit, a);
+        self.select(is_far, far, near)
+    }
+
+    fn log_twice(&mut self, a: Value) -> Value {
+        let log = self.math(M::Log, &[a]);
+        let two = self.c(a, std::f64::consts::LN_2);
+        self.add(log, two)
+    }
+
+    /// `a op b`, both of dtype `t`; `exponent` is `b` where it is a constant.
+    pub fn binary_op(&mut self, op: BinaryOp, a: Value, b: Value, t: DType, exponent: Option<f64>) -> Value {
+        let (a, b) = self.widen(a, b);
+        let float = t.is_float();
+        let plain = |this: &mut Self, op| {
+            let v = this.binary(op, a, b);
+            this.wrap(v, t)
+        };
+        match op {
+            BinaryOp::Add if t != DType::Bool => plain(self, B::Add),
+            BinaryOp::Sub if t != DType::Bool => plain(self, B::Subtract),
+            BinaryOp::Mul if t != DType::Bool => plain(self, B::Multiply),
+            BinaryOp::Div if float => plain(self, B::Divide),
+            BinaryOp::Div if t != DType::Bool => {
+                let b = self.safe_divisor(a, b);
+                let v = self.binary(B::Divide, a, b);
+                self.wrap(v, t)
+            }
+            BinaryOp::TruncMod if float => plain(self, B::Modulo),
+            BinaryOp::TruncMod if t != DType::Bool => {
+                let b = self.safe_divisor(a, b);
+                self.binary(B::Modulo, a, b)
+            }
+            BinaryOp::FloorMod if t != DType::Bool => self.floor_mod(a, b, float),
+            BinaryOp::Pow if float => self.pow(a, b, exponent),
+            BinaryOp::Pow if t != DType::Bool => {
+                let v = self.int_pow(a, b, exponent);
+                self.wrap(v, t)
+            }
+            BinaryOp::Min if t != DType::Bool => self.math(M::Min, &[a, b]),
+            BinaryOp::Max if t != DType::Bool => self.math(M::Max, &[a, b]),
+            // On bools: minimum and product are "and", maximum and sum are "or".
+            BinaryOp::And | BinaryOp::BitAnd | BinaryOp::Min | BinaryOp::Mul => self.binary(B::And, a, b),
+            BinaryOp::Or | BinaryOp::BitOr | BinaryOp::Max | BinaryOp::Add => self.binary(B::InclusiveOr, a, b),
+            BinaryOp::Xor | BinaryOp::BitXor if a.kind == Kind::Bool => self.binary(B::NotEqual, a, b),
+            BinaryOp::Xor | BinaryOp::BitXor => self.binary(B::ExclusiveOr, a, b),
+            BinaryOp::Shl => self.shift(B::ShiftLeft, a, b, t),
+            BinaryOp::Shr => self.shift(B::ShiftRight, a, b, t),
+            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge if a.kind == Kind::Bool => {
+                let (a, b) = (self.convert(a, Kind::U32), self.convert(b, Kind::U32));
+                self.binary(comparison(op), a, b)
+            }
+            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => {
+                self.binary(comparison(op), a, b)
+            }
+            // Division and powers of bools do not occur; the left side is as good an answer as any.
+            BinaryOp::Sub => self.binary(B::NotEqual, a, b),
+            BinaryOp::Div | BinaryOp::TruncMod | BinaryOp::FloorMod | BinaryOp::Pow => a,
+        }
+    }
+
+    /// `b`, or 1 where the quotient is undefined: division by 0, and the lowest integer by -1.
+    fn safe_divisor(&mut self, a: Value, b: Value) -> Value {
+        let (zero, one) = (self.c(b, 0.0), self.c(b, 1.0));
+        let mut bad = self.binary(B::Equal, b, zero);
+        if b.kind == Kind::I32 {
+            let lowest = self.c(a, f64::from(i32::MIN));
+            let minus = self.c(b, -1.0);
+            let (l, m) = (self.binary(B::Equal, a, lowest), self.binary(B::Equal, b, minus));
+            let overflow = self.both(l, m);
+            bad = self.binary(B::InclusiveOr, bad, overflow);
+        }
+        self.select(bad, one, b)
+    }
+
+    /// The remainder with the divisor's sign.
+    fn floor_mod(&mut self, a: Value, b: Value, float: bool) -> Value {
+        let b = if float { b } else { self.safe_divisor(a, b) };
+        let r = self.binary(B::Modulo, a, b);
+        if a.kind == Kind::U32 {
+            return r;
+        }
+        let zero = self.c(r, 0.0);
+        let nonzero = self.binary(B::NotEqual, r, zero);
+        let (rn, bn) = (self.less(r, zero), self.less(b, zero));
+        let differ = self.binary(B::NotEqual, rn, bn);
+        let fix = self.both(nonzero, differ);
+        let sum = self.add(r, b);
+        self.select(fix, sum, r)
+    }
+
+    /// `a` to the power `b`: small constant powers by multiplication; else `|a|^b` with the sign of an odd integer
+    /// exponent, NaN for a negative base with a fraction, and 1 for exponent 0.
+    fn pow(&mut self, a: Value, b: Value, exponent: Option<f64>) -> Value {
+        match exponent {
+            Some(0.0) => return self.c(a, 1.0),
+            Some(1.0) => return a,
+            Some(2.0) => return self.mul(a, a),
+            Some(3.0) => {
+                let square = self.mul(a, a);
+                return self.mul(square, a);
+            }
+            Some(4.0) => {
+                let square = self.mul(a, a);
+                return self.mul(square, square);
+            }
+            Some(0.5) => return self.math(M::Sqrt, &[a]),
+            Some(-0.5) => return self.math(M::InverseSqrt, &[a]),
+            Some(-1.0) => {
+                let one = self.c(a, 1.0);
+                return self.binary(B::Divide, one, a);
+            }
+            _ => {}
+        }
+        let abs = self.math(M::Abs, &[a]);
+        let p = self.math(M::Pow, &[abs, b]);
+        let (zero, one, half) = (self.c(a, 0.0), self.c(a, 1.0), self.c(a, 0.5));
+        let whole = self.math(M::Floor, &[b]);
+        let is_whole = self.binary(B::Equal, whole, b);
+        let halved = self.mul(b, half);
+        let even = self.math(M::Floor, &[halved]);
+        let is_odd = self.binary(B::NotEqual, even, halved);
+        let minus = self.unary(U::Negate, p);
+        let signed = self.select(is_odd, minus, p);
+        let nan = self.c(a, f64::NAN);
+        let below = self.select(is_whole, signed, nan);
+        let negative = self.less(a, zero);
+        let v = self.select(negative, below, p);
+        let no_power = self.binary(B::Equal, b, zero);
+        self.select(no_power, one, v)
+    }
+
+    /// Integer power by squaring; a negative exponent gives 0 unless the base is 1 or -1.
+    fn int_pow(&mut self, a: Value, b: Value, exponent: Option<f64>) -> Value {
+        let one = self.c(a, 1.0);
+        if let Some(e) = exponent.filter(|e| (0.0..=8.0).contains(e)) {
+            return (0..e as u32).fold(one, |v, i| if i == 0 { a } else { self.mul(v, a) });
+        }
+        // Parity and "not 0" are all that matters beyond 63: only 0, 1 and -1 do not overflow then.
+        let (limit, odd) = (self.c(b, 62.0), self.binary(B::And, b, one));
+        let limit = self.add(limit, odd);
+        let mut rest = self.math(M::Min, &[b, limit]);
+        let zero = self.c(a, 0.0);
+        let (mut power, mut v) = (a, one);
+        for step in 0..6 {
+            let bit = self.binary(B::And, rest, one);
+            let take = self.binary(B::NotEqual, bit, zero);
+            let product = self.mul(v, power);
+            v = self.select(take, product, v);
+            if step < 5 {
+                power = self.mul(power, power);
+                let by = self.constant(Kind::U32, b.lanes, 1.0);
+                rest = self.binary(B::ShiftRight, rest, by);
+            }
+        }
+        if b.kind == Kind::U32 {
+            return v;
+        }
+        let abs = self.math(M::Abs, &[a]);
+        let unit = self.binary(B::Equal, abs, one);
+        let below_one = self.select(unit, v, zero);
+        let negative = self.less(b, zero);
+        self.select(negative, below_one, v)
+    }
+
+    /// Shifts; by 32 or more gives 0.
+    fn shift(&mut self, op: B, a: Value, b: Value, t: DType) -> Value {
+        let by = self.bitcast(b, Kind::U32);
+        let last = self.c(by, 31.0);
+        let inside = self.math(M::Min, &[by, last]);
+        let v = self.binary(op, a, inside);
+        let zero = self.c(a, 0.0);
+        let beyond = self.less(last, by);
+        let v = self.select(beyond, zero, v);
+        self.wrap(v, t)
+    }
+
+    /// Converts from dtype `from` to `to`. Floats truncate and saturate, NaN gives 0; integers wrap.
+    pub fn cast(&mut self, v: Value, from: DType, to: DType) -> Result<Value, EmitError> {
+        let kind = kind_of(to)?;
+        if kind == Kind::Bool {
+            if v.kind == Kind::Bool {
+                return Ok(v);
+            }
+            let zero = self.c(v, 0.0);
+            return Ok(self.binary(B::NotEqual, v, zero));
+        }
+        if v.kind == Kind::Bool {
+            let (one, zero) = (self.constant(kind, v.lanes, 1.0), self.constant(kind, v.lanes, 0.0));
+            return Ok(self.select(v, one, zero));
+        }
+        if kind == Kind::F32 {
+            // Values between f16 and f32 are rounded where they are stored.
+            return Ok(self.convert(v, Kind::F32));
+        }
+        if !from.is_float() {
+            let v = self.bitcast(v, kind);
+            return Ok(if wraps(from, to) { self.wrap(v, to) } else { v });
+        }
+        Ok(self.saturate(v, kind, to))
+    }
+
+    fn saturate(&mut self, v: Value, kind: Kind, to: DType) -> Value {
+        let (low, high) = match to {
+            DType::U8 => (0.0, 255.0),
+            DType::I8 => (-128.0, 127.0),
+            DType::U16 => (0.0, 65535.0),
+            DType::I16 => (-32768.0, 32767.0),
+            DType::U32 => (0.0, f64::from(u32::MAX)),
+            DType::U64 => (0.0, f64::from(i32::MAX)),
+            _ => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        };
+        // The largest f32 below 2^31 and 2^32; what is above is set by a select.
+        let top = if high > 4e9 {
+            4_294_967_040.0
+        } else if high > 2e9 {
+            2_147_483_520.0
+        } else {
+            high
+        };
+        let (l, h) = (self.c(v, low), self.c(v, top));
+        let inside = self.math(M::Clamp, &[v, l, h]);
+        let mut out = self.convert(inside, kind);
+        if top != high {
+            let over = self.less(h, v);
+            let highest = self.constant(kind, v.lanes, high);
+            out = self.select(over, highest, out);
+        }
+        let nan = self.magnitude_bits(v, B::Greater);
+        let zero = self.constant(kind, v.lanes, 0.0);
+        self.select(nan, zero, out)
+    }
+
+    /// `old` combined with `value`.
+    pub fn combine(&mut self, c: Combiner, old: Value, value: Value, t: DType) -> Value {
+        let op = match c {
+            Combiner::Sum => BinaryOp::Add,
+            Combiner::Prod => BinaryOp::Mul,
+            Combiner::Max => BinaryOp::Max,
+            Combiner::Min => BinaryOp::Min,
+        };
+        self.binary_op(op, old, value, t, None)
+    }
+
+    /// The combiner's identity in dtype `t`.
+    pub fn identity(&mut self, c: Combiner, kind: Kind, lanes: u8, t: DType) -> Value {
+        let (low, high) = match t {
+            t if t.is_float() => (f64::NEG_INFINITY, f64::INFINITY),
+            DType::Bool => (0.0, 1.0),
+            DType::U8 => (0.0, 255.0),
+            DType::I8 => (-128.0, 127.0),
+            DType::U16 => (0.0, 65535.0),
+            DType::I16 => (-32768.0, 32767.0),
+            DType::U32 => (0.0, f64::from(u32::MAX)),
+            DType::U64 => (0.0, f64::from(i32::MAX)),
+            _ => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        };
+        let v = match c {
+            Combiner::Sum => 0.0,
+            Combiner::Prod => 1.0,
+            Combiner::Max => low,
+            Combiner::Min => high,
+        };
+        self.constant(kind, lanes, v)
+    }
+}
+
+/// True when an integer conversion can change the value's bits.
+fn wraps(from: DType, to: DType) -> bool {
+    !(to.size() >= 4
+        || from.size() < to.size() && (from.is_signed() == to.is_signed() || !from.is_signed())
+        || from == to)
+}
+
+fn comparison(op: BinaryOp) -> B {
+    match op {
+        BinaryOp::Lt => B::Less,
+        BinaryOp::Le => B::LessEqual,
+        BinaryOp::Gt => B::Greater,
+        BinaryOp::Ge => B::GreaterEqual,
+        BinaryOp::Ne => B::NotEqual,
+        _ => B::Equal,
+    }
+}
+
+fn float_function(op: UnaryOp) -> M {
+    match op {
+        UnaryOp::Exp => M::Exp,
+        UnaryOp::Log => M::Log,
+        UnaryOp::Sqrt => M::Sqrt,
+        UnaryOp::Sin => M::Sin,
+        UnaryOp::Cos => M::Cos,
+        UnaryOp::Tan => M::Tan,
+        UnaryOp::Asin => M::Asin,
+        UnaryOp::Acos => M::Acos,
+        UnaryOp::Atan => M::Atan,
+        UnaryOp::Sinh => M::Sinh,
+        UnaryOp::Cosh => M::Cosh,
+        UnaryOp::Floor => M::Floor,
+        UnaryOp::Ceil => M::Ceil,
+        UnaryOp::Round => M::Round,
+        UnaryOp::Trunc => M::Trunc,
+        UnaryOp::Abs => M::Abs,
+        UnaryOp::Sign => M::Sign,
+        _ => M::Tanh,
+    }
+}

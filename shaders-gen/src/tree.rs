@@ -1,0 +1,126 @@
+//! A kernel with its loop kinds resolved: what remains are serial loops, conditions, leaves and barriers.
+
+use crate::lanes::Lane;
+use compiler::int::Int;
+use compiler::name::Name;
+use compiler::tir::{BufferId, Combiner, Cond, Expr};
+
+/// A leaf: one store, maybe of several lanes.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    /// The block it came from.
+    pub block: Name,
+    /// Conditions still to be tested at the leaf.
+    pub guards: Vec<Cond>,
+    /// Conditions that hold where the leaf runs, its own guards included.
+    pub facts: Vec<Cond>,
+    /// Destination.
+    pub buffer: BufferId,
+    /// Element.
+    pub indices: Vec<Int>,
+    /// The value.
+    pub value: Expr,
+    /// How the value is combined into the element.
+    pub combiner: Option<Combiner>,
+    /// Where all hold, the combiner's identity stands for the old element (`Some` of none: always).
+    pub init: Option<Vec<Cond>>,
+    /// The vectorised loop that the leaf runs in.
+    pub lane: Option<Lane>,
+}
+
+/// A statement of the expanded kernel.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    /// One after another.
+    Seq(Vec<Node>),
+    /// A loop at run time.
+    Loop { var: Name, extent: Int, body: Box<Node> },
+    /// Runs where all conditions hold.
+    If { conds: Vec<Cond>, body: Box<Node> },
+    /// A store.
+    Leaf(Box<Leaf>),
+    /// A workgroup barrier.
+    Barrier,
+}
+
+impl Node {
+    /// A sequence without nesting.
+    pub fn seq(list: Vec<Node>) -> Node {
+        let mut flat = Vec::with_capacity(list.len());
+        for n in list {
+            match n {
+                Node::Seq(inner) => flat.extend(inner),
+                n => flat.push(n),
+            }
+        }
+        if flat.len() == 1 { flat.pop().expect("one statement") } else { Node::Seq(flat) }
+    }
+    /// `body` where `conds` hold; just `body` without conditions.
+    pub fn when(conds: Vec<Cond>, body: Node) -> Node {
+        if conds.is_empty() { body } else { Node::If { conds, body: Box::new(body) } }
+    }
+    /// Calls `f` on every leaf, in order.
+    pub fn visit_leaves<'a>(&'a self, f: &mut dyn FnMut(&'a Leaf)) {
+        match self {
+            Node::Seq(list) => list.iter().for_each(|n| n.visit_leaves(f)),
+            Node::Loop { body, .. } | Node::If { body, .. } => body.visit_leaves(f),
+            Node::Leaf(l) => f(l),
+            Node::Barrier => {}
+        }
+    }
+    /// Calls `f` on every leaf, mutable.
+    pub fn visit_leaves_mut(&mut self, f: &mut dyn FnMut(&mut Leaf)) {
+        match self {
+            Node::Seq(list) => list.iter_mut().for_each(|n| n.visit_leaves_mut(f)),
+            Node::Loop { body, .. } | Node::If { body, .. } => body.visit_leaves_mut(f),
+            Node::Leaf(l) => f(l),
+            Node::Barrier => {}
+        }
+    }
+    /// True when `f` holds of a leaf, or there is a barrier.
+    pub fn needs_uniform_flow(&self, f: &dyn Fn(&Leaf) -> bool) -> bool {
+        match self {
+            Node::Seq(list) => list.iter().any(|n| n.needs_uniform_flow(f)),
+            Node::Loop { body, .. } | Node::If { body, .. } => body.needs_uniform_flow(f),
+            Node::Leaf(l) => f(l),
+            Node::Barrier => true,
+        }
+    }
+}
+
+impl Leaf {
+    /// Every load: those of the value, and those inside its index expressions, guards included.
+    pub fn visit_loads(&self, f: &mut dyn FnMut(BufferId, &[Int])) {
+        self.value.visit(&mut |e| {
+            if let Expr::Load(b, ix) = e {
+                f(*b, ix);
+            }
+        });
+        self.visit_ints(&mut |i| visit_int_loads(i, f));
+    }
+    /// Every index expression, guards included.
+    pub fn visit_ints(&self, f: &mut dyn FnMut(&Int)) {
+        self.value.visit_ints(f);
+        self.indices.iter().for_each(&mut *f);
+        for c in self.guards.iter().chain(self.init.iter().flatten()) {
+            f(&c.lhs);
+            f(&c.rhs);
+        }
+    }
+}
+
+/// Loads inside an index expression.
+pub(crate) fn visit_int_loads(e: &Int, f: &mut dyn FnMut(BufferId, &[Int])) {
+    e.visit(&mut |n| {
+        if let compiler::int::IntNode::Load(b, ix) = n.node() {
+            f(*b, ix);
+        }
+    });
+}
+
+/// True when an index expression contains a load.
+pub(crate) fn has_load(e: &Int) -> bool {
+    let mut found = false;
+    visit_int_loads(e, &mut |_, _| found = true);
+    found
+}
