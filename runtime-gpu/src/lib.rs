@@ -1,1 +1,19 @@
-//! runtime-gpu
+//! Weft's runtime on wgpu: adapters and their profiles, sessions that hold everything prebuilt, runs and timings.
+//!
+//! A [`Session`] owns the device buffers, pipelines and bind groups of one [`compiler::plan::Plan`]; a run only writes
+//! inputs, encodes, submits and reads back. Nothing is compiled or allocated in a run except staging memory.
+
+mod adapters;
+mod device;
+mod error;
+mod pipelines;
+mod run;
+mod session;
+mod storage;
+
+pub use adapters::{AdapterDescription, CooperativeShape, list_adapters, profile_of};
+pub use device::{DeviceChoice, Gpu};
+pub use error::GpuError;
+pub use run::{RunTimes, TimeSource};
+pub use session::{Session, SessionOptions};
+pub use storage::{decode_tensor, encode_tensor, storage_bytes};

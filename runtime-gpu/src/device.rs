@@ -1,0 +1,169 @@
+//! Opening a device.
+
+use crate::adapters::{AdapterDescription, adapters, backend_name, describe, profile_from};
+use crate::error::GpuError;
+use compiler::profile::DeviceProfile;
+use std::sync::{Arc, Mutex};
+
+/// Which device to open.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeviceChoice {
+    /// The best real GPU; a software driver only when there is none.
+    Auto,
+    /// The n-th of [`crate::list_adapters`].
+    Index(usize),
+    /// The n-th adapter of one backend: `vulkan:0`.
+    Backend(String, usize),
+    /// The first whose name contains this text, case ignored.
+    Name(String),
+}
+impl DeviceChoice {
+    /// Reads `auto`, `0`, `vulkan:1` or a name.
+    pub fn parse(text: &str) -> DeviceChoice {
+        if text == "auto" {
+            return DeviceChoice::Auto;
+        }
+        if let Ok(n) = text.parse() {
+            return DeviceChoice::Index(n);
+        }
+        if let Some((b, n)) = text.split_once(':')
+            && let Ok(n) = n.parse()
+        {
+            return DeviceChoice::Backend(b.to_lowercase(), n);
+        }
+        DeviceChoice::Name(text.to_string())
+    }
+}
+
+/// An open device with its queue and profile.
+pub struct Gpu {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    /// What it can do.
+    pub profile: DeviceProfile,
+    /// How it introduces itself.
+    pub description: AdapterDescription,
+    pub(crate) lost: Arc<Mutex<Option<String>>>,
+    pub(crate) cache_key: Option<String>,
+}
+
+/// Features Weft uses where the adapter has them.
+fn wanted_features() -> wgpu::Features {
+    use wgpu::Features as F;
+    F::SHADER_F16
+        | F::SUBGROUP
+        | F::SUBGROUP_BARRIER
+        | F::TIMESTAMP_QUERY
+        | F::TIMESTAMP_QUERY_INSIDE_ENCODERS
+        | F::TIMESTAMP_QUERY_INSIDE_PASSES
+        | F::IMMEDIATES
+        | F::PIPELINE_CACHE
+}
+
+impl Gpu {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`GpuError::NoDevice`] with what is there, or [`GpuError::Open`].
+    pub fn open(choice: &DeviceChoice) -> Result<Gpu, GpuError> {
+        let (_instance, list) = adapters();
+        let infos: Vec<_> = list.iter().map(|a| a.get_info()).collect();
+        let found = match choice {
+            DeviceChoice::Auto => (!list.is_empty()).then_some(0),
+            DeviceChoice::Index(n) => (*n < list.len()).then_some(*n),
+            DeviceChoice::Backend(b, n) => {
+                infos.iter().enumerate().filter(|(_, i)| backend_name(i.backend) == b).nth(*n).map(|(i, _)| i)
+            }
+            DeviceChoice::Name(text) => infos.iter().position(|i| i.name.to_lowercase().contains(&text.to_lowercase())),
+        };
+        let Some(index) = found else {
+            let asked = match choice {
+                DeviceChoice::Auto => "auto".into(),
+                DeviceChoice::Index(n) => n.to_string(),
+                DeviceChoice::Backend(b, n) => format!("{b}:{n}"),
+                DeviceChoice::Name(n) => n.clone(),
+            };
+            let there = infos.iter().enumerate().map(|(i, a)| format!("{i} {}", a.name)).collect();
+            return Err(GpuError::NoDevice { asked, there });
+        };
+        Gpu::from_adapter(index, &list[index])
+    }
+
+    fn from_adapter(index: usize, adapter: &wgpu::Adapter) -> Result<Gpu, GpuError> {
+        let info = adapter.get_info();
+        let features = adapter.features() & wanted_features();
+        let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            label: Some("weft"),
+            required_features: features,
+            required_limits: adapter.limits(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            ..Default::default()
+        }))
+        .map_err(|e| GpuError::Open { name: info.name.clone(), why: e.to_string() })?;
+        Ok(Gpu::wrap(device, queue, describe(index, adapter)))
+    }
+
+    /// Uses a caller's own device: only the features it was opened with are used.
+    pub fn from_device(device: wgpu::Device, queue: wgpu::Queue) -> Gpu {
+        let (info, limits, features) = (device.adapter_info(), device.limits(), device.features());
+        let p = profile_from(&info, &limits, features);
+        let description = AdapterDescription {
+            index: 0,
+            name: info.name.clone(),
+            backend: backend_name(info.backend).into(),
+            driver: format!("{} {}", info.driver, info.driver_info).trim().to_string(),
+            kind: crate::adapters::kind_name(info.device_type).into(),
+            f16: p.f16,
+            subgroup_sizes: [p.subgroup.0, p.subgroup.1],
+            cooperative_matrix: vec![],
+            shared_memory: p.shared_memory,
+            max_binding: p.max_binding,
+            max_buffer: p.max_buffer,
+            max_storage_buffers: p.max_storage_buffers,
+            timestamps: "as opened".into(),
+        };
+        Gpu::wrap(device, queue, description)
+    }
+
+    fn wrap(device: wgpu::Device, queue: wgpu::Queue, description: AdapterDescription) -> Gpu {
+        let info = device.adapter_info();
+        let lost = Arc::new(Mutex::new(None));
+        let seen = lost.clone();
+        device.set_device_lost_callback(move |reason, message| {
+            if reason != wgpu::DeviceLostReason::Destroyed
+                && let Ok(mut slot) = seen.lock()
+            {
+                *slot = Some(message);
+            }
+        });
+        let profile = profile_from(&info, &device.limits(), device.features());
+        let cache_key = wgpu::util::pipeline_cache_key(&info)
+            .map(|k| format!("{k}-{:08x}", fxhash(&format!("{} {}", info.driver, info.driver_info))));
+        Gpu { device, queue, profile, description, lost, cache_key }
+    }
+
+    /// An error when the device was lost.
+    ///
+    /// # Errors
+    /// [`GpuError::Lost`].
+    pub fn check_lost(&self) -> Result<(), GpuError> {
+        match self.lost.lock().ok().and_then(|l| l.clone()) {
+            Some(message) => Err(GpuError::Lost(message)),
+            None => Ok(()),
+        }
+    }
+
+    /// Blocks until everything submitted is done.
+    ///
+    /// # Errors
+    /// [`GpuError::Lost`] when the device does not answer.
+    pub fn wait(&self) -> Result<(), GpuError> {
+        self.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|e| GpuError::Lost(e.to_string()))?;
+        self.check_lost()
+    }
+}
+
+/// A short stable hash (FNV-1a) for cache file names.
+fn fxhash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |h, b| (h ^ b as u32).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,61 @@
+//! Errors of devices and sessions.
+
+/// What went wrong on a device. Each message says what was asked for and what is there.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// No adapter fits the request.
+    #[error("no device `{asked}`; there {}", list(.there))]
+    NoDevice {
+        /// What was asked for.
+        asked: String,
+        /// Names of what is there.
+        there: Vec<String>,
+    },
+    /// The adapter refused to open.
+    #[error("device `{name}` could not be opened: {why}")]
+    Open {
+        /// Adapter name.
+        name: String,
+        /// The driver's reason.
+        why: String,
+    },
+    /// A buffer is larger than the device allows.
+    #[error("`{what}` needs a buffer of {need} bytes; `{device}` allows {limit}")]
+    BufferTooLarge {
+        /// What the buffer holds.
+        what: String,
+        /// Bytes asked for.
+        need: u64,
+        /// The device.
+        device: String,
+        /// Its limit.
+        limit: u64,
+    },
+    /// Memory ran out while the session opened.
+    #[error("not enough memory on `{device}` for {need} bytes: {why}")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes the session needs in all.
+        need: u64,
+        /// What failed.
+        why: String,
+    },
+    /// The device was lost.
+    #[error("the device was lost: {0}")]
+    Lost(String),
+    /// A wrong input to a run.
+    #[error("{0}")]
+    Input(String),
+    /// A host step failed, or a constant could not be read.
+    #[error("{0}")]
+    Host(String),
+    /// The driver or wgpu refused something Weft made: a bug.
+    #[error("internal error on the device: {0}")]
+    Internal(String),
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "is none at all".into() } else { format!("are: {}", names.join(", ")) }
+}

@@ -1,0 +1,287 @@
+//! Sessions: buffers filled, constants prepacked and uploaded, pipelines and bind groups built.
+
+use crate::device::Gpu;
+use crate::error::GpuError;
+use crate::pipelines::{Pipeline, build, cache_file, open_cache, store_cache};
+use crate::storage::encode_tensor;
+use compiler::graph::Module;
+use compiler::plan::{Content, Dispatch, Plan, PlanBuffer, Step};
+use compiler::tensor::Tensor;
+use compiler::tir::{Encoding, TensorFunction};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How a session opens.
+#[derive(Clone, Debug, Default)]
+pub struct SessionOptions {
+    /// Folder of the pipeline cache; none: no cache on disk.
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// A dispatch with everything bound.
+pub(crate) struct Bound {
+    pub(crate) kernel: usize,
+    pub(crate) bind_group: wgpu::BindGroup,
+    pub(crate) grid: [u32; 3],
+    pub(crate) immediates: Vec<u8>,
+    pub(crate) group: usize,
+}
+
+/// A step with everything bound.
+pub(crate) enum BoundStep {
+    Gpu(Vec<Bound>),
+    Host(compiler::plan::HostStep),
+    Copy(usize, usize),
+}
+
+/// An open session.
+pub struct Session {
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) plan: Plan,
+    pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
+    pub(crate) pipelines: Vec<Pipeline>,
+    pub(crate) steps: Vec<BoundStep>,
+}
+
+impl Session {
+    /// Opens a session: checks limits, allocates, uploads the constants of `module` one after another (each is read,
+    /// packed, written and dropped), builds pipelines. `progress` is called with a stage, the number done and the total.
+    ///
+    /// # Errors
+    /// Limits, memory, unreadable constants: before anything is dispatched.
+    pub fn open(
+        gpu: Arc<Gpu>,
+        plan: &Plan,
+        module: &Module,
+        options: &SessionOptions,
+        progress: &mut dyn FnMut(&str, usize, usize),
+    ) -> Result<Session, GpuError> {
+        check_limits(&gpu, plan)?;
+        let memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let validation = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let internal = gpu.device.push_error_scope(wgpu::ErrorFilter::Internal);
+        let opened = Session::build_all(gpu.clone(), plan, module, options, progress);
+        let (internal, validation, memory) = (
+            pollster::block_on(internal.pop()),
+            pollster::block_on(validation.pop()),
+            pollster::block_on(memory.pop()),
+        );
+        if let Some(e) = memory {
+            let need = plan.buffers.iter().map(|b| b.bytes).sum();
+            return Err(GpuError::OutOfMemory { device: gpu.description.name.clone(), need, why: e.to_string() });
+        }
+        if let Some(e) = validation.or(internal) {
+            return Err(GpuError::Internal(e.to_string()));
+        }
+        gpu.check_lost()?;
+        opened
+    }
+
+    fn build_all(
+        gpu: Arc<Gpu>,
+        plan: &Plan,
+        module: &Module,
+        options: &SessionOptions,
+        progress: &mut dyn FnMut(&str, usize, usize),
+    ) -> Result<Session, GpuError> {
+        let mut buffers = Vec::with_capacity(plan.buffers.len());
+        for (i, b) in plan.buffers.iter().enumerate() {
+            progress("buffers", i, plan.buffers.len());
+            let banks = allocate(&gpu, plan, i, b);
+            if let Content::Constant { name, packer } = &b.content {
+                let data = load_constant(module, *name, packer.as_deref())?;
+                let encoding = constant_encoding(plan, module, i, &data);
+                let bytes =
+                    encode_tensor(&data, encoding).map_err(|e| GpuError::Host(format!("constant {name}: {e}")))?;
+                fill(&banks, b, &bytes)?;
+            }
+            buffers.push(banks);
+        }
+        let file = cache_file(&gpu, options.cache_dir.as_ref());
+        let cache = open_cache(&gpu, file.as_ref());
+        let mut pipelines = Vec::with_capacity(plan.kernels.len());
+        for (i, k) in plan.kernels.iter().enumerate() {
+            progress("kernels", i, plan.kernels.len());
+            pipelines.push(build(&gpu, k, cache.as_ref())?);
+        }
+        store_cache(cache.as_ref(), file.as_ref());
+        let steps = plan
+            .steps
+            .iter()
+            .map(|s| match s {
+                Step::Gpu(list) => {
+                    BoundStep::Gpu(list.iter().map(|d| bind(&gpu, plan, &buffers, &pipelines, d)).collect())
+                }
+                Step::Host(h) => BoundStep::Host(h.clone()),
+                Step::Copy { from, to } => BoundStep::Copy(*from, *to),
+            })
+            .collect();
+        Ok(Session { gpu, plan: plan.clone(), buffers, pipelines, steps })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+    /// The device.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+    /// Bytes of all device buffers.
+    pub fn device_bytes(&self) -> u64 {
+        self.plan.buffers.iter().map(|b| b.bytes).sum()
+    }
+}
+
+fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
+    for b in &plan.buffers {
+        let limit = gpu.profile.max_buffer.min(gpu.profile.max_binding);
+        if b.bank_bytes > limit {
+            let what = match &b.content {
+                Content::Constant { name, .. } => name.to_string(),
+                Content::Input(i) => plan.inputs.get(*i).map_or("input".into(), |s| s.name.to_string()),
+                Content::Pool => "an activation".into(),
+            };
+            return Err(GpuError::BufferTooLarge {
+                what,
+                need: b.bank_bytes,
+                device: gpu.description.name.clone(),
+                limit,
+            });
+        }
+    }
+    let need: u64 = plan.buffers.iter().map(|b| b.bytes).sum();
+    if gpu.profile.software
+        && let Some(free) = available_memory()
+        && need > free
+    {
+        let why = format!("the machine has {free} bytes available");
+        return Err(GpuError::OutOfMemory { device: gpu.description.name.clone(), need, why });
+    }
+    Ok(())
+}
+
+/// Bytes of host memory that can be had, where the system says so: a software device allocates there, and overcommits.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with("MemAvailable:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kb| kb * 1024)
+}
+
+/// Sizes of the banks of a buffer.
+pub(crate) fn bank_sizes(b: &PlanBuffer) -> Vec<u64> {
+    let mut left = b.bytes;
+    let mut out = Vec::new();
+    while left > 0 {
+        let n = left.min(b.bank_bytes.max(16));
+        out.push(n.next_multiple_of(16));
+        left -= n;
+    }
+    out
+}
+
+fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
+    let constant = matches!(b.content, Content::Constant { .. });
+    let read_back = plan.outputs.iter().any(|o| o.buffer == index)
+        || plan.steps.iter().any(|s| match s {
+            Step::Host(h) => h.inputs.iter().any(|t| t.buffer == index),
+            Step::Copy { from, .. } => *from == index,
+            Step::Gpu(_) => false,
+        });
+    let mut usage = wgpu::BufferUsages::STORAGE;
+    if !constant {
+        usage |= wgpu::BufferUsages::COPY_DST;
+    }
+    if read_back {
+        usage |= wgpu::BufferUsages::COPY_SRC;
+    }
+    bank_sizes(b)
+        .into_iter()
+        .map(|size| {
+            gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
+        })
+        .collect()
+}
+
+fn load_constant(
+    module: &Module,
+    name: compiler::name::Name,
+    packer: Option<&TensorFunction>,
+) -> Result<Tensor, GpuError> {
+    let c = module
+        .constants
+        .get(&name)
+        .ok_or_else(|| GpuError::Internal(format!("constant {name} is not in the module")))?;
+    let t = c.load().map_err(|e| GpuError::Host(format!("constant {name}: {e}")))?;
+    match packer {
+        None => Ok(t),
+        Some(f) => compiler::cpu::run_tensor_function(f, &[t])
+            .map_err(|e| GpuError::Host(format!("packing constant {name}: {e}")))?
+            .pop()
+            .ok_or_else(|| GpuError::Internal(format!("the packer of {name} has no result"))),
+    }
+}
+
+/// The storage form that kernels expect of constant buffer `index`; where only a host step or an output names it, theirs.
+fn constant_encoding(plan: &Plan, module: &Module, index: usize, data: &Tensor) -> Encoding {
+    for step in &plan.steps {
+        match step {
+            Step::Gpu(list) => {
+                for d in list {
+                    let k = &plan.kernels[d.kernel];
+                    let Some(f) = module.tensor_functions.get(&k.function) else { continue };
+                    for (binding, (buffer, _)) in k.emitted.bindings.iter().zip(&d.buffers) {
+                        if *buffer == index {
+                            return f.buffers[binding.buffer].encoding;
+                        }
+                    }
+                }
+            }
+            Step::Host(h) => {
+                if let Some(s) = h.inputs.iter().find(|s| s.buffer == index) {
+                    return s.encoding;
+                }
+            }
+            Step::Copy { .. } => {}
+        }
+    }
+    if let Some(s) = plan.outputs.iter().find(|s| s.buffer == index) {
+        return s.encoding;
+    }
+    if data.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native }
+}
+
+fn fill(banks: &[wgpu::Buffer], b: &PlanBuffer, bytes: &[u8]) -> Result<(), GpuError> {
+    for (i, bank) in banks.iter().enumerate() {
+        let start = (i as u64 * b.bank_bytes) as usize;
+        let end = (start + b.bank_bytes as usize).min(bytes.len());
+        {
+            let mut view = bank.get_mapped_range_mut(..).map_err(|e| GpuError::Internal(e.to_string()))?;
+            if start < end {
+                view.slice(..end - start).copy_from_slice(&bytes[start..end]);
+            }
+        }
+        bank.unmap();
+    }
+    Ok(())
+}
+
+fn bind(gpu: &Gpu, plan: &Plan, buffers: &[Vec<wgpu::Buffer>], pipelines: &[Pipeline], d: &Dispatch) -> Bound {
+    let e = &plan.kernels[d.kernel].emitted;
+    let entries: Vec<wgpu::BindGroupEntry> = d
+        .buffers
+        .iter()
+        .enumerate()
+        .map(|(i, (buffer, bank))| wgpu::BindGroupEntry {
+            binding: i as u32,
+            resource: buffers[*buffer][*bank as usize].as_entire_binding(),
+        })
+        .collect();
+    let bind_group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some(&e.name),
+        layout: &pipelines[d.kernel].layout,
+        entries: &entries,
+    });
+    let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
+    Bound { kernel: d.kernel, bind_group, grid: e.grid, immediates, group: d.group }
+}
