@@ -1,0 +1,241 @@
+//! What a unit computes: its loops, and for contractions which loops each operand uses.
+
+use super::sketch::{Decline, Sketch};
+use crate::int::Int;
+use crate::name::Name;
+use crate::schedule::ScheduleError;
+use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
+
+/// A part of a function that becomes one kernel: a reduction and the one block that consumes it, or a lone compute block.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// The reduction.
+    pub reduce: Option<Name>,
+    /// The block that writes the unit's result.
+    pub output: Name,
+    /// Estimated scalar operations.
+    pub work: u64,
+}
+impl Unit {
+    /// A name for messages.
+    pub fn name(&self) -> Name {
+        self.reduce.unwrap_or(self.output)
+    }
+}
+
+fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
+    f.body.blocks().into_iter().find(|b| b.name == name)
+}
+
+/// Blocks that read `buffer`.
+pub(super) fn readers(f: &TensorFunction, buffer: BufferId) -> Vec<Name> {
+    f.body.blocks().iter().filter(|b| b.reads(buffer)).map(|b| b.name).collect()
+}
+
+/// Iterations around a block, where they are constant.
+fn iterations(sketch: &Sketch<'_>, block: Name) -> u64 {
+    sketch.loops(block).map_or(1, |l| l.iter().map(|h| h.extent.as_const().unwrap_or(1).max(1) as u64).product())
+}
+
+pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleError> {
+    let names: Vec<(Name, bool)> = sketch.f.body.blocks().iter().map(|b| (b.name, b.reduce.is_some())).collect();
+    let mut units: Vec<Unit> = Vec::new();
+    let mut claimed: Vec<Name> = Vec::new();
+    for (name, is_reduce) in names {
+        if !is_reduce {
+            if !claimed.contains(&name) {
+                let work = iterations(sketch, name);
+                units.push(Unit { reduce: None, output: name, work });
+            }
+            continue;
+        }
+        let work = iterations(sketch, name);
+        let buffer = block_of(&sketch.f, name).map(|b| b.buffer);
+        let consumer = buffer.and_then(|b| {
+            let r = readers(&sketch.f, b);
+            let is_output = sketch.f.outputs().any(|o| o == b);
+            match r.as_slice() {
+                [one] if !is_output => Some(*one),
+                _ => None,
+            }
+        });
+        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(&sketch.f, name, *c));
+        let output = match usable {
+            Some(c) => c,
+            None => sketch.split_epilogue(name)?,
+        };
+        claimed.push(output);
+        units.push(Unit { reduce: Some(name), output, work });
+    }
+    units.sort_by_key(|u| position(&sketch.f, u.output));
+    Ok(units)
+}
+
+fn position(f: &TensorFunction, block: Name) -> usize {
+    f.body.blocks().iter().position(|b| b.name == block).unwrap_or(usize::MAX)
+}
+
+/// True when `consumer` is a compute block over the very elements of `reduce`'s result: it loads each element once, at
+/// plain loop variables, so that computing the reduction where it is consumed repeats nothing.
+fn consumes_plainly(f: &TensorFunction, reduce: Name, consumer: Name) -> bool {
+    let (Some(r), Some(c)) = (block_of(f, reduce), block_of(f, consumer)) else { return false };
+    if c.reduce.is_some() {
+        return false;
+    }
+    let mut used: Option<Vec<Int>> = None;
+    for (b, ix) in c.value.loads() {
+        if b == r.buffer {
+            if used.as_ref().is_some_and(|u| u != ix) {
+                return false;
+            }
+            used = Some(ix.to_vec());
+        }
+    }
+    let Some(ix) = used else { return false };
+    let mut seen = Vec::new();
+    for i in &ix {
+        match i.as_var() {
+            Some(v) if !seen.contains(&v) => seen.push(v),
+            None if i.is(0) => {}
+            _ => return false,
+        }
+    }
+    // Every loop of the consumer must be one of those variables, or computing there would repeat the reduction.
+    let stored: Vec<Name> = c.indices.iter().flat_map(|i| i.vars()).collect();
+    stored.iter().all(|v| seen.contains(v))
+}
+
+/// A sum of products of two operands, with the loops sorted by which operand uses them.
+#[derive(Clone, Debug)]
+pub struct Contraction {
+    /// Loops of the output that only the left operand uses (rows: batch, output pixels), as variables of the output block.
+    pub m: Vec<Name>,
+    /// Loops of the output that only the right operand uses (columns: output channels).
+    pub n: Vec<Name>,
+    /// Loops of the output that both use (batches of a batched matmul, groups, depthwise channels) or none does.
+    pub batch: Vec<Name>,
+    /// Reduction loops, outermost first as they should run: the innermost is the one whose elements lie next to each other.
+    pub k: Vec<Name>,
+    /// Child position of the left operand in the product (0 or 1).
+    pub left: usize,
+    /// Buffer of the right operand when it is a plain load of one.
+    pub right_buffer: Option<BufferId>,
+    /// The dimension of the right operand's buffer that the column loop indexes, and for each reduction loop its dimension.
+    pub right_dims: Option<(usize, Vec<usize>)>,
+    /// True when the right operand is a constant that may be prepacked.
+    pub right_constant: bool,
+}
+
+fn strip_casts(e: &Expr) -> &Expr {
+    match e {
+        Expr::Cast(_, a) => strip_casts(a),
+        _ => e,
+    }
+}
+
+fn expr_vars(e: &Expr) -> Vec<Name> {
+    let mut out = Vec::new();
+    e.visit_ints(&mut |i| {
+        for v in i.vars() {
+            if !out.contains(&v) {
+                out.push(v);
+            }
+        }
+    });
+    out
+}
+
+/// Recognises a contraction in `unit`.
+///
+/// # Errors
+/// Declines with the property that is missing.
+pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    let f = &sketch.f;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let r = block_of(f, reduce).ok_or_else(Decline::other_kind)?;
+    let c = block_of(f, unit.output).ok_or_else(Decline::other_kind)?;
+    if r.reduce.is_none_or(|r| r.combiner != Combiner::Sum) {
+        return Err(Decline::other_kind());
+    }
+    let Expr::Binary(BinaryOp::Mul, a, b) = strip_casts(&r.value) else { return Err(Decline::other_kind()) };
+    if !f.buffers[r.buffer].dtype.is_float() {
+        return Err(Decline::other_kind());
+    }
+    let sides = [expr_vars(a), expr_vars(b)];
+    let k = f.reduction_loops(reduce);
+    let map = output_variables(f, r, c)?;
+    // The right operand is the constant one; without a constant, the one that does not own the outermost output loop.
+    let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if sketch.constants.contains(b));
+    let right = if constant(b) || !constant(a) { 1 } else { 0 };
+    let left = 1 - right;
+    let (mut m, mut n, mut batch) = (vec![], vec![], vec![]);
+    for l in sketch.loops(unit.output)? {
+        let rv = map.iter().find(|(_, out)| *out == l.var).map(|(r, _)| *r);
+        let (in_left, in_right) = rv.map_or((false, false), |v| (sides[left].contains(&v), sides[right].contains(&v)));
+        match (in_left, in_right) {
+            (false, true) => n.push(l.var),
+            (true, true) => batch.push(l.var),
+            (true, false) => m.push(l.var),
+            (false, false) if l.extent.is(1) => m.push(l.var),
+            (false, false) => batch.push(l.var),
+        }
+    }
+    if !k.iter().all(|v| sides[0].contains(v) && sides[1].contains(v)) {
+        return Err(Decline("a reduction loop is used by one operand only".into()));
+    }
+    let right_expr = strip_casts(if right == 1 { b } else { a });
+    let k = order_reduction(sketch, reduce, &k, if left == 0 { a } else { b });
+    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k);
+    let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| sketch.constants.contains(&b));
+    Ok(Contraction { m, n, batch, k, left, right_buffer, right_dims, right_constant })
+}
+
+/// Pairs `(variable of the reduce block, loop of the output block)` for every spatial loop of extent above 1.
+fn output_variables(f: &TensorFunction, r: &Block, c: &Block) -> Result<Vec<(Name, Name)>, Decline> {
+    let load = c.value.loads().into_iter().find(|l| l.0 == r.buffer).ok_or_else(Decline::other_kind)?;
+    let mut out = Vec::new();
+    for (store, used) in r.indices.iter().zip(load.1) {
+        match (store.as_var(), used.as_var()) {
+            (Some(a), Some(b)) => out.push((a, b)),
+            (_, None) if used.is(0) => {}
+            (None, _) if store.is(0) => {}
+            _ => return Err(Decline(format!("`{}` is not stored at plain loop variables", f.buffers[r.buffer].name))),
+        }
+    }
+    Ok(out)
+}
+
+/// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels inside.
+fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -> Vec<Name> {
+    let mut plain: Vec<Name> = Vec::new();
+    for (_, ix) in left.loads() {
+        for i in ix {
+            if let Some(v) = i.as_var()
+                && k.contains(&v)
+            {
+                plain.push(v);
+            }
+        }
+    }
+    let extent = |v: &Name| {
+        sketch.loops(reduce).ok().and_then(|l| l.iter().find(|h| h.var == *v).and_then(|h| h.extent.as_const())).unwrap_or(1)
+    };
+    let inner = plain.iter().max_by_key(|v| extent(v)).or_else(|| k.iter().max_by_key(|v| extent(v))).copied();
+    let mut out: Vec<Name> = k.iter().copied().filter(|v| Some(*v) != inner).collect();
+    out.extend(inner);
+    out
+}
+
+/// Where the columns and the reduction loops stand in the right operand's buffer, when it is loaded at plain variables.
+fn right_layout(e: &Expr, map: &[(Name, Name)], n: &[Name], k: &[Name]) -> (Option<BufferId>, Option<(usize, Vec<usize>)>) {
+    let Expr::Load(buffer, ix) = e else { return (None, None) };
+    let reduce_var = |out: Name| map.iter().find(|(_, o)| *o == out).map(|(r, _)| *r);
+    let dim_of = |v: Name| ix.iter().position(|i| i.as_var() == Some(v));
+    let wide: Vec<Name> = n.iter().filter_map(|&v| reduce_var(v)).collect();
+    let [column] = wide.as_slice() else { return (Some(*buffer), None) };
+    let dims = dim_of(*column).and_then(|c| {
+        let ks: Option<Vec<usize>> = k.iter().map(|&v| dim_of(v)).collect();
+        Some((c, ks?))
+    });
+    (Some(*buffer), dims)
+}

@@ -1,0 +1,50 @@
+//! One thread computes one vector of results: pooling, depthwise and grouped convolution, reductions with many results,
+//! and whatever no other rule takes. Reductions run serially in registers; channels-last data is read four channels at
+//! a time.
+
+use super::analysis::Unit;
+use super::elementwise::bind_flat;
+use super::sketch::{Decline, Sketch};
+use crate::name::Name;
+use crate::schedule::compute_at::{ComputeAt, LocalScope};
+use crate::schedule::decompose_reduction::DecomposeReduction;
+
+/// Takes any unit.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let (thread, vector) = bind_flat(sketch, unit.output)?;
+    let Some(reduce) = unit.reduce else { return Ok(()) };
+    accumulate_at(sketch, reduce, thread, vector.is_some())
+}
+
+/// Moves `reduce` to registers inside loop `at`; its spatial loop inside `at` (if any) becomes the vector loop.
+pub(super) fn accumulate_at(sketch: &mut Sketch<'_>, reduce: Name, at: Name, vector: bool) -> Result<(), Decline> {
+    sketch.apply(ComputeAt { block: reduce, at, scope: LocalScope::Register })?;
+    let around = sketch.loops(reduce)?;
+    let start = around.iter().position(|l| l.var == at).map_or(0, |p| p + 1);
+    let reductions = sketch.f.reduction_loops(reduce);
+    let spatial: Vec<Name> = around[start..].iter().map(|l| l.var).filter(|v| !reductions.contains(v)).collect();
+    let mut order = reductions.clone();
+    order.extend(&spatial);
+    sketch.reorder(&order)?;
+    if let Some(first) = reductions.first() {
+        sketch.apply(DecomposeReduction { block: reduce, at: *first })?;
+    }
+    if vector && let [v] = spatial.as_slice() {
+        sketch.vectorize(*v)?;
+        let init = Name::new(&format!("{reduce}_init"));
+        if let Ok(loops) = sketch.loops(init)
+            && let Some(l) = loops.last()
+            && l.kind == crate::tir::LoopKind::Serial
+        {
+            sketch.vectorize(l.var)?;
+        }
+    }
+    // Small windows are unrolled: the taps' index arithmetic then folds into constants.
+    let taps: i64 = reductions.iter().map(|v| sketch.extent_of(*v).unwrap_or(i64::MAX).min(1 << 20)).product();
+    if taps <= 9 {
+        for v in reductions {
+            sketch.unroll(v)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Elementwise and injective blocks: all loops fused, four elements a thread where the shape allows.
+//!
+//! Vector loads follow from index expressions that are contiguous in the innermost output dimension; anything else
+//! (transposes, gathers, odd sizes) is loaded element by element by the same kernel.
+
+use super::analysis::Unit;
+use super::sketch::{Decline, Sketch};
+use crate::name::Name;
+use crate::schedule::bind::Axis;
+
+/// Takes lone compute blocks.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    if unit.reduce.is_some() {
+        return Err(Decline::other_kind());
+    }
+    bind_flat(sketch, unit.output).map(|_| ())
+}
+
+/// Fuses all loops around `block`, splits off a vector of 4 (or 2) and binds the rest to threads; returns the variable of
+/// the thread loop and of the vector loop.
+pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name) -> Result<(Name, Option<Name>), Decline> {
+    let loops = sketch.loops(block)?;
+    let mut total = 1i64;
+    for l in &loops {
+        total *= sketch.constant_extent(&l.extent)?;
+    }
+    let innermost = loops.iter().rev().find(|l| !l.extent.is(1)).map(|l| l.extent.clone());
+    let names: Vec<Name> = loops.iter().map(|l| l.var).collect();
+    if names.is_empty() {
+        return Err(Decline("a scalar without loops".into()));
+    }
+    let flat = sketch.fuse(&names, Name::new(&format!("{block}_i")))?;
+    let inner = innermost.map_or(Ok(1), |e| sketch.constant_extent(&e))?;
+    let width = if total % 4 == 0 && inner % 2 == 0 { 4 } else if total % 2 == 0 && inner % 2 == 0 { 2 } else { 1 };
+    let (outer, vector) = if width > 1 {
+        let parts = sketch.split(flat, &[0, width], &["q", "v"])?;
+        (parts[0], Some(parts[1]))
+    } else {
+        (flat, None)
+    };
+    let threads = threads_for(sketch, total / width);
+    let parts = sketch.split(outer, &[0, threads], &["g", "t"])?;
+    sketch.bind(parts[0], Axis::GroupX)?;
+    sketch.bind(parts[1], Axis::LocalX)?;
+    if let Some(v) = vector {
+        sketch.vectorize(v)?;
+    }
+    Ok((parts[1], vector))
+}
+
+/// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little work.
+fn threads_for(sketch: &Sketch<'_>, work: i64) -> i64 {
+    let full = if sketch.profile.software { 64 } else { 128 };
+    full.min(sketch.profile.max_invocations as i64).min((work.max(1) as u64).next_power_of_two() as i64)
+}

@@ -1,0 +1,201 @@
+//! Matrix products and implicit-GEMM convolutions for devices whose threads are SIMD lanes of a CPU core.
+//!
+//! A workgroup is one subgroup. A lane owns 4 consecutive columns (output channels) and a register tile of R rows
+//! (output pixels): one vec4 accumulator a row. Per K step of 4 a lane loads the left operand of *its* rows only
+//! (`ceil(R / lanes)` loads of 4 consecutive k), and every element reaches all lanes by a subgroup broadcast; the right
+//! operand is prepacked so that its loads are linear. Padding is a select on the staged load, paid once per row and tap
+//! instead of once per product. There is no shared memory, and there are no barriers.
+
+use super::analysis::{Contraction, Unit, contraction};
+use super::sketch::{Decline, Sketch};
+use crate::name::Name;
+use crate::schedule::bind::Axis;
+use crate::schedule::compute_at::{ComputeAt, LocalScope};
+use crate::schedule::decompose_reduction::DecomposeReduction;
+use crate::schedule::pad_reduction::PadReduction;
+use crate::schedule::stage_in_registers::StageInRegisters;
+use crate::schedule::stage_in_subgroup::StageInSubgroup;
+use crate::schedule::transform_layout::TransformLayout;
+use crate::tir::LoopKind;
+
+/// Rows and columns of the register tile.
+struct Tile {
+    rows: i64,
+    columns: i64,
+    width: i64,
+}
+
+/// Takes contractions on software devices with a fixed subgroup size.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let c = contraction(sketch, unit)?;
+    if !sketch.profile.software {
+        return Err(Decline("the device has real cores: tiles go through shared memory".into()));
+    }
+    let lanes = sketch.profile.fixed_subgroup().ok_or_else(|| Decline("the subgroup size is not fixed".into()))? as i64;
+    if c.n.is_empty() || c.k.is_empty() {
+        return Err(Decline("there are no columns to share the left operand (depthwise or a matrix-vector product)".into()));
+    }
+    let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
+    let (rows, columns, depth) = (product(&c.m), product(&c.n), product(&c.k));
+    if columns < 8 || depth < 8 {
+        return Err(Decline(format!("{columns} columns and depth {depth} are too few")));
+    }
+    let tile = choose_tile(rows, columns, lanes, &sketch.profile.driver);
+    let loops = bind_output(sketch, unit, &c, lanes, &tile)?;
+    accumulate(sketch, reduce, &c, &loops, lanes, &tile)?;
+    if c.right_constant {
+        pack_right(sketch, &c, lanes * tile.width * tile.columns)?;
+    }
+    Ok(())
+}
+
+/// The tile: R divides the number of rows where it can; a register file of at most about 60 vec4 accumulators.
+fn choose_tile(rows: i64, columns: i64, lanes: i64, driver: &str) -> Tile {
+    let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
+    let wide = driver.starts_with("lavapipe-22") && columns >= 2 * lanes * width && columns % (2 * lanes * width) == 0 && rows >= 64;
+    let (low, high) = if driver.starts_with("lavapipe-26") {
+        (32, 56)
+    } else if lanes < 8 {
+        (8, 16)
+    } else {
+        (20, 32)
+    };
+    let best = (low..=high.min(rows.max(1))).rev().find(|r| rows % r == 0);
+    let rows_tile = best.unwrap_or_else(|| {
+        // No divisor in range: the size that wastes least, larger first.
+        (low.min(rows)..=high.min(rows.max(1))).rev().min_by_key(|r| (rows + r - 1) / r * r - rows).unwrap_or(1).max(1)
+    });
+    Tile { rows: rows_tile, columns: if wide { 2 } else { 1 }, width }
+}
+
+/// Variables of the output block's loops after binding.
+struct OutputLoops {
+    lane: Name,
+    row: Name,
+    vector: Name,
+}
+
+fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, lanes: i64, tile: &Tile) -> Result<OutputLoops, Decline> {
+    let out = unit.output;
+    let order: Vec<Name> = c.batch.iter().chain(&c.m).chain(&c.n).copied().collect();
+    sketch.reorder(&order)?;
+    if !c.batch.is_empty() {
+        let b = sketch.fuse(&c.batch, Name::new(&format!("{out}_b")))?;
+        sketch.bind(b, Axis::GroupZ)?;
+    }
+    let (m, n);
+    if c.m.is_empty() {
+        return Err(Decline("there are no rows".into()));
+    }
+    m = sketch.fuse(&c.m, Name::new(&format!("{out}_m")))?;
+    n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
+    let rows = sketch.split(m, &[0, tile.rows], &["o", "i"])?;
+    let quads = sketch.split(n, &[0, tile.width], &["q", "v"])?;
+    let cols = sketch.split(quads[0], &[0, tile.columns, lanes], &["o", "c", "lane"])?;
+    let (row_o, row, col_o, col_c, lane, vector) = (rows[0], rows[1], cols[0], cols[1], cols[2], quads[1]);
+    sketch.reorder(&[row_o, col_o, lane, row, col_c, vector])?;
+    sketch.bind(row_o, Axis::GroupX)?;
+    sketch.bind(col_o, Axis::GroupY)?;
+    sketch.bind(lane, Axis::LocalX)?;
+    Ok(OutputLoops { lane, row, vector })
+}
+
+fn accumulate(sketch: &mut Sketch<'_>, reduce: Name, c: &Contraction, out: &OutputLoops, lanes: i64, tile: &Tile) -> Result<(), Decline> {
+    sketch.apply(ComputeAt { block: reduce, at: out.lane, scope: LocalScope::Register })?;
+    let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
+    let extent = sketch.extent_of(inner).ok_or_else(|| Decline("the depth is not a constant".into()))?;
+    let step = [4, 3, 2].into_iter().find(|s| extent % s == 0).unwrap_or(if extent > 16 { 4 } else { 1 });
+    let k = sketch.split(inner, &[0, step], &["o", "i"])?;
+    let around = sketch.loops(reduce)?;
+    let start = around.iter().position(|l| l.var == out.lane).map_or(0, |p| p + 1);
+    let reductions = sketch.f.reduction_loops(reduce);
+    let spatial: Vec<Name> = around[start..].iter().map(|l| l.var).filter(|v| !reductions.contains(v)).collect();
+    // kh, kw, k_outer, then rows, k_inner, columns: the four products of a row follow each other.
+    let mut order: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
+    order.push(k[0]);
+    let vector = spatial.last().copied().filter(|_| tile.width > 1);
+    let rest: Vec<Name> = spatial.iter().copied().filter(|v| Some(*v) != vector).collect();
+    let row_loop = rest.first().copied().filter(|_| tile.rows > 1);
+    order.extend(row_loop);
+    order.push(k[1]);
+    order.extend(rest.iter().copied().filter(|v| Some(*v) != row_loop));
+    order.extend(vector);
+    sketch.reorder(&order)?;
+    let outermost = order[0];
+    sketch.apply(PadReduction { block: reduce })?;
+    stage_operands(sketch, reduce, c, k[0], row_loop, lanes, out, tile)?;
+    sketch.apply(DecomposeReduction { block: reduce, at: outermost })?;
+    finish_loops(sketch, reduce, out)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn stage_operands(
+    sketch: &mut Sketch<'_>,
+    reduce: Name,
+    c: &Contraction,
+    at: Name,
+    row_loop: Option<Name>,
+    lanes: i64,
+    out: &OutputLoops,
+    tile: &Tile,
+) -> Result<(), Decline> {
+    let (a, w) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_w")));
+    let (left, right) = (c.left.to_string(), (1 - c.left).to_string());
+    // Few rows are read by every lane alike; more are distributed.
+    let shared_rows = tile.rows >= lanes / 2 && row_loop.is_some();
+    match row_loop.filter(|_| shared_rows) {
+        Some(dim) => sketch.apply(StageInSubgroup { block: reduce, operand: left, at, into: a, lane: out.lane, dim })?,
+        None => sketch.apply(StageInRegisters { block: reduce, operand: left, at, into: a })?,
+    }
+    sketch.apply(StageInRegisters { block: reduce, operand: right, at, into: w })?;
+    Ok(())
+}
+
+/// Unrolls and vectorizes what is left serial inside the lane loop, except the reduction loops.
+fn finish_loops(sketch: &mut Sketch<'_>, reduce: Name, out: &OutputLoops) -> Result<(), Decline> {
+    let blocks: Vec<Name> = sketch.f.body.blocks().iter().map(|b| b.name).collect();
+    let init = Name::new(&format!("{reduce}_init"));
+    let update_reductions = sketch.f.reduction_loops(reduce);
+    let keep: Vec<Name> = update_reductions.iter().copied().take(update_reductions.len().saturating_sub(1)).collect();
+    for block in blocks {
+        let loops = sketch.loops(block)?;
+        let Some(start) = loops.iter().position(|l| l.var == out.lane) else { continue };
+        let inner: Vec<_> = loops[start + 1..].iter().filter(|l| l.kind == LoopKind::Serial && !keep.contains(&l.var)).cloned().collect();
+        let is_update = block == reduce;
+        for (i, l) in inner.iter().enumerate() {
+            let last = i + 1 == inner.len();
+            let extent = l.extent.as_const().unwrap_or(0);
+            let may_vector = last && (2..=4).contains(&extent) && extent != 3;
+            let reduction_loop = is_update && update_reductions.contains(&l.var);
+            if may_vector && !reduction_loop && (block == init || sketch.apply(crate::schedule::vectorize::Vectorize { r#loop: l.var }).is_ok()) {
+                if block == init {
+                    let _ = sketch.apply(crate::schedule::vectorize::Vectorize { r#loop: l.var });
+                }
+                continue;
+            }
+            sketch.unroll(l.var)?;
+        }
+    }
+    let _ = (out.row, out.vector);
+    Ok(())
+}
+
+/// Packs the constant right operand as `[column tile][k...][columns of the tile]`, in the order the kernel reads it.
+fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<(), Decline> {
+    let (Some(buffer), Some((column, ks))) = (c.right_buffer, &c.right_dims) else { return Ok(()) };
+    let rank = sketch.f.buffers[buffer].shape.len();
+    let name = sketch.f.buffers[buffer].name;
+    let mut splits = vec![0i64; rank];
+    splits[*column] = columns;
+    // Parts are numbered dimension by dimension; the split dimension has two.
+    let part = |dim: usize, inner: bool| -> i64 { (dim + usize::from(dim > *column) + usize::from(dim == *column && inner)) as i64 };
+    let others = (0..rank).filter(|d| d != column && !ks.contains(d)).map(|d| part(d, false));
+    let order: Vec<i64> = std::iter::once(part(*column, false))
+        .chain(others)
+        .chain(ks.iter().map(|&d| part(d, false)))
+        .chain(std::iter::once(part(*column, true)))
+        .collect();
+    sketch.apply(TransformLayout { buffer: name, splits, order })?;
+    Ok(())
+}

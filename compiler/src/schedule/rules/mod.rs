@@ -1,0 +1,93 @@
+//! Schedule rules: each looks at a tensor function and a [`DeviceProfile`] and proposes a trace.
+//!
+//! [`schedule`] first inlines what can be inlined, then splits the function into *units* (a reduction with the block
+//! that consumes it, or a compute block alone) and asks the rules of [`RULES`] in order; the first that takes a unit
+//! schedules it, and the reasons of those that declined are kept for `explain`. The last rule takes anything.
+
+mod analysis;
+mod direct;
+mod elementwise;
+mod matmul_subgroup;
+mod matmul_tiled;
+mod rows;
+mod sketch;
+
+pub use analysis::{Contraction, Unit};
+pub use sketch::{Decline, Sketch};
+
+use super::ScheduleError;
+use crate::profile::DeviceProfile;
+use crate::tir::{BufferId, TensorFunction};
+
+/// A scheduled function.
+#[derive(Clone, Debug)]
+pub struct Scheduled {
+    /// All instructions applied, kernels cut.
+    pub function: TensorFunction,
+    /// Name of the rule of the unit with the most work.
+    pub rule: &'static str,
+    /// Rules that declined, and why.
+    pub missed: Vec<String>,
+}
+
+/// A schedule rule.
+pub struct Rule {
+    /// Name: the file's name with dashes.
+    pub name: &'static str,
+    /// Schedules the unit in the sketch, or says why not. On a decline the sketch is put back.
+    pub apply: fn(&mut Sketch<'_>, &Unit) -> Result<(), Decline>,
+}
+
+/// Every rule, in the order they are asked.
+pub static RULES: &[Rule] = &[
+    Rule { name: "rows", apply: rows::apply },
+    Rule { name: "matmul-subgroup", apply: matmul_subgroup::apply },
+    Rule { name: "matmul-tiled", apply: matmul_tiled::apply },
+    Rule { name: "elementwise", apply: elementwise::apply },
+    Rule { name: "direct", apply: direct::apply },
+];
+
+/// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
+/// prepacked.
+///
+/// # Errors
+/// When even the last rule fails: a bug.
+pub fn schedule(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Scheduled, ScheduleError> {
+    let mut sketch = Sketch::new(f.clone(), constants, profile);
+    sketch.inline_all();
+    let mut missed = Vec::new();
+    let mut best: (u64, &'static str) = (0, "elementwise");
+    for unit in sketch.units()? {
+        let mut done = false;
+        if sketch.is_scheduled(&unit) {
+            continue;
+        }
+        for rule in RULES {
+            let saved = sketch.clone();
+            match (rule.apply)(&mut sketch, &unit) {
+                Ok(()) => {
+                    if unit.work >= best.0 {
+                        best = (unit.work, rule.name);
+                    }
+                    done = true;
+                    break;
+                }
+                Err(Decline(why)) => {
+                    sketch = saved;
+                    if !why.is_empty() {
+                        missed.push(format!("rule {}: {}: {why}", rule.name, unit.name()));
+                    }
+                }
+            }
+        }
+        if !done {
+            return Err(ScheduleError {
+                instruction: format!("schedule {}", unit.name()),
+                message: format!("no rule takes it: {}", missed.join("; ")),
+                loops: None,
+            });
+        }
+    }
+    let function = sketch.finish()?;
+    Ok(Scheduled { function, rule: best.1, missed })
+}

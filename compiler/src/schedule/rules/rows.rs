@@ -1,0 +1,71 @@
+//! Softmax, log-softmax and normalisations: several reductions along the same rows and a block that uses them all, as one
+//! kernel.
+//!
+//! All rows are independent. A thread (on software devices) computes one row: the reductions run one after another into
+//! registers, then the row is written.
+
+use super::analysis::{Unit, readers};
+use super::sketch::{Decline, Sketch};
+use crate::name::Name;
+use crate::schedule::bind::Axis;
+use crate::schedule::compute_at::{ComputeAt, LocalScope};
+use crate::schedule::decompose_reduction::DecomposeReduction;
+use crate::tir::Expr;
+
+/// Takes a function whose one output block reads, directly or through other reductions, at least two row reductions.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let output = unit.output;
+    if unit.reduce.is_some() {
+        return Err(Decline::other_kind());
+    }
+    let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
+    if reductions.len() < 2 {
+        return Err(Decline::other_kind());
+    }
+    let row = row_loops(sketch, output, &reductions)?;
+    let loops = sketch.loops(output)?;
+    let inner: Vec<Name> = loops.iter().map(|l| l.var).filter(|v| !row.contains(v)).collect();
+    let order: Vec<Name> = row.iter().chain(&inner).copied().collect();
+    sketch.reorder(&order)?;
+    let rows = sketch.fuse(&row, Name::new(&format!("{output}_row")))?;
+    let threads = if sketch.profile.software { 8 } else { 32 };
+    let parts = sketch.split(rows, &[0, threads], &["g", "t"])?;
+    sketch.bind(parts[0], Axis::GroupX)?;
+    sketch.bind(parts[1], Axis::LocalX)?;
+    // Last first: each moves before what reads it.
+    for &r in reductions.iter().rev() {
+        sketch.apply(ComputeAt { block: r, at: parts[1], scope: LocalScope::Register })?;
+        if let Some(first) = sketch.f.reduction_loops(r).first().copied() {
+            sketch.apply(DecomposeReduction { block: r, at: first })?;
+        }
+    }
+    Ok(())
+}
+
+/// Loops of `output` that index every reduction it reads: the rows.
+fn row_loops(sketch: &Sketch<'_>, output: Name, reductions: &[Name]) -> Result<Vec<Name>, Decline> {
+    let f = &sketch.f;
+    let blocks = f.body.blocks();
+    let buffers: Vec<_> = blocks.iter().filter(|b| reductions.contains(&b.name)).map(|b| b.buffer).collect();
+    for b in &buffers {
+        if f.outputs().any(|o| o == *b) || readers(f, *b).iter().any(|r| *r != output && !reductions.contains(r)) {
+            return Err(Decline("a reduction is also used outside the row".into()));
+        }
+    }
+    let block = blocks.iter().find(|b| b.name == output).ok_or_else(Decline::other_kind)?;
+    let mut row: Option<Vec<Name>> = None;
+    block.value.visit(&mut |e| {
+        if let Expr::Load(b, ix) = e
+            && buffers.contains(b)
+        {
+            let vars: Vec<Name> = ix.iter().flat_map(|i| i.vars()).collect();
+            if row.as_ref().is_none_or(|r| vars.len() > r.len()) {
+                row = Some(vars);
+            }
+        }
+    });
+    match row {
+        Some(r) if !r.is_empty() => Ok(sketch.loops(output)?.iter().map(|l| l.var).filter(|v| r.contains(v)).collect()),
+        _ => Err(Decline("there is a single row".into())),
+    }
+}

@@ -1,0 +1,177 @@
+//! The function under schedule, with shorthands for the instructions.
+
+use super::analysis::{Unit, units_of};
+use crate::attr::AttrStruct;
+use crate::int::Int;
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::bind::{Axis, Bind};
+use crate::schedule::cut_kernel::CutKernel;
+use crate::schedule::fuse::Fuse;
+use crate::schedule::inline::Inline;
+use crate::schedule::loops::{LoopHead, loops_around_block};
+use crate::schedule::reorder::Reorder;
+use crate::schedule::split::Split;
+use crate::schedule::split_epilogue::SplitEpilogue;
+use crate::schedule::unroll::Unroll;
+use crate::schedule::vectorize::Vectorize;
+use crate::schedule::{InstrRef, Instruction, ScheduleError, apply};
+use crate::tir::{BufferId, Stmt, TensorFunction};
+
+/// Why a rule does not take a unit; empty when the unit is simply not of its kind.
+#[derive(Clone, Debug)]
+pub struct Decline(pub String);
+impl From<ScheduleError> for Decline {
+    fn from(e: ScheduleError) -> Decline {
+        Decline(format!("{} does not apply: {}", e.instruction, e.message))
+    }
+}
+impl Decline {
+    /// Not of the rule's kind: nothing to explain.
+    pub fn other_kind() -> Decline {
+        Decline(String::new())
+    }
+}
+
+/// A tensor function that a rule works on.
+#[derive(Clone)]
+pub struct Sketch<'a> {
+    /// The function so far.
+    pub f: TensorFunction,
+    /// The device.
+    pub profile: &'a DeviceProfile,
+    /// Parameters that may be prepacked.
+    pub constants: &'a [BufferId],
+}
+
+impl<'a> Sketch<'a> {
+    /// Starts with an unscheduled function.
+    pub fn new(f: TensorFunction, constants: &'a [BufferId], profile: &'a DeviceProfile) -> Self {
+        Sketch { f, profile, constants }
+    }
+    /// Applies any instruction.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn apply(&mut self, i: impl Instruction + AttrStruct) -> Result<(), ScheduleError> {
+        apply(&mut self.f, InstrRef::new(i))
+    }
+    /// `split`.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn split(&mut self, var: Name, factors: &[i64], into: &[&str]) -> Result<Vec<Name>, ScheduleError> {
+        let into: Vec<Name> = into.iter().map(|s| Name::new(&format!("{var}_{s}"))).collect();
+        self.apply(Split { r#loop: var, factors: factors.to_vec(), into: into.clone() })?;
+        Ok(into)
+    }
+    /// `fuse`; a single loop stays as it is.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn fuse(&mut self, loops: &[Name], into: Name) -> Result<Name, ScheduleError> {
+        if let [one] = loops {
+            return Ok(*one);
+        }
+        self.apply(Fuse { loops: loops.to_vec(), into })?;
+        Ok(into)
+    }
+    /// `reorder`; nothing for fewer than two loops.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn reorder(&mut self, loops: &[Name]) -> Result<(), ScheduleError> {
+        if loops.len() < 2 { Ok(()) } else { self.apply(Reorder { loops: loops.to_vec() }) }
+    }
+    /// `bind`.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn bind(&mut self, var: Name, axis: Axis) -> Result<(), ScheduleError> {
+        self.apply(Bind { r#loop: var, axis })
+    }
+    /// `unroll`.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn unroll(&mut self, var: Name) -> Result<(), ScheduleError> {
+        self.apply(Unroll { r#loop: var })
+    }
+    /// `vectorize`; nothing for a loop of one iteration.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn vectorize(&mut self, var: Name) -> Result<(), ScheduleError> {
+        let extent = self.extent_of(var);
+        if extent == Some(1) { Ok(()) } else { self.apply(Vectorize { r#loop: var }) }
+    }
+    /// Constant extent of a loop.
+    pub fn extent_of(&self, var: Name) -> Option<i64> {
+        let mut found = None;
+        self.f.body.visit(&mut |s| {
+            if let Stmt::For(l) = s
+                && l.var == var
+            {
+                found = l.extent.as_const();
+            }
+        });
+        found
+    }
+    /// Loops around a block, outermost first.
+    ///
+    /// # Errors
+    /// When there is no such block.
+    pub fn loops(&self, block: Name) -> Result<Vec<LoopHead>, Decline> {
+        loops_around_block(&self.f, block).map_err(|r| Decline(r.message))
+    }
+    /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one.
+    pub fn inline_all(&mut self) {
+        let names: Vec<Name> = self.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
+        for block in names {
+            let output = self.f.body.blocks().iter().find(|b| b.name == block).map(|b| b.buffer);
+            if output.is_some_and(|b| self.f.outputs().any(|o| o == b)) {
+                continue;
+            }
+            // A refusal leaves the block where it is; it then gets a kernel of its own.
+            let _ = self.apply(Inline { block });
+        }
+    }
+    /// Splits the function into units, giving accumulators that are not private a copying consumer first.
+    ///
+    /// # Errors
+    /// When `split-epilogue` fails: a bug.
+    pub fn units(&mut self) -> Result<Vec<Unit>, ScheduleError> {
+        units_of(self)
+    }
+    /// `split-epilogue`; returns the copying block.
+    ///
+    /// # Errors
+    /// When it does not apply.
+    pub fn split_epilogue(&mut self, block: Name) -> Result<Name, ScheduleError> {
+        let into = Name::new(&format!("{block}_out"));
+        self.apply(SplitEpilogue { block, into })?;
+        Ok(into)
+    }
+    /// True when a rule has bound loops around the unit's last block already (a rule may take several units).
+    pub fn is_scheduled(&self, unit: &Unit) -> bool {
+        match loops_around_block(&self.f, unit.output) {
+            Ok(loops) => loops.iter().any(|l| l.kind != crate::tir::LoopKind::Serial),
+            Err(_) => true,
+        }
+    }
+    /// Cuts kernels.
+    ///
+    /// # Errors
+    /// When `cut-kernel` fails.
+    pub fn finish(mut self) -> Result<TensorFunction, ScheduleError> {
+        self.apply(CutKernel { together: vec![] })?;
+        Ok(self.f)
+    }
+    /// A constant extent or a decline.
+    ///
+    /// # Errors
+    /// For symbolic extents.
+    pub fn constant_extent(&self, e: &Int) -> Result<i64, Decline> {
+        e.as_const().ok_or_else(|| Decline(format!("the extent {e} is not a constant")))
+    }
+}
