@@ -16,4 +16,4 @@ pub use device::{DeviceChoice, Gpu};
 pub use error::GpuError;
 pub use run::{RunTimes, TimeSource};
 pub use session::{Session, SessionOptions};
-pub use storage::{decode_tensor, encode_tensor, storage_bytes};
+pub use storage::{decode_tensor, encode_tensor};

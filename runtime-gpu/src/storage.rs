@@ -5,17 +5,6 @@ use compiler::tensor::Tensor;
 use compiler::tir::Encoding;
 use std::borrow::Cow;
 
-/// Bytes of `elements` of `dtype` in storage form, padded to 16.
-pub fn storage_bytes(elements: u64, dtype: DType, encoding: Encoding) -> u64 {
-    let raw = match encoding {
-        Encoding::Native if dtype == DType::F16 => elements * 2,
-        Encoding::Native | Encoding::Narrow => elements * 4,
-        Encoding::HalfPair => elements.div_ceil(2) * 4,
-        Encoding::ByteQuad => elements.div_ceil(4) * 4,
-    };
-    raw.next_multiple_of(16).max(16)
-}
-
 /// The tensor's bytes in storage form, not padded.
 ///
 /// # Errors
@@ -98,7 +87,7 @@ mod tests {
             (&i, Encoding::Narrow),
         ] {
             let mut bytes = encode_tensor(t, e).unwrap().into_owned();
-            bytes.resize(storage_bytes(t.len() as u64, t.dtype(), e) as usize, 0);
+            bytes.resize(e.storage_bytes(t.dtype(), t.len() as u64) as usize, 0);
             assert_eq!(&decode_tensor(&bytes, t.dtype(), t.shape(), e).unwrap(), t, "{e:?}");
         }
         assert!(encode_tensor(&Tensor::ints(&[1 << 40]), Encoding::Narrow).is_err());

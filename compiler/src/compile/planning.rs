@@ -67,19 +67,9 @@ fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
     }
 }
 
-fn storage_bytes(elements: u64, dtype: DType, encoding: Encoding) -> u64 {
-    let raw = match encoding {
-        Encoding::Native if dtype == DType::F16 => elements * 2,
-        Encoding::Native | Encoding::Narrow => elements * 4,
-        Encoding::HalfPair => elements.div_ceil(2) * 4,
-        Encoding::ByteQuad => elements.div_ceil(4) * 4,
-    };
-    raw.next_multiple_of(16).max(16)
-}
-
-/// Bytes of one bank of a buffer: all of it where it fits one binding, else the largest multiple of 1024 that does.
-pub(crate) fn bank_bytes(bytes: u64, profile: &DeviceProfile) -> u64 {
-    if bytes <= profile.max_binding { bytes } else { profile.max_binding / 1024 * 1024 }
+/// Bytes of one bank of a buffer: all of it where it fits one binding.
+fn bank_bytes(bytes: u64, profile: &DeviceProfile) -> u64 {
+    if bytes <= profile.max_binding { bytes } else { profile.bank_bytes() }
 }
 
 impl<'a> Planner<'a> {
@@ -204,7 +194,7 @@ impl<'a> Planner<'a> {
     fn new_pool_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
         let n = ty.numel().as_const().unwrap_or(0) as u64;
         let encoding = value_encoding(ty.dtype, self.profile).unwrap_or_default();
-        let bytes = storage_bytes(n, ty.dtype, encoding);
+        let bytes = encoding.storage_bytes(ty.dtype, n);
         self.place.insert(v, Place::Pool(self.pool.len()));
         self.pool.push(PoolValue { bytes, first: step, last: step, scratch: false });
     }
@@ -288,14 +278,14 @@ impl<'a> Planner<'a> {
     }
 
     /// Schedules and emits `t` unless an equal function was; returns its name.
-    fn schedule(&mut self, t: TensorFunction, group: usize) -> Result<(Name, &'static str), CompileError> {
-        let key = format!("{:?}{:?}{:?}", t.params, t.buffers, t.body);
+    fn schedule(&mut self, t: TensorFunction, constants: &[BufferId], group: usize) -> Result<(Name, &'static str), CompileError> {
+        let key = format!("{:?}{constants:?}{:?}{:?}", t.params, t.buffers, t.body);
         if let Some(&found) = self.known.get(&key) {
             return Ok(found);
         }
         let name = t.name;
         let bug = |message: String| CompileError::Bug { at: name.to_string(), message };
-        let scheduled = rules::schedule(&t, self.profile).map_err(|e| bug(e.to_string()))?;
+        let scheduled = rules::schedule(&t, constants, self.profile).map_err(|e| bug(e.to_string()))?;
         for missed in &scheduled.missed {
             let nodes = self.groups[group].origins.clone();
             self.remarks.push(Remark { pass: "schedule".into(), kind: RemarkKind::Missed, nodes, message: missed.clone() });
@@ -321,14 +311,16 @@ impl<'a> Planner<'a> {
 
     fn kernel_group(&mut self, main: &Function, n: NodeId, index: usize, t: TensorFunction) -> Result<(), CompileError> {
         let node = &main.nodes[n];
-        let (name, rule) = self.schedule(t, index)?;
+        let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+        let constants: Vec<BufferId> =
+            t.inputs().zip(&operands).filter(|(_, v)| matches!(self.place[v], Place::Constant(..))).map(|(b, _)| b).collect();
+        let (name, rule) = self.schedule(t, &constants, index)?;
         self.groups[index].rule = rule;
         self.groups[index].tensor_function = Some(name);
         let f = self.module.tensor_functions[&name].clone();
         let first = self.pending.len();
         let last = first + f.kernels().len().saturating_sub(1);
         let mut places: FxHashMap<BufferId, Place> = FxHashMap::default();
-        let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
         for (b, v) in f.inputs().zip(operands) {
             self.touch(v, last);
             let mut place = self.place[&v];
@@ -346,7 +338,7 @@ impl<'a> Planner<'a> {
             if buffer.scope == Scope::Global && !places.contains_key(&b) {
                 let elements = buffer.numel().as_const().unwrap_or(0) as u64;
                 places.insert(b, Place::Pool(self.pool.len()));
-                let bytes = storage_bytes(elements, buffer.dtype, buffer.encoding);
+                let bytes = buffer.encoding.storage_bytes(buffer.dtype, elements);
                 self.pool.push(PoolValue { bytes, first, last, scratch: true });
             }
         }
@@ -367,7 +359,8 @@ impl<'a> Planner<'a> {
         let steps = self.pending.len();
         let lifetimes: Vec<Lifetime> =
             self.pool.iter().map(|p| Lifetime { bytes: p.bytes, first: p.first, last: p.last.min(steps) }).collect();
-        let (slots, sizes) = assign_pool(&lifetimes);
+        // Values of several banks share buffers among themselves only: a bank boundary must be where the kernel expects it.
+        let (slots, sizes) = assign_classes(&lifetimes, &|l| l.bytes > self.profile.max_binding);
         let mut plan = Plan { kernels: std::mem::take(&mut self.kernels), ..Plan::default() };
         let mut numbers: FxHashMap<Place, usize> = FxHashMap::default();
         let mut memory = MemoryReport {
@@ -426,6 +419,21 @@ impl<'a> Planner<'a> {
     }
 }
 
+/// [`assign_pool`] for two classes of values that never share.
+fn assign_classes(values: &[Lifetime], class: &dyn Fn(&Lifetime) -> bool) -> (Vec<usize>, Vec<u64>) {
+    let mut slots = vec![0; values.len()];
+    let mut sizes = Vec::new();
+    for wanted in [false, true] {
+        let members: Vec<usize> = (0..values.len()).filter(|&i| class(&values[i]) == wanted).collect();
+        let (s, bytes) = assign_pool(&members.iter().map(|&i| values[i]).collect::<Vec<_>>());
+        for (&i, slot) in members.iter().zip(s) {
+            slots[i] = slot + sizes.len();
+        }
+        sizes.extend(bytes);
+    }
+    (slots, sizes)
+}
+
 /// Gives places their plan buffers, on first use.
 struct Numbering<'a> {
     numbers: FxHashMap<Place, usize>,
@@ -461,7 +469,7 @@ impl Numbering<'_> {
         };
         let encoding = value_encoding(dtype, self.profile)
             .ok_or_else(|| CompileError::NeedsCpu(format!("{dtype} data is only held by the CPU executor")))?;
-        let bytes = storage_bytes(elements, dtype, encoding);
+        let bytes = encoding.storage_bytes(dtype, elements);
         plan.buffers.push(PlanBuffer { content, bytes, bank_bytes: bank_bytes(bytes, self.profile) });
         self.numbers.insert(key, plan.buffers.len() - 1);
         Ok(plan.buffers.len() - 1)
