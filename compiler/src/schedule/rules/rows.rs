@@ -4,20 +4,19 @@
 //! All rows are independent. A thread (on software devices) computes one row: the reductions run one after another into
 //! registers, then the row is written.
 
-use super::analysis::{Unit, readers};
+use super::analysis::readers;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
-use crate::schedule::bind::Axis;
-use crate::schedule::compute_at::{ComputeAt, LocalScope};
-use crate::schedule::decompose_reduction::DecomposeReduction;
+use crate::schedule::Axis;
+use crate::schedule::{ComputeAt, LocalScope};
+use crate::schedule::DecomposeReduction;
 use crate::tir::Expr;
 
-/// Takes a function whose one output block reads, directly or through other reductions, at least two row reductions.
-pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let output = unit.output;
-    if unit.reduce.is_some() {
-        return Err(Decline::other_kind());
-    }
+/// Takes a whole function whose one output block reads, directly or through other reductions, at least two row reductions.
+pub(super) fn apply_whole(sketch: &mut Sketch<'_>) -> Result<(), Decline> {
+    let computed: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
+    let [output] = computed.as_slice() else { return Err(Decline::other_kind()) };
+    let output = *output;
     let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
     if reductions.len() < 2 {
         return Err(Decline::other_kind());

@@ -1,0 +1,49 @@
+//! Rules against the reference evaluator: same results, and the rule that is meant takes the unit.
+
+use super::schedule;
+use crate::profile::DeviceProfile;
+use crate::schedule::testing::{assert_same, conv, elementwise_chain, matmul, row_sum, softmax};
+use crate::tir::TensorFunction;
+
+fn check(f: &TensorFunction, profile: &DeviceProfile, rule: &str) {
+    let constants: Vec<_> = f.inputs().skip(1).collect();
+    let s = schedule(f, &constants, profile).unwrap_or_else(|e| panic!("{e}"));
+    if std::env::var("WEFT_SHOW").is_ok() {
+        eprintln!("{} {:?}\n{}", s.rule, s.missed, crate::schedule::print_loops(&s.function, &s.function.body, None));
+    }
+    assert_eq!(s.rule, rule, "missed: {:?}", s.missed);
+    assert!(!s.function.kernels().is_empty());
+    let mut unpacked = s.function.clone();
+    if unpacked.prepacks.is_empty() {
+        unpacked.name = f.name;
+        assert_same(f, &unpacked);
+    }
+}
+
+#[test]
+fn products_on_software_devices_use_the_subgroup() {
+    let p = DeviceProfile::lavapipe();
+    check(&matmul(56, 64, 16), &p, "matmul-subgroup");
+    check(&matmul(30, 20, 12), &p, "matmul-subgroup");
+    check(&matmul(1, 20, 12), &p, "matmul-subgroup");
+    check(&conv(1, 8, 6, 6, 12, 3, 1, 1), &p, "matmul-subgroup");
+    check(&conv(1, 3, 9, 9, 8, 3, 2, 1), &p, "matmul-subgroup");
+}
+
+#[test]
+fn products_on_real_devices_go_through_shared_memory() {
+    for p in [DeviceProfile::hopper(), DeviceProfile::baseline()] {
+        check(&matmul(40, 36, 20), &p, "matmul-tiled");
+        check(&conv(1, 4, 6, 6, 8, 3, 1, 1), &p, "matmul-tiled");
+    }
+}
+
+#[test]
+fn everything_else_is_taken_too() {
+    for p in DeviceProfile::all() {
+        check(&elementwise_chain(&[5, 7]), &p, "elementwise");
+        check(&elementwise_chain(&[8, 4]), &p, "elementwise");
+        check(&row_sum(12, 9), &p, "direct");
+        check(&softmax(6, 10), &p, "rows");
+    }
+}
