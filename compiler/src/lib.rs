@@ -5,6 +5,7 @@
 
 pub mod arena;
 pub mod attr;
+pub mod compile;
 pub mod cpu;
 pub mod dtype;
 pub mod graph;

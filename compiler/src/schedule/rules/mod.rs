@@ -15,7 +15,7 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Contraction, Unit};
+pub use analysis::Unit;
 pub use sketch::{Decline, Sketch};
 
 use super::ScheduleError;
