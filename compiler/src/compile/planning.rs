@@ -73,7 +73,12 @@ fn bank_bytes(bytes: u64, profile: &DeviceProfile) -> u64 {
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(module: Module, profile: &'a DeviceProfile, emitter: &'a dyn EmitKernel, remarks: Vec<Remark>) -> Self {
+    pub(super) fn new(
+        module: Module,
+        profile: &'a DeviceProfile,
+        emitter: &'a dyn EmitKernel,
+        remarks: Vec<Remark>,
+    ) -> Self {
         Planner {
             module,
             profile,
@@ -129,7 +134,11 @@ impl<'a> Planner<'a> {
             return Ok(());
         }
         if !node.regions.is_empty() {
-            return Err(CompileError::NeedsCpu(format!("`{}` ({}) is control flow that only the CPU executor runs", node.name, node.op.name())));
+            return Err(CompileError::NeedsCpu(format!(
+                "`{}` ({}) is control flow that only the CPU executor runs",
+                node.name,
+                node.op.name()
+            )));
         }
         let Some(call) = node.op.downcast::<Call>() else {
             return self.host_node(main, n);
@@ -139,7 +148,10 @@ impl<'a> Planner<'a> {
             message: "the called function is missing".into(),
         })?;
         if !f.primitive {
-            return Err(CompileError::NeedsCpu(format!("`{}` calls @{}, which only the CPU executor runs", node.name, f.name)));
+            return Err(CompileError::NeedsCpu(format!(
+                "`{}` calls @{}, which only the CPU executor runs",
+                node.name, f.name
+            )));
         }
         self.group(main, n, &f)
     }
@@ -168,7 +180,12 @@ impl<'a> Planner<'a> {
 
     fn remark_host(&mut self, group: usize, why: String) {
         let nodes = self.groups[group].origins.clone();
-        self.remarks.push(Remark { pass: "lower-groups".into(), kind: RemarkKind::Missed, nodes, message: format!("runs on the host: {why}") });
+        self.remarks.push(Remark {
+            pass: "lower-groups".into(),
+            kind: RemarkKind::Missed,
+            nodes,
+            message: format!("runs on the host: {why}"),
+        });
     }
 
     fn push_host(&mut self, main: &Function, n: NodeId, group: usize) -> Result<(), CompileError> {
@@ -178,7 +195,10 @@ impl<'a> Planner<'a> {
         for &v in inputs.iter().chain(&node.outputs) {
             let dtype = main.ty(v).dtype;
             if value_encoding(dtype, self.profile).is_none() {
-                return Err(CompileError::NeedsCpu(format!("`{}` handles {dtype} data, which only the CPU executor holds", node.name)));
+                return Err(CompileError::NeedsCpu(format!(
+                    "`{}` handles {dtype} data, which only the CPU executor holds",
+                    node.name
+                )));
             }
         }
         for &v in &inputs {
@@ -213,7 +233,8 @@ impl<'a> Planner<'a> {
         for &i in &inner {
             origins = origins.union(&f.nodes[i].origins);
         }
-        let types = |v: &[Option<ValueId>]| -> Vec<Option<&TensorType>> { v.iter().map(|v| v.map(|v| f.ty(v))).collect() };
+        let types =
+            |v: &[Option<ValueId>]| -> Vec<Option<&TensorType>> { v.iter().map(|v| v.map(|v| f.ty(v))).collect() };
         let mut flops = 0;
         let mut anchor: Option<(u64, &OpRef)> = None;
         for &i in &inner {
@@ -278,7 +299,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Schedules and emits `t` unless an equal function was; returns its name.
-    fn schedule(&mut self, t: TensorFunction, constants: &[BufferId], group: usize) -> Result<(Name, &'static str), CompileError> {
+    fn schedule(
+        &mut self,
+        t: TensorFunction,
+        constants: &[BufferId],
+        group: usize,
+    ) -> Result<(Name, &'static str), CompileError> {
         let key = format!("{:?}{constants:?}{:?}{:?}", t.params, t.buffers, t.body);
         if let Some(&found) = self.known.get(&key) {
             return Ok(found);
@@ -288,11 +314,17 @@ impl<'a> Planner<'a> {
         let scheduled = rules::schedule(&t, constants, self.profile).map_err(|e| bug(e.to_string()))?;
         for missed in &scheduled.missed {
             let nodes = self.groups[group].origins.clone();
-            self.remarks.push(Remark { pass: "schedule".into(), kind: RemarkKind::Missed, nodes, message: missed.clone() });
+            self.remarks.push(Remark {
+                pass: "schedule".into(),
+                kind: RemarkKind::Missed,
+                nodes,
+                message: missed.clone(),
+            });
         }
         let f = scheduled.function;
         for (kernel, _) in f.kernels() {
-            let emitted = self.emitter.emit(&f, kernel, self.profile).map_err(|m| bug(format!("kernel {kernel}: {m}")))?;
+            let emitted =
+                self.emitter.emit(&f, kernel, self.profile).map_err(|m| bug(format!("kernel {kernel}: {m}")))?;
             let index = self.add_kernel(emitted, name);
             self.kernel_of.insert((name, kernel), index);
         }
@@ -309,11 +341,21 @@ impl<'a> Planner<'a> {
         self.kernels.len() - 1
     }
 
-    fn kernel_group(&mut self, main: &Function, n: NodeId, index: usize, t: TensorFunction) -> Result<(), CompileError> {
+    fn kernel_group(
+        &mut self,
+        main: &Function,
+        n: NodeId,
+        index: usize,
+        t: TensorFunction,
+    ) -> Result<(), CompileError> {
         let node = &main.nodes[n];
         let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
-        let constants: Vec<BufferId> =
-            t.inputs().zip(&operands).filter(|(_, v)| matches!(self.place[v], Place::Constant(..))).map(|(b, _)| b).collect();
+        let constants: Vec<BufferId> = t
+            .inputs()
+            .zip(&operands)
+            .filter(|(_, v)| matches!(self.place[v], Place::Constant(..)))
+            .map(|(b, _)| b)
+            .collect();
         let (name, rule) = self.schedule(t, &constants, index)?;
         self.groups[index].rule = rule;
         self.groups[index].tensor_function = Some(name);
@@ -370,7 +412,11 @@ impl<'a> Planner<'a> {
         };
         for (s, &bytes) in sizes.iter().enumerate() {
             numbers.insert(Place::Pool(usize::MAX - s), plan.buffers.len());
-            plan.buffers.push(PlanBuffer { content: Content::Pool, bytes, bank_bytes: bank_bytes(bytes, self.profile) });
+            plan.buffers.push(PlanBuffer {
+                content: Content::Pool,
+                bytes,
+                bank_bytes: bank_bytes(bytes, self.profile),
+            });
         }
         let mut ctx = Numbering { numbers, slots: &slots, module: &self.module, profile: self.profile };
         for (i, &p) in main.params().iter().enumerate() {
@@ -414,8 +460,16 @@ impl<'a> Planner<'a> {
             s.name = name;
             plan.outputs.push(s);
         }
-        memory.weights = plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { .. })).map(|b| b.bytes).sum();
-        Ok(Compiled { module: self.module, unscheduled: self.unscheduled, groups: self.groups, plan, memory, remarks: self.remarks })
+        memory.weights =
+            plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { .. })).map(|b| b.bytes).sum();
+        Ok(Compiled {
+            module: self.module,
+            unscheduled: self.unscheduled,
+            groups: self.groups,
+            plan,
+            memory,
+            remarks: self.remarks,
+        })
     }
 }
 
@@ -483,17 +537,30 @@ fn find_packer(module: &Module, label: Name) -> Option<Arc<TensorFunction>> {
     Some(Arc::new((*p.packer).clone()))
 }
 
-fn slot(f: &Function, v: ValueId, buffer: usize, profile: &DeviceProfile, fallback: Name) -> Result<TensorSlot, CompileError> {
+fn slot(
+    f: &Function,
+    v: ValueId,
+    buffer: usize,
+    profile: &DeviceProfile,
+    fallback: Name,
+) -> Result<TensorSlot, CompileError> {
     let ty = f.ty(v);
     let encoding = value_encoding(ty.dtype, profile)
         .ok_or_else(|| CompileError::NeedsCpu(format!("{} data is only held by the CPU executor", ty.dtype)))?;
-    let shape = ty.const_shape().ok_or_else(|| CompileError::OpenDim { dim: format!("{:?}", ty.shape), value: fallback.to_string() })?;
+    let shape = ty
+        .const_shape()
+        .ok_or_else(|| CompileError::OpenDim { dim: format!("{:?}", ty.shape), value: fallback.to_string() })?;
     Ok(TensorSlot { name: f.values[v].name.unwrap_or(fallback), buffer, dtype: ty.dtype, shape, encoding })
 }
 
 /// What host steps need of the module: functions and constants, no tensor functions.
 fn host_module(m: &Module) -> Module {
-    Module { entry: m.entry, functions: m.functions.clone(), tensor_functions: IndexMap::new(), constants: m.constants.clone() }
+    Module {
+        entry: m.entry,
+        functions: m.functions.clone(),
+        tensor_functions: IndexMap::new(),
+        constants: m.constants.clone(),
+    }
 }
 
 type HostFunction = Arc<dyn Fn(&[crate::tensor::Tensor]) -> Result<Vec<crate::tensor::Tensor>, String> + Send + Sync>;
@@ -506,7 +573,8 @@ fn host_function(module: &Arc<Module>, main: &Function, node: Name, group: &Grou
     }
     let found = main.walk().into_iter().find(|&n| main.nodes[n].name == node);
     let op = found.map(|n| main.nodes[n].op.clone());
-    let present: Vec<bool> = found.map(|n| main.nodes[n].inputs.iter().map(|v| v.is_some()).collect()).unwrap_or_default();
+    let present: Vec<bool> =
+        found.map(|n| main.nodes[n].inputs.iter().map(|v| v.is_some()).collect()).unwrap_or_default();
     Arc::new(move |inputs| {
         let op = op.as_ref().ok_or("the node of a host step is missing")?;
         let mut given = inputs.iter().cloned();

@@ -6,8 +6,8 @@
 
 mod accesses;
 pub mod loops;
-pub mod rules;
 mod print;
+pub mod rules;
 mod simplify;
 #[cfg(test)]
 mod testing;

@@ -218,7 +218,11 @@ fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -
         }
     }
     let extent = |v: &Name| {
-        sketch.loops(reduce).ok().and_then(|l| l.iter().find(|h| h.var == *v).and_then(|h| h.extent.as_const())).unwrap_or(1)
+        sketch
+            .loops(reduce)
+            .ok()
+            .and_then(|l| l.iter().find(|h| h.var == *v).and_then(|h| h.extent.as_const()))
+            .unwrap_or(1)
     };
     let inner = plain.iter().max_by_key(|v| extent(v)).or_else(|| k.iter().max_by_key(|v| extent(v))).copied();
     let mut out: Vec<Name> = k.iter().copied().filter(|v| Some(*v) != inner).collect();
@@ -227,7 +231,12 @@ fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -
 }
 
 /// Where the columns and the reduction loops stand in the right operand's buffer, when it is loaded at plain variables.
-fn right_layout(e: &Expr, map: &[(Name, Name)], n: &[Name], k: &[Name]) -> (Option<BufferId>, Option<(usize, Vec<usize>)>) {
+fn right_layout(
+    e: &Expr,
+    map: &[(Name, Name)],
+    n: &[Name],
+    k: &[Name],
+) -> (Option<BufferId>, Option<(usize, Vec<usize>)>) {
     let Expr::Load(buffer, ix) = e else { return (None, None) };
     let reduce_var = |out: Name| map.iter().find(|(_, o)| *o == out).map(|(r, _)| *r);
     let dim_of = |v: Name| ix.iter().position(|i| i.as_var() == Some(v));

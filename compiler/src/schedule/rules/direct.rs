@@ -6,8 +6,8 @@ use super::analysis::Unit;
 use super::elementwise::bind_flat;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
-use crate::schedule::{ComputeAt, LocalScope};
 use crate::schedule::DecomposeReduction;
+use crate::schedule::{ComputeAt, LocalScope};
 
 /// Takes any unit.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {

@@ -31,7 +31,13 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name) -> Result<(Name, O
     }
     let flat = sketch.fuse(&names, Name::new(&format!("{block}_i")))?;
     let inner = innermost.map_or(Ok(1), |e| sketch.constant_extent(&e))?;
-    let width = if total % 4 == 0 && inner % 2 == 0 { 4 } else if total % 2 == 0 && inner % 2 == 0 { 2 } else { 1 };
+    let width = if total % 4 == 0 && inner % 2 == 0 {
+        4
+    } else if total % 2 == 0 && inner % 2 == 0 {
+        2
+    } else {
+        1
+    };
     let (outer, vector) = if width > 1 {
         let parts = sketch.split(flat, &[0, width], &["q", "v"])?;
         (parts[0], Some(parts[1]))

@@ -10,11 +10,11 @@ use super::analysis::{Contraction, Unit, contraction};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::schedule::Axis;
-use crate::schedule::{ComputeAt, LocalScope};
 use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
 use crate::schedule::StageInRegisters;
 use crate::schedule::StageInSubgroup;
+use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
 /// Rows and columns of the register tile.
@@ -33,7 +33,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     }
     let lanes = sketch.profile.fixed_subgroup().ok_or_else(|| Decline("the subgroup size is not fixed".into()))? as i64;
     if c.n.is_empty() || c.k.is_empty() {
-        return Err(Decline("there are no columns to share the left operand (depthwise or a matrix-vector product)".into()));
+        return Err(Decline(
+            "there are no columns to share the left operand (depthwise or a matrix-vector product)".into(),
+        ));
     }
     let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
     let (rows, columns, depth) = (product(&c.m), product(&c.n), product(&c.k));
@@ -52,7 +54,10 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
 /// The tile: R divides the number of rows where it can; a register file of at most about 60 vec4 accumulators.
 fn choose_tile(rows: i64, columns: i64, lanes: i64, driver: &str) -> Tile {
     let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
-    let wide = driver.starts_with("lavapipe-22") && columns >= 2 * lanes * width && columns % (2 * lanes * width) == 0 && rows >= 64;
+    let wide = driver.starts_with("lavapipe-22")
+        && columns >= 2 * lanes * width
+        && columns % (2 * lanes * width) == 0
+        && rows >= 64;
     let (low, high) = if driver.starts_with("lavapipe-26") {
         (32, 56)
     } else if lanes < 8 {
@@ -75,7 +80,13 @@ struct OutputLoops {
     vector: Name,
 }
 
-fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, lanes: i64, tile: &Tile) -> Result<OutputLoops, Decline> {
+fn bind_output(
+    sketch: &mut Sketch<'_>,
+    unit: &Unit,
+    c: &Contraction,
+    lanes: i64,
+    tile: &Tile,
+) -> Result<OutputLoops, Decline> {
     let out = unit.output;
     let order: Vec<Name> = c.batch.iter().chain(&c.m).chain(&c.n).copied().collect();
     sketch.reorder(&order)?;
@@ -100,7 +111,14 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, lanes: i64
     Ok(OutputLoops { lane, row, vector })
 }
 
-fn accumulate(sketch: &mut Sketch<'_>, reduce: Name, c: &Contraction, out: &OutputLoops, lanes: i64, tile: &Tile) -> Result<(), Decline> {
+fn accumulate(
+    sketch: &mut Sketch<'_>,
+    reduce: Name,
+    c: &Contraction,
+    out: &OutputLoops,
+    lanes: i64,
+    tile: &Tile,
+) -> Result<(), Decline> {
     sketch.apply(ComputeAt { block: reduce, at: out.lane, scope: LocalScope::Register })?;
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
     let extent = sketch.extent_of(inner).ok_or_else(|| Decline("the depth is not a constant".into()))?;
@@ -144,7 +162,9 @@ fn stage_operands(
     // Few rows are read by every lane alike; more are distributed.
     let shared_rows = tile.rows >= lanes / 2 && row_loop.is_some();
     match row_loop.filter(|_| shared_rows) {
-        Some(dim) => sketch.apply(StageInSubgroup { block: reduce, operand: left, at, into: a, lane: out.lane, dim })?,
+        Some(dim) => {
+            sketch.apply(StageInSubgroup { block: reduce, operand: left, at, into: a, lane: out.lane, dim })?
+        }
         None => sketch.apply(StageInRegisters { block: reduce, operand: left, at, into: a })?,
     }
     sketch.apply(StageInRegisters { block: reduce, operand: right, at, into: w })?;
@@ -160,14 +180,21 @@ fn finish_loops(sketch: &mut Sketch<'_>, reduce: Name, out: &OutputLoops) -> Res
     for block in blocks {
         let loops = sketch.loops(block)?;
         let Some(start) = loops.iter().position(|l| l.var == out.lane) else { continue };
-        let inner: Vec<_> = loops[start + 1..].iter().filter(|l| l.kind == LoopKind::Serial && !keep.contains(&l.var)).cloned().collect();
+        let inner: Vec<_> = loops[start + 1..]
+            .iter()
+            .filter(|l| l.kind == LoopKind::Serial && !keep.contains(&l.var))
+            .cloned()
+            .collect();
         let is_update = block == reduce;
         for (i, l) in inner.iter().enumerate() {
             let last = i + 1 == inner.len();
             let extent = l.extent.as_const().unwrap_or(0);
             let may_vector = last && (2..=4).contains(&extent) && extent != 3;
             let reduction_loop = is_update && update_reductions.contains(&l.var);
-            if may_vector && !reduction_loop && (block == init || sketch.apply(crate::schedule::Vectorize { r#loop: l.var }).is_ok()) {
+            if may_vector
+                && !reduction_loop
+                && (block == init || sketch.apply(crate::schedule::Vectorize { r#loop: l.var }).is_ok())
+            {
                 if block == init {
                     let _ = sketch.apply(crate::schedule::Vectorize { r#loop: l.var });
                 }
@@ -188,7 +215,9 @@ fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<
     let mut splits = vec![0i64; rank];
     splits[*column] = columns;
     // Parts are numbered dimension by dimension; the split dimension has two.
-    let part = |dim: usize, inner: bool| -> i64 { (dim + usize::from(dim > *column) + usize::from(dim == *column && inner)) as i64 };
+    let part = |dim: usize, inner: bool| -> i64 {
+        (dim + usize::from(dim > *column) + usize::from(dim == *column && inner)) as i64
+    };
     let others = (0..rank).filter(|d| d != column && !ks.contains(d)).map(|d| part(d, false));
     let order: Vec<i64> = std::iter::once(part(*column, false))
         .chain(others)

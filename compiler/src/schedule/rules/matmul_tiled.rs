@@ -9,10 +9,10 @@ use super::analysis::{Contraction, Unit, contraction};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::schedule::Axis;
-use crate::schedule::{ComputeAt, LocalScope};
 use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
 use crate::schedule::StageInShared;
+use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
 /// Threads along rows and columns, and the register tile of a thread.
@@ -51,10 +51,14 @@ fn choose_tile(sketch: &Sketch<'_>, rows: i64, columns: i64) -> Result<Tile, Dec
         let shared = (t.0 * t.2 + t.1 * t.3) * 16 * 4;
         t.0 * t.1 <= p.max_invocations as i64 && shared <= p.shared_memory as i64
     };
-    let tiles = |t: &(i64, i64, i64, i64)| -> i64 { ((rows + t.0 * t.2 - 1) / (t.0 * t.2)) * ((columns + t.1 * t.3 - 1) / (t.1 * t.3)) };
+    let tiles = |t: &(i64, i64, i64, i64)| -> i64 {
+        ((rows + t.0 * t.2 - 1) / (t.0 * t.2)) * ((columns + t.1 * t.3 - 1) / (t.1 * t.3))
+    };
     let usable: Vec<_> = candidates.iter().filter(|t| fits(t)).collect();
     let best = usable.iter().find(|t| tiles(t) >= want).or(usable.last());
-    let t = best.ok_or_else(|| Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory)))?;
+    let t = best.ok_or_else(|| {
+        Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory))
+    })?;
     Ok(Tile { threads: (t.0, t.1), rows: t.2, columns: t.3, depth: 16 })
 }
 
@@ -69,7 +73,8 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
     }
     let m = sketch.fuse(&c.m, Name::new(&format!("{out}_m")))?;
     let n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
-    let width = [4, 2, 1].into_iter().find(|w| sketch.extent_of(n).is_some_and(|e| e % w == 0)).unwrap_or(1).min(tile.columns);
+    let width =
+        [4, 2, 1].into_iter().find(|w| sketch.extent_of(n).is_some_and(|e| e % w == 0)).unwrap_or(1).min(tile.columns);
     let rows = sketch.split(m, &[0, tile.threads.0, tile.rows], &["o", "t", "i"])?;
     let quads = sketch.split(n, &[0, width], &["q", "v"])?;
     let columns = sketch.split(quads[0], &[0, tile.threads.1], &["o", "t"])?;
@@ -83,7 +88,13 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
     Ok(columns[1])
 }
 
-fn accumulate(sketch: &mut Sketch<'_>, reduce: Name, c: &Contraction, thread: Name, tile: &Tile) -> Result<(), Decline> {
+fn accumulate(
+    sketch: &mut Sketch<'_>,
+    reduce: Name,
+    c: &Contraction,
+    thread: Name,
+    tile: &Tile,
+) -> Result<(), Decline> {
     sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;
     let around = sketch.loops(reduce)?;
     let start = around.iter().position(|l| l.var == thread).map_or(0, |p| p + 1);
@@ -105,7 +116,8 @@ fn accumulate(sketch: &mut Sketch<'_>, reduce: Name, c: &Contraction, thread: Na
     for block in [init, reduce] {
         let loops = sketch.loops(block)?;
         let start = loops.iter().position(|l| l.var == thread).map_or(0, |p| p + 1);
-        let inner: Vec<_> = loops[start..].iter().filter(|l| l.kind == LoopKind::Serial && l.var != k[0]).cloned().collect();
+        let inner: Vec<_> =
+            loops[start..].iter().filter(|l| l.kind == LoopKind::Serial && l.var != k[0]).cloned().collect();
         for (i, l) in inner.iter().enumerate() {
             let extent = l.extent.as_const().unwrap_or(0);
             if i + 1 == inner.len() && matches!(extent, 2 | 4) && l.var != k[1] {

@@ -54,7 +54,11 @@ pub static RULES: &[Rule] = &[
 ///
 /// # Errors
 /// When even the last rule fails: a bug.
-pub fn schedule(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Scheduled, ScheduleError> {
+pub fn schedule(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Result<Scheduled, ScheduleError> {
     let mut sketch = Sketch::new(f.clone(), constants, profile);
     sketch.inline_all();
     let mut missed = Vec::new();

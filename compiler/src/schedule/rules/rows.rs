@@ -8,8 +8,8 @@ use super::analysis::readers;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::schedule::Axis;
-use crate::schedule::{ComputeAt, LocalScope};
 use crate::schedule::DecomposeReduction;
+use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::Expr;
 
 /// Takes a whole function whose one output block reads, directly or through other reductions, at least two row reductions.

@@ -5,16 +5,16 @@ use crate::attr::AttrStruct;
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::{Axis, Bind};
 use crate::schedule::CutKernel;
 use crate::schedule::Fuse;
 use crate::schedule::Inline;
-use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::Reorder;
 use crate::schedule::Split;
 use crate::schedule::SplitEpilogue;
 use crate::schedule::Unroll;
 use crate::schedule::Vectorize;
+use crate::schedule::loops::{LoopHead, loops_around_block};
+use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply};
 use crate::tir::{BufferId, Stmt, TensorFunction};
 
