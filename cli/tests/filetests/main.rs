@@ -5,6 +5,7 @@
 //! With the environment variable `WEFT_BLESS=1` (`cargo xtask bless`) the output replaces the expectation.
 
 mod file;
+mod run;
 mod verbs;
 
 use file::TestFile;

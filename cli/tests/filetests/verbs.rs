@@ -1,11 +1,16 @@
 //! What each verb does: from a file's input to the text that is compared.
 
 use crate::file::TestFile;
+use crate::run;
 use compiler::graph::Module;
-use compiler::text::{compare_modules, parse_module, print_module};
+use compiler::name::Name;
+use compiler::passes::{PassContext, Sequential};
+use compiler::profile::DeviceProfile;
+use compiler::remark::{Remark, RemarkKind};
+use compiler::text::{compare_modules, parse_module, parse_pipeline, print_module};
 use compiler::verify::verify_module;
 
-/// Runs the test. Errors of the text and of the verifier are output for `print` and `verify`, failures for the rest.
+/// Runs the test. What the tested step refuses is output; a failure of a step before it fails the test.
 ///
 /// # Errors
 /// When the file asks for something unknown, or a step before the tested one fails.
@@ -13,7 +18,9 @@ pub fn run(t: &TestFile<'_>) -> Result<String, String> {
     match t.verb {
         "print" => print(t),
         "verify" => verify(t),
+        "pass" | "pipeline" => pipeline(t),
         "apply-schedules" => apply_schedules(t),
+        "run" => run::run(t, &valid_module(t)?),
         other => Err(format!("there is no test verb `{other}`")),
     }
 }
@@ -21,9 +28,19 @@ pub fn run(t: &TestFile<'_>) -> Result<String, String> {
 /// The module of the input, valid.
 fn valid_module(t: &TestFile<'_>) -> Result<Module, String> {
     let m = parse_module(t.input).map_err(|e| e.to_string())?;
-    match verify_module(&m) {
-        Ok(()) => Ok(m),
-        Err(list) => Err(list.iter().map(|e| format!("{e}\n")).collect()),
+    check(&m)?;
+    Ok(m)
+}
+
+fn check(m: &Module) -> Result<(), String> {
+    verify_module(m).map_err(|list| list.iter().map(|e| format!("{e}\n")).collect())
+}
+
+/// The device of the header's `profile` line.
+pub fn profile(t: &TestFile<'_>) -> Result<DeviceProfile, String> {
+    match t.setting("profile") {
+        None => Ok(DeviceProfile::baseline()),
+        Some(name) => DeviceProfile::named(name).ok_or_else(|| format!("there is no profile `{name}`")),
     }
 }
 
@@ -45,10 +62,48 @@ fn print(t: &TestFile<'_>) -> Result<String, String> {
 /// `ok`, or the verifier's messages.
 fn verify(t: &TestFile<'_>) -> Result<String, String> {
     let m = parse_module(t.input).map_err(|e| e.to_string())?;
-    Ok(match verify_module(&m) {
-        Ok(()) => "ok".to_string(),
-        Err(list) => list.iter().map(|e| format!("{e}\n")).collect(),
-    })
+    Ok(check(&m).err().unwrap_or_else(|| "ok".to_string()))
+}
+
+/// The module after the passes of the header, with their remarks; or the error of a pass.
+fn pipeline(t: &TestFile<'_>) -> Result<String, String> {
+    let mut m = valid_module(t)?;
+    let mut cx = context(t)?;
+    let list = parse_pipeline(t.arguments).map_err(|e| e.to_string())?;
+    let sequence = list.iter().fold(Sequential::default(), |s, (name, options)| s.then_with(name, options.clone()));
+    if let Err(e) = sequence.run(&mut m, &mut cx) {
+        return Ok(e.to_string());
+    }
+    check(&m)?;
+    let remarks: String = cx.remarks.iter().map(print_remark).collect();
+    Ok(format!("{}\n{remarks}", print_module(&m)))
+}
+
+/// Level 3, every pass verified, with the header's settings `fuse`, `layout`, `amp`.
+pub fn context(t: &TestFile<'_>) -> Result<PassContext, String> {
+    let mut cx = PassContext::new(profile(t)?);
+    cx.opt_level = 3;
+    cx.verify = true;
+    macro_rules! mode {
+        ($key:literal, $field:ident, $type:ident) => {
+            if let Some(word) = t.setting($key) {
+                cx.$field = compiler::passes::$type::parse(word).ok_or_else(|| format!("{} `{word}`", $key))?;
+            }
+        };
+    }
+    mode!("fuse", fuse, FuseMode);
+    mode!("layout", layout, LayoutMode);
+    mode!("amp", amp, AmpMode);
+    Ok(cx)
+}
+
+fn print_remark(r: &Remark) -> String {
+    let kind = match r.kind {
+        RemarkKind::Applied => "applied",
+        RemarkKind::Missed => "missed",
+    };
+    let nodes: Vec<&str> = r.nodes.iter().map(|n: &Name| n.as_str()).collect();
+    format!("remark {} {kind} [{}]: {}\n", r.pass, nodes.join(", "), r.message)
 }
 
 /// The module with every `schedule` block applied, or the error of the first instruction that does not apply.
@@ -59,6 +114,6 @@ fn apply_schedules(t: &TestFile<'_>) -> Result<String, String> {
             return Ok(e.to_string());
         }
     }
-    verify_module(&m).map_err(|list| list.iter().map(|e| format!("{e}\n")).collect::<String>())?;
+    check(&m)?;
     Ok(print_module(&m))
 }

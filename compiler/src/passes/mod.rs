@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: files, environment, clocks. Time comes through [`Clock`].
 
+mod apply_schedules;
 mod context;
 mod eliminate_common_subexpr;
 mod eliminate_dead;
@@ -23,6 +24,7 @@ pub mod rewriter;
 mod sequential;
 mod simplify;
 
+pub use apply_schedules::ApplySchedules;
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use eliminate_common_subexpr::EliminateCommonSubexpr;
 pub use eliminate_dead::EliminateDead;
@@ -117,6 +119,7 @@ passes! {
     fold_constants::FoldConstants,
     fold_batch_norm::FoldBatchNorm,
     eliminate_common_subexpr::EliminateCommonSubexpr,
+    apply_schedules::ApplySchedules,
     eliminate_dead::EliminateDead,
     fuse_ops::FuseOps,
 }

@@ -139,6 +139,17 @@ fn schedule_blocks_hold_instructions() {
 }
 
 #[test]
+fn pipelines_have_options() {
+    let list = parse_pipeline("fold-constants,fuse-ops {mode=classic, size=3}, x").expect("parses");
+    let names: Vec<&str> = list.iter().map(|p| p.0.as_str()).collect();
+    assert_eq!(names, ["fold-constants", "fuse-ops", "x"]);
+    assert_eq!(print_attrs(&list[1].1), " {mode=classic, size=3}");
+    assert!(parse_pipeline("").expect("empty").is_empty());
+    assert!(parse_pipeline("a b").is_err());
+    assert!(parse_pipeline("a - b").is_err());
+}
+
+#[test]
 fn errors_have_places() {
     let cases = [
         ("graph @f(%x: f32[2]) -> f32[2] {\n  return %y\n}", 2, 10, "there is no value %y"),

@@ -1,9 +1,26 @@
 //! Attributes and schedule instructions.
 
-use super::{Parser, Result, describe, suggest};
+use super::{ParseError, Parser, Result, describe, suggest};
 use crate::attr::{Attr, Attrs};
 use crate::schedule::{INSTRUCTIONS, InstrRef, find_instruction};
 use crate::text::lexer::Tok;
+
+/// Parses a pipeline: `fold-constants, fuse-ops {mode=classic}`, names of passes with their options.
+///
+/// # Errors
+/// The first thing that is wrong, with its place. Names and options are not looked up.
+pub fn parse_pipeline(source: &str) -> Result<Vec<(String, Attrs)>, ParseError> {
+    let mut p = Parser::new(source)?;
+    let mut out = Vec::new();
+    while *p.peek() != Tok::End {
+        if !out.is_empty() {
+            p.expect_punct(",")?;
+        }
+        let name = p.dashed("a pass")?;
+        out.push((name, p.attrs()?));
+    }
+    Ok(out)
+}
 
 impl Parser<'_> {
     /// `{key=value, ...}`; nothing when the next token on the line is no brace.

@@ -8,6 +8,8 @@ mod graph;
 mod int;
 mod tensor;
 
+pub use attrs::parse_pipeline;
+
 use super::lexer::{Tok, Token, lex};
 use super::{ParseError, print};
 use crate::dtype::DType;

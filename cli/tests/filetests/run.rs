@@ -1,0 +1,149 @@
+//! `test run`: the same random inputs through every way of running a module, which must agree.
+//!
+//! A module with graph functions: the interpreter on the input, and on the module after the passes of the header
+//! (`; passes a,b`). A module of tensor functions alone: each unscheduled function against its scheduled form.
+//! `; seed N` draws other inputs, `; dim n=4 m=2` sets symbols (3 without it).
+
+use crate::file::TestFile;
+use crate::verbs::context;
+use compiler::cpu::{run_function, run_scheduled_with, run_tensor_function_with};
+use compiler::dtype::DType;
+use compiler::graph::{Module, bind_dims, open_dims};
+use compiler::int::Int;
+use compiler::name::Name;
+use compiler::passes::Sequential;
+use compiler::schedule::apply_pending;
+use compiler::tensor::Tensor;
+use compiler::text::{parse_pipeline, random_tensor};
+use compiler::tir::{BufferId, TensorFunction};
+
+const DEFAULT_DIM: i64 = 3;
+
+/// Runs the test; the output has a line for each result.
+///
+/// # Errors
+/// When something does not run, or two ways differ.
+pub fn run(t: &TestFile<'_>, m: &Module) -> Result<String, String> {
+    let seed = t.setting("seed").map_or(Ok(0), str::parse).map_err(|e| format!("seed: {e}"))?;
+    if !m.functions.is_empty() {
+        return run_graph(t, m.clone(), seed);
+    }
+    let mut out = String::new();
+    for f in m.tensor_functions.values() {
+        out.push_str(&run_tensor(t, f, seed)?);
+    }
+    Ok(out)
+}
+
+/// Values of the header's `dim` line.
+fn dims(t: &TestFile<'_>) -> Result<Vec<(Name, i64)>, String> {
+    let words = t.setting("dim").unwrap_or("").split_whitespace();
+    words
+        .map(|w| {
+            let (name, value) = w.split_once('=').ok_or_else(|| format!("`{w}` is not NAME=VALUE"))?;
+            Ok((Name::new(name), value.parse().map_err(|e| format!("{w}: {e}"))?))
+        })
+        .collect()
+}
+
+fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, String> {
+    let given = dims(t)?;
+    let value = |n: Name| given.iter().find(|d| d.0 == n).map_or(DEFAULT_DIM, |d| d.1);
+    let all: Vec<(Name, i64)> = open_dims(&m).into_iter().map(|n| (n, value(n))).collect();
+    bind_dims(&mut m, &all).map_err(|e| e.to_string())?;
+    let main = m.main();
+    let mut inputs = Vec::new();
+    for (i, &p) in main.params().iter().enumerate() {
+        let shape = main.ty(p).const_shape().ok_or_else(|| format!("input {i} has no constant shape"))?;
+        inputs.push(random_tensor(main.ty(p).dtype, &shape, seed.wrapping_add(i as u64)));
+    }
+    let names: Vec<String> = main.result_names.iter().map(Name::to_string).collect();
+    let want = run_function(&m, m.entry, &inputs).map_err(|e| e.to_string())?;
+    let mut optimised = m.clone();
+    let list = parse_pipeline(t.setting("passes").unwrap_or("")).map_err(|e| e.to_string())?;
+    let sequence = list.iter().fold(Sequential::default(), |s, (name, options)| s.then_with(name, options.clone()));
+    sequence.run(&mut optimised, &mut context(t)?).map_err(|e| e.to_string())?;
+    let got = run_function(&optimised, optimised.entry, &inputs).map_err(|e| e.to_string())?;
+    report(&names, &want, &got, "after the passes")
+}
+
+fn run_tensor(t: &TestFile<'_>, f: &TensorFunction, seed: u64) -> Result<String, String> {
+    let given = dims(t)?;
+    let symbols: Vec<(Name, i64)> = f
+        .symbols
+        .iter()
+        .map(|(n, low, high)| {
+            let value = given.iter().find(|d| d.0 == *n).map_or(DEFAULT_DIM.clamp(*low, *high), |d| d.1);
+            (*n, value)
+        })
+        .collect();
+    let mut inputs = Vec::new();
+    for (i, b) in f.inputs().enumerate() {
+        let (shape, dtype) = source_shape(f, b, &symbols)?;
+        inputs.push(random_tensor(dtype, &shape, seed.wrapping_add(i as u64)));
+    }
+    let mut scheduled = f.clone();
+    apply_pending(&mut scheduled).map_err(|e| e.to_string())?;
+    let want = run_tensor_function_with(f, &symbols, &inputs)?;
+    let got = run_scheduled_with(&scheduled, &symbols, &inputs)?;
+    let names: Vec<String> = f.outputs().map(|b| format!("@{} {}", f.name, f.buffers[b].name)).collect();
+    report(&names, &want, &got, "scheduled")
+}
+
+/// Shape that a caller passes for a read parameter: what its packer reads, where it has one.
+fn source_shape(f: &TensorFunction, b: BufferId, symbols: &[(Name, i64)]) -> Result<(Vec<usize>, DType), String> {
+    if let Some(p) = f.prepacks.iter().find(|p| p.buffer == b) {
+        let source = p.packer.inputs().next().ok_or("a packer reads nothing")?;
+        return source_shape(&p.packer, source, symbols);
+    }
+    let buffer = &f.buffers[b];
+    let value = |d: &Int| d.eval(&|n| symbols.iter().find(|s| s.0 == n).map(|s| s.1));
+    let shape = buffer.shape.iter().map(|d| value(d).and_then(|v| usize::try_from(v).ok()));
+    let shape = shape.collect::<Option<_>>().ok_or_else(|| format!("%{} has no shape", buffer.name))?;
+    Ok((shape, buffer.dtype))
+}
+
+/// A line for each result, or the first that differs.
+fn report(names: &[String], want: &[Tensor], got: &[Tensor], how: &str) -> Result<String, String> {
+    if want.len() != got.len() {
+        return Err(format!("{} results {how}, {} before", got.len(), want.len()));
+    }
+    let mut out = String::new();
+    for (i, (w, g)) in want.iter().zip(got).enumerate() {
+        let name = names.get(i).filter(|n| !n.is_empty()).cloned().unwrap_or_else(|| format!("result {i}"));
+        compare(w, g).map_err(|e| format!("{name} {how}: {e}"))?;
+        out.push_str(&format!("{name}: {}{:?} agrees\n", w.dtype(), w.shape()));
+    }
+    Ok(out)
+}
+
+/// Agreement: equal integers; of floats `|a-b| <= tol*max|b| + tol*|b|` for each element and
+/// `norm(a-b) <= tol*norm(b)`, with tol 1e-3, and 1e-2 for f16 and bf16. Equal infinities and nans agree.
+fn compare(want: &Tensor, got: &Tensor) -> Result<(), String> {
+    if want.dtype() != got.dtype() || want.shape() != got.shape() {
+        return Err(format!("{}{:?} instead of {}{:?}", got.dtype(), got.shape(), want.dtype(), want.shape()));
+    }
+    if !want.dtype().is_float() {
+        let differ = want.bytes() != got.bytes();
+        return if differ { Err(format!("{got:?} instead of {want:?}")) } else { Ok(()) };
+    }
+    let tolerance = if matches!(want.dtype(), DType::F16 | DType::BF16) { 1e-2 } else { 1e-3 };
+    let (want, got) = (want.to_f64_vec(), got.to_f64_vec());
+    let finite = |v: &&f64| v.is_finite();
+    let largest = want.iter().filter(finite).fold(0.0f64, |m, v| m.max(v.abs()));
+    let (mut error, mut norm) = (0.0, 0.0);
+    for (i, (w, g)) in want.iter().zip(&got).enumerate() {
+        if w == g || w.is_nan() && g.is_nan() {
+            norm += if w.is_finite() { w * w } else { 0.0 };
+            continue;
+        }
+        let difference = (w - g).abs();
+        if difference.is_nan() || difference > tolerance * (largest + w.abs()) {
+            return Err(format!("element {i} is {g} instead of {w}"));
+        }
+        error += difference * difference;
+        norm += w * w;
+    }
+    let (error, norm) = (error.sqrt(), norm.sqrt());
+    if error > tolerance * norm { Err(format!("the error's norm is {error}, the result's {norm}")) } else { Ok(()) }
+}

@@ -1,0 +1,67 @@
+//! apply-schedules: applies the instructions that stand in the `schedule` block of each tensor function.
+//!
+//!     tensor @f(out %y: f32[8]) {                           tensor @f(out %y: f32[8]) {
+//!       for i in 0..8 {                                       kernel y {
+//!         block y { %y[i] <- 1.0 }                              group_x for i in 0..8 {
+//!       }                                           =>            block y { %y[i] <- 1.0 }
+//!       schedule {                                              }
+//!         bind {loop=i, axis=group_x}                         }
+//!         cut-kernel                                          applied { ... }
+//!       }                                                   }
+//!     }
+//!
+//! The block becomes the function's record of applied instructions. A function without the block stays as it is.
+
+use super::{Pass, PassContext, PassError};
+use crate::attr_struct;
+use crate::graph::Module;
+use crate::schedule::apply_pending;
+
+attr_struct! {
+    /// Replays schedules that came as text.
+    pub struct ApplySchedules("apply-schedules") {}
+}
+
+impl Pass for ApplySchedules {
+    fn opt_level(&self) -> u8 {
+        0
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        let mut changed = false;
+        for f in module.tensor_functions.values_mut().filter(|f| !f.pending.is_empty()) {
+            let count = f.pending.len();
+            apply_pending(f).map_err(|e| PassError::new("apply-schedules", format!("@{}: {e}", f.name)))?;
+            cx.applied(self, &[], format!("applied {count} instructions to @{}", f.name));
+            changed = true;
+        }
+        Ok(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::Sequential;
+    use crate::text::{parse_module, print_module};
+
+    #[test]
+    fn a_changed_factor_gives_another_nest() {
+        let text = |factor: usize| {
+            format!(
+                "tensor @f(%x: f32[64], out %y: f32[64]) {{\n  for i in 0..64 {{\n    block y {{ %y[i] <- %x[i] + 1.0 }}\n  }}\n  \
+                 schedule {{\n    split {{loop=i, factors=[0,{factor}], into=[a,b]}}\n    cut-kernel\n  }}\n}}\n"
+            )
+        };
+        for factor in [8, 16] {
+            let mut m = parse_module(&text(factor)).expect("parses");
+            let mut cx = PassContext::default();
+            Sequential::new(["apply-schedules"]).run(&mut m, &mut cx).expect("applies");
+            let printed = print_module(&m);
+            assert!(printed.contains(&format!("for b in 0..{factor} {{")), "{printed}");
+            assert!(printed.contains("applied {") && !printed.contains("schedule {"), "{printed}");
+        }
+        let mut m = parse_module(&text(0)).expect("parses");
+        let e = Sequential::new(["apply-schedules"]).run(&mut m, &mut PassContext::default()).expect_err("two zeros");
+        assert!(e.to_string().contains("@f: split"), "{e}");
+    }
+}
