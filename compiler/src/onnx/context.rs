@@ -85,9 +85,10 @@ impl ImportContext<'_, '_> {
     pub fn ty(&self, i: usize) -> Result<TensorType, String> {
         Ok(self.b.ty(self.input(i)?).clone())
     }
-    /// The value of operand `i` where it is a constant (directly; shape arithmetic is not folded yet).
+    /// The value of operand `i` where it is a constant, or depends on small constants only.
     pub fn const_tensor(&self, i: usize) -> Option<Tensor> {
         crate::ops::const_value(self.b.module, &self.b.function, self.opt(i)?)
+            .or_else(|| crate::ops::folded_value(self.b.module, &self.b.function, self.opt(i)?))
     }
     /// Integer elements of operand `i` where they are constant, through shape arithmetic too.
     pub fn const_ints(&self, i: usize) -> Option<Vec<i64>> {

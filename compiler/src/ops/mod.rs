@@ -299,6 +299,44 @@ pub fn const_value(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> 
     module.constants.get(&c.name)?.load().ok()
 }
 
+/// The tensor of a value that depends on small constants only: each value on the way has a static shape of at most 1024
+/// elements, and no node has effects, regions or a callee. For shape arithmetic that exporters write with matrices.
+pub fn folded_value(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
+    fn go(
+        module: &Module,
+        f: &Function,
+        v: ValueId,
+        depth: usize,
+        known: &mut FxHashMap<ValueId, Option<Tensor>>,
+    ) -> Option<Tensor> {
+        let small = f.ty(v).numel().as_const().is_some_and(|n| n <= 1024);
+        if depth > 64 || !small {
+            return None;
+        }
+        if let Some(found) = known.get(&v).cloned().or_else(|| Some(Some(const_value(module, f, v)?))) {
+            return found;
+        }
+        let node = &f.nodes[f.def_node(v)?];
+        let pure = !node.op.effects().stateful && node.regions.is_empty() && node.outputs.len() == 1;
+        let inner = node.op.is::<control::Call>() || node.op.is::<control::CallTensor>() || node.inputs.is_empty();
+        known.insert(v, None);
+        if !pure || inner || !node.op.defined_symbols().is_empty() {
+            return None;
+        }
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for i in &node.inputs {
+            inputs.push(match i {
+                None => None,
+                Some(i) => Some(go(module, f, *i, depth + 1, known)?),
+            });
+        }
+        let found = crate::cpu::eval_node(&node.op, &inputs, module).ok()?.into_iter().next();
+        known.insert(v, found.clone());
+        found
+    }
+    go(module, f, v, 0, &mut FxHashMap::default())
+}
+
 /// Integer elements of a value through chains of shape arithmetic; `None` where unknown or longer than 64 elements.
 pub fn int_value(module: &Module, f: &Function, v: ValueId, depth: usize) -> Option<Vec<Dim>> {
     find_int_value(module, f, v, depth, &Rc::default())
@@ -322,6 +360,7 @@ fn find_int_value(module: &Module, f: &Function, v: ValueId, depth: usize, known
     let mut cx = InferContext::new(module, f, &node.inputs, &node.regions);
     (cx.values, cx.depth) = (known.clone(), depth + 1);
     let found = (node.outputs.len() == 1).then(|| node.op.infer_value(&cx)).flatten();
+    let found = found.or_else(|| Some(folded_value(module, f, v)?.to_i64_vec().into_iter().map(Dim::new).collect()));
     known.borrow_mut().insert(v, found.clone());
     found
 }
