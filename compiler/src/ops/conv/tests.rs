@@ -155,3 +155,48 @@ fn indices_have_no_divisions_and_conditions_only_where_padding_is() {
     let (_, loops) = text(&Conv::default(), &[1, 8, 9, 9], &[4, 8, 1, 1]);
     assert_eq!(loops, 1);
 }
+
+#[test]
+fn symbolic_sizes_stay_simple() {
+    use crate::graph::{FunctionBuilder, Module};
+    use crate::ops::pool::MaxPool;
+    let mut m = Module::new("main");
+    let mut b = FunctionBuilder::new(&mut m, "main");
+    let (n, h) = (Int::var("n"), Int::var("h"));
+    let x = b.param("x", TensorType::new(DType::F32, vec![n.clone(), Int::new(3), h.clone(), Int::new(32)]));
+    let w = b.param("w", TensorType::fixed(DType::F32, &[8, 3, 3, 3]));
+    let y = b.add(Conv { pads: vec![1; 4], ..Conv::default() }, &[x, w]).expect("conv");
+    assert_eq!(b.ty(y).shape, [n.clone(), Int::new(8), h.clone(), Int::new(32)]);
+    let half = MaxPool { kernel: vec![2, 2], strides: vec![2, 2], ..MaxPool::default() };
+    let z = b.add(half, &[y]).expect("pool");
+    let at = |v: &Int, size: i64| v.eval(&|_| Some(size)).expect("evaluates");
+    assert_eq!((at(&b.ty(z).shape[2], 7), at(&b.ty(z).shape[2], 8), at(&b.ty(z).shape[3], 0)), (3, 4, 16));
+    let same = Conv { auto_pad: AutoPad::SameUpper, strides: vec![2, 2], ..Conv::default() };
+    let s = b.add(same, &[x, w]).expect("conv");
+    assert_eq!((at(&b.ty(s).shape[2], 7), at(&b.ty(s).shape[2], 8)), (4, 4));
+}
+
+#[test]
+fn exports_channels_last_with_transposes_around() {
+    use crate::cpu::run_function;
+    use crate::graph::{FunctionBuilder, Module};
+    use crate::name::Name;
+    use crate::onnx::{NoExternalData, export_onnx, import_onnx};
+    use crate::ops::pool::MaxPool;
+    let mut m = Module::new("main");
+    let mut b = FunctionBuilder::new(&mut m, "main");
+    let x = b.param("x", TensorType::fixed(DType::F32, &[1, 5, 6, 3]));
+    let w = b.constant("w", &random(&[4, 3, 3, 3], 1));
+    let layout = DataLayout::Nhwc;
+    let y = b.add(Conv { pads: vec![1; 4], layout, ..Conv::default() }, &[x, w]).expect("conv");
+    let pool = MaxPool { kernel: vec![2, 2], indices: true, layout, ..MaxPool::default() };
+    let out = b.add_multi(pool, vec![Some(y)], vec![]).expect("pool");
+    b.finish(&[(Name::new("best"), out[0]), (Name::new("place"), out[1])]);
+    let bytes = export_onnx(&m).expect("exports");
+    let again = import_onnx(bytes.into(), &NoExternalData).expect("imports");
+    let data = [random(&[1, 5, 6, 3], 2)];
+    let (want, got) = (run_function(&m, m.entry, &data), run_function(&again, again.entry, &data));
+    for (g, w) in got.expect("runs").iter().zip(&want.expect("runs")) {
+        assert_close(g, w, 1e-6);
+    }
+}
