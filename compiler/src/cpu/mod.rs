@@ -1,7 +1,7 @@
 //! The CPU executor: the oracle that everything else is compared with, and the device of last resort.
 //!
 //! - [`run_function`] and [`Interpreter`] run graph functions node by node, at concrete shapes.
-//! - [`eval_node`] runs one op; constant folding calls it.
+//! - [`eval_node`] runs one op; constant folding calls it. [`eval_expression`] runs just its tensor expression.
 //! - [`run_tensor_function`] runs the stages of an unscheduled tensor function with vectors and threads.
 //! - [`run_scheduled`] interprets any tensor function, scheduled or not, in lockstep and with every access checked.
 //!
@@ -19,5 +19,5 @@ mod stage;
 
 pub use graph::{ExecError, HostFunction, HostFunctions, Interpreter, MAX_CALL_DEPTH, run_function};
 pub use lockstep::{run_scheduled, run_scheduled_with};
-pub use node::eval_node;
+pub use node::{eval_expression, eval_node};
 pub use stage::{run_tensor_function, run_tensor_function_with};

@@ -43,6 +43,15 @@ pub fn eval_node(op: &OpRef, inputs: &[Option<Tensor>], module: &Module) -> Resu
     compute(op, inputs, types)
 }
 
+/// Runs the tensor expression of one op, even where the op has a host evaluation: what a kernel computes.
+///
+/// # Errors
+/// As [`eval_node`]; also when there is no tensor expression.
+pub fn eval_expression(op: &OpRef, inputs: &[Option<Tensor>]) -> Result<Vec<Tensor>, String> {
+    let types = infer_concrete(op, inputs)?;
+    compute(op, inputs, types)
+}
+
 fn constant_like(t: &Tensor) -> bool {
     t.shape().len() <= 1 && (t.dtype().is_int() || t.dtype() == DType::Bool || t.len() <= MAX_CONSTANT)
 }

@@ -250,3 +250,34 @@ fn import_is_inf(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     let x = cx.input(0)?;
     Ok(vec![cx.add(op, &[x])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn bends_at_its_limits() {
+        let x = Tensor::from_vec(vec![5], vec![-4.0f32, -1.0, 0.0, 1.0, 4.0]);
+        let of = |op: crate::ops::OpRef| run(op, &[&x]).to_f64_vec();
+        assert_eq!(of(HardSigmoid::default().into())[0], 0.0);
+        assert_eq!(of(HardSigmoid { alpha: 1.0, beta: 0.5 }.into()), [0.0, 0.0, 0.5, 1.0, 1.0]);
+        assert_eq!(of(LeakyRelu { alpha: 0.5 }.into()), [-2.0, -0.5, 0.0, 1.0, 4.0]);
+        assert_eq!(of(ThresholdedRelu { alpha: 1.0 }.into()), [0.0, 0.0, 0.0, 0.0, 4.0]);
+        assert_eq!(of(Shrink { lambd: 1.0, bias: 0.5 }.into()), [-3.5, 0.0, 0.0, 0.0, 3.5]);
+        let gelu = of(Gelu::default().into());
+        assert!((gelu[3] - 0.841344746).abs() < 1e-6 && (gelu[1] + 0.158655254).abs() < 1e-6, "{gelu:?}");
+    }
+
+    #[test]
+    fn infinities_by_sign() {
+        let x = Tensor::from_vec(vec![3], vec![f32::NEG_INFINITY, 1.0, f32::INFINITY]);
+        let of = |negative, positive| run(IsInf { negative, positive }, &[&x]).to_i64_vec();
+        assert_eq!(of(true, true), [1, 0, 1]);
+        assert_eq!(of(true, false), [1, 0, 0]);
+        assert_eq!(of(false, true), [0, 0, 1]);
+        assert_eq!(of(false, false), [0, 0, 0]);
+        assert!(try_run(IsInf::default(), &[&Tensor::scalar(1i32)]).is_err());
+    }
+}

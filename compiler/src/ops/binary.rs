@@ -306,3 +306,47 @@ fn import_bit_shift(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Stri
     let direction = ShiftDirection::parse(&text).ok_or("direction is neither LEFT nor RIGHT")?;
     import_two(cx, OpRef::new(BitShift { direction }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+
+    #[test]
+    fn operands_broadcast_from_every_side() {
+        let a = Tensor::from_vec(vec![2, 1], vec![1.0f32, 2.0]);
+        let b = Tensor::from_vec(vec![3], vec![10.0f32, 20.0, 30.0]);
+        let sum = run(Add {}, &[&a, &b]);
+        assert_eq!(sum.shape(), [2, 3]);
+        assert_eq!(sum.to_f64_vec(), [11.0, 21.0, 31.0, 12.0, 22.0, 32.0]);
+        assert_eq!(run(Sub {}, &[&Tensor::scalar(1.0f32), &b]).to_f64_vec(), [-9.0, -19.0, -29.0]);
+        assert!(try_run(Mul {}, &[&Tensor::ints(&[1, 2]), &Tensor::ints(&[1, 2, 3])]).is_err());
+        assert!(try_run(Mul {}, &[&Tensor::ints(&[1]), &b]).is_err());
+    }
+
+    #[test]
+    fn integers_divide_towards_zero_and_remainders_have_the_sign_asked_for() {
+        let (a, b) = (Tensor::ints(&[-7, 7, -7, 7]), Tensor::ints(&[2, -2, -2, 2]));
+        assert_eq!(run(Div {}, &[&a, &b]).to_i64_vec(), [-3, -3, 3, 3]);
+        assert_eq!(run(Mod { fmod: false }, &[&a, &b]).to_i64_vec(), [1, -1, -1, 1]);
+        assert_eq!(run(Mod { fmod: true }, &[&a, &b]).to_i64_vec(), [-1, 1, -1, 1]);
+    }
+
+    #[test]
+    fn powers() {
+        let x = Tensor::from_vec(vec![3], vec![-2.0f32, 0.5, 3.0]);
+        let to = |e: f32| run(Pow {}, &[&x, &Tensor::scalar(e)]).to_f64_vec();
+        assert_eq!(to(2.0), [4.0, 0.25, 9.0]);
+        assert_eq!(to(3.0), [-8.0, 0.125, 27.0]);
+        assert_eq!(to(-1.0)[..2], [-0.5, 2.0]);
+        assert_eq!(to(0.0), [1.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn shape_arithmetic_does_not_overflow() {
+        assert_eq!(fold(&Dim::new(i64::MAX), &Dim::new(1), i64::checked_add, |a, b| Some(a + b)), None);
+        assert_eq!(floor_mod(i64::MIN, -1), None);
+        assert_eq!(floor_mod(-7, 3), Some(2));
+        assert_eq!(floor_mod(1, 0), None);
+    }
+}

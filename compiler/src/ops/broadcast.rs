@@ -236,3 +236,57 @@ fn import_tile(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let repeats = cx.input(1)?;
     Ok(vec![cx.add(Tile { repeats: vec![], dims }, &[x, repeats])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+
+    fn dims(v: &[i64]) -> Vec<Dim> {
+        v.iter().map(|&d| Dim::new(d)).collect()
+    }
+
+    #[test]
+    fn symbolic_dims_that_may_be_one() {
+        let (n, m) = (Dim::var("n"), Dim::var("m"));
+        let shape = |v: &[&Dim]| v.iter().map(|&d| d.clone()).collect::<Vec<_>>();
+        let one = Dim::new(1);
+        assert_eq!(broadcast_dims(&shape(&[&n, &one]), &shape(&[&m])), Ok(shape(&[&n, &m])));
+        assert_eq!(broadcast_dims(&shape(&[&n]), &dims(&[8])), Ok(dims(&[8])));
+        assert_eq!(broadcast_dims(&shape(&[&n]), &shape(&[&m])), Ok(vec![n.max(&m)]));
+        let doubled = n.clone() + &n;
+        assert_eq!(broadcast_dims(&[n.clone() * 2], &[doubled]).unwrap().len(), 1);
+        // The operand that has n of max(n, m) elements is read at min(i, n - 1).
+        let i = Int::var("i");
+        assert_eq!(operand_index(&[i.clone()], &[n.max(&m)], &[n.clone()]), [i.min(n - 1)]);
+        assert!(broadcast_dims(&dims(&[2]), &dims(&[3])).is_err());
+    }
+
+    #[test]
+    fn expand_and_tile_repeat() {
+        let x = Tensor::from_vec(vec![2, 1], vec![1.0f32, 2.0]);
+        let out = run(Expand { shape: dims(&[2, 1, 3]), dims: vec![] }, &[&x]);
+        assert_eq!(out.shape(), [2, 2, 3]);
+        assert_eq!(out.to_f64_vec()[..6], [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]);
+        // A shape with 1 keeps the operand's dimension.
+        assert_eq!(run(Expand { shape: dims(&[1, 1]), dims: vec![] }, &[&x]).shape(), [2, 1]);
+        let out = run(Tile { repeats: dims(&[1, 2]), dims: vec![] }, &[&Tensor::from_vec(vec![1, 2], vec![1i64, 2])]);
+        assert_eq!(out.to_i64_vec(), [1, 2, 1, 2]);
+        assert!(try_run(Tile { repeats: dims(&[2]), dims: vec![] }, &[&x]).is_err());
+    }
+
+    #[test]
+    fn run_time_shapes_give_the_same_on_the_host() {
+        let x = Tensor::from_vec(vec![2, 1], vec![1i64, 2]);
+        let unknown = vec![Dim::var("a"), Dim::var("b")];
+        let host =
+            |op: &dyn Op, by: &Tensor| op.eval_host(&[Some(x.clone()), Some(by.clone())]).unwrap().unwrap().remove(0);
+        let expand = Expand { shape: vec![], dims: unknown.clone() };
+        assert_eq!(host(&expand, &Tensor::ints(&[3])), run(Expand { shape: dims(&[3]), dims: vec![] }, &[&x]));
+        let tile = Tile { repeats: vec![], dims: unknown };
+        let by = Tensor::ints(&[2, 3]);
+        assert_eq!(host(&tile, &by), run(Tile { repeats: dims(&[2, 3]), dims: vec![] }, &[&x]));
+        assert_eq!(tile.defined_symbols(), [Name::new("a"), Name::new("b")]);
+        assert!(!tile.has_compute());
+    }
+}

@@ -90,3 +90,27 @@ fn import_cast_like(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Stri
     let (x, to) = (cx.input(0)?, cx.ty(1)?.dtype);
     Ok(vec![cx.add(Cast { to }, &[x])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::run;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn floats_truncate_and_saturate() {
+        let x = Tensor::from_vec(vec![4], vec![-1.9f32, 300.0, 0.5, f32::NAN]);
+        assert_eq!(run(Cast { to: DType::U8 }, &[&x]).to_i64_vec(), [0, 255, 0, 0]);
+        assert_eq!(run(Cast { to: DType::I8 }, &[&x]).to_i64_vec()[..3], [-1, 127, 0]);
+        assert_eq!(run(Cast { to: DType::Bool }, &[&x]).to_i64_vec()[..3], [1, 1, 1]);
+        assert_eq!(run(Cast { to: DType::F16 }, &[&Tensor::scalar(1e-9f32)]).to_f64_vec(), [0.0]);
+    }
+
+    #[test]
+    fn codes_go_both_ways() {
+        for t in DType::ALL {
+            assert_eq!(dtype_of_onnx(onnx_code(t)), Ok(t));
+        }
+        assert!(dtype_of_onnx(8).is_err());
+    }
+}

@@ -93,3 +93,20 @@ fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Strin
     }
     cx.add_multi(Clip { min: attrs[0], max: attrs[1] }, inputs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+
+    #[test]
+    fn bounds_are_attributes_or_operands() {
+        let x = Tensor::from_vec(vec![3], vec![-2.0f32, 0.5, 9.0]);
+        assert_eq!(run(Clip { min: Some(0.0), max: Some(6.0) }, &[&x]).to_f64_vec(), [0.0, 0.5, 6.0]);
+        let (low, high) = (Tensor::scalar(-1.0f32), Tensor::scalar(0.0f32));
+        assert_eq!(run(Clip::default(), &[&x, &low, &high]).to_f64_vec(), [-1.0, 0.0, 0.0]);
+        // A lower bound above the upper one: the upper one wins.
+        assert_eq!(run(Clip { min: Some(3.0), max: Some(1.0) }, &[&x]).to_f64_vec(), [1.0, 1.0, 1.0]);
+        assert!(try_run(Clip::default(), &[&x, &Tensor::scalar(1i32)]).is_err());
+    }
+}

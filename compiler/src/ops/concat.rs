@@ -96,3 +96,22 @@ fn import_concat(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     let axis = normalize_axis(axis, cx.ty(0)?.rank())? as i64;
     Ok(vec![cx.add(Concat { axis }, &operands)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{random, run, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn joins_along_each_axis() {
+        let (a, b) = (Tensor::from_vec(vec![2, 1], vec![1i64, 2]), Tensor::from_vec(vec![2, 2], vec![3i64, 4, 5, 6]));
+        assert_eq!(run(Concat { axis: -1 }, &[&a, &b, &a]).to_i64_vec(), [1, 3, 4, 1, 2, 5, 6, 2]);
+        assert_eq!(run(Concat { axis: 0 }, &[&b, &b]).shape(), [4, 2]);
+        let empty = Tensor::zeros(crate::dtype::DType::I64, vec![2, 0]);
+        assert_eq!(run(Concat { axis: 1 }, &[&empty, &b, &empty]).to_i64_vec(), [3, 4, 5, 6]);
+        assert!(try_run(Concat { axis: 0 }, &[&a, &b]).is_err());
+        assert!(try_run(Concat { axis: 2 }, &[&a, &a]).is_err());
+        assert!(try_run(Concat { axis: 0 }, &[&a, &random(&[2, 1], 1)]).is_err());
+    }
+}

@@ -186,3 +186,32 @@ fn import_einsum(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     let operands = (0..cx.inputs.len()).map(|i| cx.input(i)).collect::<Result<Vec<_>, _>>()?;
     Ok(vec![cx.add(Einsum { equation }, &operands)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::matmul::MatMul;
+    use crate::ops::testing::{assert_close, random, run, transposed, try_run};
+
+    #[test]
+    fn products_sums_diagonals_and_broadcasting() {
+        let (a, b) = (random(&[2, 3, 4], 1), random(&[2, 4, 5], 2));
+        let of =
+            |equation: &str, operands: &[&crate::tensor::Tensor]| run(Einsum { equation: equation.into() }, operands);
+        let product = run(MatMul::default(), &[&a, &b]);
+        assert_close(&of("bij,bjk->bik", &[&a, &b]), &product, 1e-6);
+        assert_close(&of("...ij, ...jk", &[&a, &b]), &product, 1e-6);
+        assert_close(&of("ijk->kij", &[&a]), &transposed(&a, &[2, 0, 1]), 0.0);
+        let square = random(&[3, 3], 3);
+        let v = square.to_f64_vec();
+        assert_close(
+            &of("ii->i", &[&square]),
+            &crate::tensor::Tensor::from_f64(square.dtype(), vec![3], [v[0], v[4], v[8]]),
+            0.0,
+        );
+        assert_eq!(of("ij->", &[&square]).shape(), [0usize; 0]);
+        for (equation, n) in [("ij", 2), ("ij->ik", 1), ("i1", 1), ("ijk", 1), ("ab,bc", 1)] {
+            assert!(try_run(Einsum { equation: equation.into() }, &vec![&square; n]).is_err(), "{equation}");
+        }
+    }
+}

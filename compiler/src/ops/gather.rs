@@ -191,3 +191,27 @@ fn import_gather_nd(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Stri
     let batch_dims = usize::try_from(cx.attrs.int("batch_dims").unwrap_or(0)).map_err(|_| "negative batch_dims")?;
     Ok(vec![cx.add(GatherNd { batch_dims }, &[x, indices])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn slices_at_indices() {
+        let x = Tensor::from_vec(vec![3, 2], vec![0i64, 1, 10, 11, 20, 21]);
+        let list = Tensor::from_vec(vec![2, 1], vec![2i32, -3]);
+        let out = run(Gather { axis: 0 }, &[&x, &list]);
+        assert_eq!((out.shape(), out.to_i64_vec()), (&[2, 1, 2][..], vec![20, 21, 0, 1]));
+        let out = run(Gather { axis: -1 }, &[&x, &Tensor::scalar(-1i64)]);
+        assert_eq!((out.shape(), out.to_i64_vec()), (&[3][..], vec![1, 11, 21]));
+        assert!(try_run(Gather { axis: 0 }, &[&x, &Tensor::scalar(0.5f32)]).is_err());
+        let out = run(GatherElements { axis: 0 }, &[&x, &Tensor::from_vec(vec![1, 2], vec![2i64, -2])]);
+        assert_eq!(out.to_i64_vec(), [20, 11]);
+        let out = run(GatherNd { batch_dims: 0 }, &[&x, &Tensor::from_vec(vec![2, 2], vec![0i64, 1, -1, 0])]);
+        assert_eq!(out.to_i64_vec(), [1, 20]);
+        let out = run(GatherNd { batch_dims: 1 }, &[&x, &Tensor::from_vec(vec![3, 1], vec![0i64, 1, 0])]);
+        assert_eq!(out.to_i64_vec(), [0, 11, 20]);
+    }
+}

@@ -297,3 +297,38 @@ fn import_one_hot(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String
     }
     Ok(vec![cx.add(OneHot { axis: cx.attrs.int("axis").unwrap_or(-1), depth }, &[indices, values])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+
+    #[test]
+    fn ranges() {
+        let of = |a: f32, b: f32, c: f32, n: i64| {
+            let operands = [Tensor::scalar(a), Tensor::scalar(b), Tensor::scalar(c)];
+            let known = run(Range { size: Int::new(n), dynamic: false }, &operands.each_ref());
+            let host = Range { size: Int::var("n"), dynamic: true }.eval_host(&operands.map(Some)).unwrap().unwrap();
+            assert_eq!(known, host[0]);
+            known.to_f64_vec()
+        };
+        assert_eq!(of(1.0, 2.0, 0.5, 2), [1.0, 1.5]);
+        assert_eq!(of(3.0, 0.0, -2.0, 2), [3.0, 1.0]);
+        assert_eq!(of(3.0, 0.0, 1.0, 0), [0.0; 0]);
+        assert!(range_size(0.0, 1.0, 0.0).is_err());
+    }
+
+    #[test]
+    fn one_hot_and_identity_matrices() {
+        let values = Tensor::from_vec(vec![2], vec![5.0f32, 1.0]);
+        let indices = Tensor::ints(&[1, -1, 7]);
+        let out = run(OneHot { axis: -1, depth: Int::new(3) }, &[&indices, &values]);
+        assert_eq!(out.to_f64_vec(), [5.0, 1.0, 5.0, 5.0, 5.0, 1.0, 5.0, 5.0, 5.0]);
+        assert_eq!(run(OneHot { axis: 0, depth: Int::new(2) }, &[&indices, &values]).shape(), [2, 3]);
+        let eye = run(EyeLike { k: 1, dtype: DType::I32 }, &[&Tensor::zeros(DType::F32, vec![2, 3])]);
+        assert_eq!(eye.to_i64_vec(), [0, 1, 0, 0, 0, 1]);
+        assert!(try_run(EyeLike::default(), &[&Tensor::ints(&[1])]).is_err());
+        let full = Full { shape: vec![2.into(), 1.into()], value: -1.0, dtype: DType::I64, dims: vec![] };
+        assert_eq!(run(full, &[]).to_i64_vec(), [-1, -1]);
+    }
+}

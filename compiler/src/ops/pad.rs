@@ -271,3 +271,40 @@ fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Strin
     }
     cx.add_multi(op, inputs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{random, run, try_run};
+
+    fn ints(v: &[i64]) -> Vec<Int> {
+        v.iter().map(|&i| Int::new(i)).collect()
+    }
+
+    #[test]
+    fn modes() {
+        let x = Tensor::ints(&[1, 2, 3]);
+        let of =
+            |mode, before, after| run(Pad { pads: ints(&[before, after]), mode, ..Pad::default() }, &[&x]).to_i64_vec();
+        assert_eq!(of(PadMode::Constant, 1, 2), [0, 1, 2, 3, 0, 0]);
+        assert_eq!(of(PadMode::Edge, 2, 1), [1, 1, 1, 2, 3, 3]);
+        assert_eq!(of(PadMode::Reflect, 2, 2), [3, 2, 1, 2, 3, 2, 1]);
+        assert_eq!(of(PadMode::Reflect, 5, 0), [2, 1, 2, 3, 2, 1, 2, 3]);
+        assert_eq!(of(PadMode::Wrap, 2, 4), [2, 3, 1, 2, 3, 1, 2, 3, 1]);
+        assert_eq!(of(PadMode::Constant, -1, 1), [2, 3, 0]);
+        assert_eq!(of(PadMode::Edge, -1, -2), [0i64; 0]);
+        assert!(try_run(Pad { pads: ints(&[-2, -2]), ..Pad::default() }, &[&x]).is_err());
+        assert!(try_run(Pad { pads: ints(&[1]), ..Pad::default() }, &[&x]).is_err());
+    }
+
+    #[test]
+    fn pads_at_run_time_give_the_same_on_the_host() {
+        let x = random(&[2, 3], 1);
+        for mode in PadMode::ALL {
+            let known = Pad { pads: ints(&[1, -1, 2, 3]), mode: *mode, value: 7.0, dims: vec![] };
+            let unknown = Pad { pads: vec![], dims: vec![Int::var("a"), Int::var("b")], ..known.clone() };
+            let host = unknown.eval_host(&[Some(x.clone()), None, Some(Tensor::ints(&[1, -1, 2, 3]))]);
+            assert_eq!(host.unwrap().unwrap()[0], run(known, &[&x]), "{mode}");
+        }
+    }
+}

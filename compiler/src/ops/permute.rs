@@ -76,6 +76,74 @@ pub fn permutation_without(perm: &[usize], removed: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::int::Int;
+    use crate::ops::testing::{assert_permuted, random};
+    use crate::ops::{arg_reduce, broadcast, concat, gather, pad, reduce, reshape, resize, scan, scatter, search};
+    use crate::ops::{slice, softmax, split, transpose};
+    use crate::tensor::Tensor;
+
+    fn ints(v: &[i64]) -> Vec<Int> {
+        v.iter().map(|&i| Int::new(i)).collect()
+    }
+
+    const PERMS: [[usize; 4]; 4] = [[0, 2, 3, 1], [0, 3, 1, 2], [3, 1, 0, 2], [2, 3, 1, 0]];
+
+    /// Every axis and several permutations of ops that have one axis.
+    #[test]
+    fn ops_with_an_axis() {
+        let x = random(&[2, 3, 4, 6], 1);
+        let y = random(&[2, 3, 4, 6], 2);
+        let one = Tensor::from_vec(vec![], vec![-1i64]);
+        let list = Tensor::ints(&[1, 0, -1, 1]);
+        let places = Tensor::from_f64(crate::dtype::DType::I64, vec![2, 3, 4, 6], (0..144).map(|i| (i % 2) as f64));
+        for perm in PERMS {
+            for axis in 0..4 {
+                let a = axis as i64;
+                let d = x.shape()[axis] as i64;
+                assert_permuted(concat::Concat { axis: a }, &[&x, &y], &perm);
+                assert_permuted(split::Split { axis: a - 4, sizes: ints(&[1, d - 1]) }, &[&x], &perm);
+                assert_permuted(gather::Gather { axis: a }, &[&x, &one], &perm);
+                assert_permuted(gather::Gather { axis: a }, &[&x, &list], &perm);
+                assert_permuted(gather::GatherElements { axis: a }, &[&x, &places], &perm);
+                assert_permuted(
+                    scatter::ScatterElements { axis: a, reduction: scatter::Reduction::Add },
+                    &[&x, &places, &y],
+                    &perm,
+                );
+                assert_permuted(scan::CumSum { axis: a, ..Default::default() }, &[&x], &perm);
+                assert_permuted(search::TopK { axis: a, k: Int::new(2), ..Default::default() }, &[&x], &perm);
+                assert_permuted(softmax::Softmax { axes: vec![axis] }, &[&x], &perm);
+                for keepdims in [false, true] {
+                    assert_permuted(reduce::Reduce { axes: vec![axis], keepdims, ..Default::default() }, &[&x], &perm);
+                    assert_permuted(arg_reduce::ArgReduce { axis, keepdims, ..Default::default() }, &[&x], &perm);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ops_with_a_value_for_each_axis() {
+        let x = random(&[2, 3, 1, 6], 1);
+        for perm in PERMS {
+            let slice = slice::Slice {
+                starts: ints(&[1, -1]),
+                ends: ints(&[9, 0]),
+                axes: vec![1, 3],
+                steps: vec![1, -2],
+                dims: vec![],
+            };
+            assert_permuted(slice, &[&x], &perm);
+            assert_permuted(pad::Pad { pads: ints(&[0, 1, 2, 0, 0, 0, 3, -1]), ..Default::default() }, &[&x], &perm);
+            assert_permuted(broadcast::Tile { repeats: ints(&[1, 2, 3, 1]), dims: vec![] }, &[&x], &perm);
+            assert_permuted(broadcast::Expand { shape: ints(&[5, 1]), dims: vec![] }, &[&x], &perm);
+            assert_permuted(transpose::Transpose { perm: vec![1, 0, 3, 2] }, &[&x], &perm);
+            assert_permuted(reshape::Squeeze { axes: vec![-2] }, &[&x], &perm);
+            assert_permuted(reshape::Unsqueeze { axes: vec![1, -1] }, &[&x], &perm);
+            let resize =
+                resize::Resize { sizes: ints(&[2, 3, 2, 9]), mode: resize::ResizeMode::Linear, ..Default::default() };
+            assert_permuted(resize, &[&x], &perm);
+        }
+    }
 
     #[test]
     fn permutations() {

@@ -159,3 +159,33 @@ fn import_cumsum(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     let op = CumSum { axis, exclusive: flag("exclusive"), reverse: flag("reverse") };
     Ok(vec![cx.add(op, &[x])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{random, run, run_both, try_run};
+
+    #[test]
+    fn triangles() {
+        let x = Tensor::from_vec(vec![2, 3], vec![1i64, 2, 3, 4, 5, 6]);
+        assert_eq!(run(Trilu { upper: true, k: 0 }, &[&x]).to_i64_vec(), [1, 2, 3, 0, 5, 6]);
+        assert_eq!(run(Trilu { upper: true, k: 1 }, &[&x]).to_i64_vec(), [0, 2, 3, 0, 0, 6]);
+        assert_eq!(run(Trilu { upper: false, k: 0 }, &[&x]).to_i64_vec(), [1, 0, 0, 4, 5, 0]);
+        assert_eq!(run(Trilu { upper: false, k: i64::MAX }, &[&x]), x);
+        assert!(try_run(Trilu::default(), &[&Tensor::ints(&[1])]).is_err());
+    }
+
+    #[test]
+    fn running_sums_in_all_directions() {
+        let x = random(&[2, 5, 3], 1);
+        for axis in -1..2 {
+            for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
+                run_both(CumSum { axis, exclusive, reverse }, &[&x]);
+            }
+        }
+        let x = Tensor::ints(&[1, 2, 3]);
+        let of = |exclusive, reverse| run(CumSum { axis: 0, exclusive, reverse }, &[&x]).to_i64_vec();
+        assert_eq!(of(false, false), [1, 3, 6]);
+        assert_eq!(of(true, true), [5, 3, 0]);
+    }
+}

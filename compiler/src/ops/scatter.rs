@@ -221,3 +221,31 @@ fn import_nd(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
     Ok(vec![cx.add(ScatterNd { reduction: reduction(cx)? }, &operands)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+
+    #[test]
+    fn updates_in_order() {
+        let x = Tensor::from_vec(vec![3], vec![1.0f32, 2.0, 3.0]);
+        let (at, by) = (Tensor::ints(&[0, -1, 0]), Tensor::from_vec(vec![3], vec![5.0f32, 1.0, 4.0]));
+        let of = |reduction| run(ScatterElements { axis: 0, reduction }, &[&x, &at, &by]).to_f64_vec();
+        assert_eq!(of(Reduction::None), [4.0, 2.0, 1.0]);
+        assert_eq!(of(Reduction::Add), [10.0, 2.0, 4.0]);
+        assert_eq!(of(Reduction::Mul), [20.0, 2.0, 3.0]);
+        assert_eq!(of(Reduction::Max), [5.0, 2.0, 3.0]);
+        assert_eq!(of(Reduction::Min), [1.0, 2.0, 1.0]);
+        let nd = |at: Tensor, by: &Tensor| try_run(ScatterNd::default(), &[&x, &at, by]);
+        let places = Tensor::from_vec(vec![3, 1], vec![2i64, 1, 0]);
+        assert_eq!(nd(places, &by).unwrap()[0].to_f64_vec(), [4.0, 1.0, 5.0]);
+        assert!(nd(Tensor::from_vec(vec![3, 1], vec![2i64, 1, 3]), &by).is_err());
+        assert!(nd(Tensor::from_vec(vec![3, 2], vec![0i64; 6]), &by).is_err());
+        assert!(try_run(ScatterElements::default(), &[&x, &Tensor::ints(&[0, 9, 0]), &by]).is_err());
+        // Narrow integers wrap.
+        let bytes = Tensor::from_vec(vec![1], vec![250u8]);
+        let add = ScatterElements { axis: 0, reduction: Reduction::Add };
+        assert_eq!(run(add, &[&bytes, &Tensor::ints(&[0]), &Tensor::from_vec(vec![1], vec![10u8])]).to_i64_vec(), [4]);
+    }
+}

@@ -239,3 +239,32 @@ fn import_compress(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Strin
     let count = cx.fresh_dim("compress", 0).as_var().expect("a symbol");
     Ok(vec![cx.add(Compress { axis: cx.attrs.int("axis"), count }, &operands)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::try_run;
+
+    #[test]
+    fn largest_and_smallest_keep_the_order_of_equals() {
+        let x = Tensor::from_vec(vec![2, 4], vec![3.0f32, 1.0, 3.0, 2.0, -1.0, 0.0, 0.0, 5.0]);
+        let of = |k: i64, axis, largest| try_run(TopK { k: Int::new(k), axis, largest, dynamic: false }, &[&x]);
+        let out = of(2, -1, true).unwrap();
+        assert_eq!(out[0].to_f64_vec(), [3.0, 3.0, 5.0, 0.0]);
+        assert_eq!(out[1].to_i64_vec(), [0, 2, 3, 1]);
+        assert_eq!(of(1, 0, false).unwrap()[1].to_i64_vec(), [1, 1, 1, 0]);
+        assert!(of(5, 1, true).is_err());
+    }
+
+    #[test]
+    fn counted_results() {
+        let x = Tensor::from_vec(vec![2, 2], vec![1.0f32, 0.0, 0.0, -2.0]);
+        let out = NonZero::default().eval_host(&[Some(x.clone())]).unwrap().unwrap();
+        assert_eq!((out[0].shape(), out[0].to_i64_vec()), (&[2, 2][..], vec![0, 1, 0, 1]));
+        let keep = Tensor::from_f64(DType::Bool, vec![2], [0.0, 1.0]);
+        let of = |axis| Compress { axis, ..Compress::default() }.eval_host(&[Some(x.clone()), Some(keep.clone())]);
+        assert_eq!(of(Some(1)).unwrap().unwrap()[0].to_f64_vec(), [0.0, -2.0]);
+        assert_eq!(of(None).unwrap().unwrap()[0].to_f64_vec(), [0.0]);
+        assert!(of(Some(2)).unwrap().is_err());
+    }
+}

@@ -73,3 +73,19 @@ pub const ONNX: &[OnnxImport] = &[OnnxImport {
         Ok(vec![cx.add(Where {}, &operands)?])
     },
 }];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn all_three_operands_broadcast() {
+        let c = Tensor::from_f64(DType::Bool, vec![2, 1], [1.0, 0.0]);
+        let (a, b) = (Tensor::ints(&[1, 2, 3]), Tensor::from_vec(vec![], vec![9i64]));
+        let out = run(Where {}, &[&c, &a, &b]);
+        assert_eq!((out.shape(), out.to_i64_vec()), (&[2, 3][..], vec![1, 2, 3, 9, 9, 9]));
+        assert!(try_run(Where {}, &[&a, &a, &b]).is_err());
+    }
+}

@@ -112,3 +112,68 @@ fn import_size(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let x = cx.input(0)?;
     Ok(vec![cx.add(Size {}, &[x])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{FunctionBuilder, Module};
+    use crate::ops::binary::{Div, Mul};
+    use crate::ops::concat::Concat;
+    use crate::ops::gather::Gather;
+    use crate::ops::reshape::{Reshape, Unsqueeze};
+    use crate::ops::slice::Slice;
+    use crate::ops::testing::run_both;
+
+    #[test]
+    fn parts_of_a_shape() {
+        let x = Tensor::zeros(DType::F32, vec![2, 3, 4, 5]);
+        let of = |start, end| run_both(Shape { start, end }, &[&x]).remove(0).to_i64_vec();
+        assert_eq!(of(0, None), [2, 3, 4, 5]);
+        assert_eq!(of(-2, None), [4, 5]);
+        assert_eq!(of(1, Some(-1)), [3, 4]);
+        assert_eq!(of(3, Some(1)), [0i64; 0]);
+        assert_eq!(run_both(Size {}, &[&x])[0].to_i64_vec(), [120]);
+    }
+
+    /// What exporters write for "flatten to heads": shape, gather, arithmetic, concat, reshape.
+    #[test]
+    fn shape_arithmetic_stays_symbolic() {
+        let mut module = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut module, "main");
+        let (n, t) = (Dim::var("n"), Dim::var("t"));
+        let x = b.param("x", TensorType::new(DType::F32, vec![n.clone(), t.clone(), Dim::new(768)]));
+        let number = |b: &mut FunctionBuilder<'_>, v: i64| b.constant("c", &Tensor::scalar(v));
+        let shape = b.add(Shape::default(), &[x]).unwrap();
+        let axis = number(&mut b, 0);
+        let batch = b.add(Gather { axis: 0 }, &[shape, axis]).unwrap();
+        let batch = b.add(Unsqueeze { axes: vec![0] }, &[batch]).unwrap();
+        let middle = Slice { starts: vec![Dim::new(1)], ends: vec![Dim::new(2)], ..Slice::default() };
+        let middle = b.add(middle, &[shape]).unwrap();
+        let last = Slice { starts: vec![Dim::new(-1)], ends: vec![Dim::new(i64::MAX)], ..Slice::default() };
+        let last = b.add(last, &[shape]).unwrap();
+        let (twelve, two) = (number(&mut b, 12), number(&mut b, 2));
+        let heads = b.add(Div {}, &[last, twelve]).unwrap();
+        let double = b.add(Mul {}, &[middle, two]).unwrap();
+        let target = b.add(Concat { axis: 0 }, &[batch, double, heads]).unwrap();
+        let target = crate::ops::int_value(b.module, &b.function, target, 0).unwrap();
+        assert_eq!(target, [n.clone(), t.clone() * 2, Dim::new(64)]);
+        let rest = b.add(Reshape::to(vec![target[0].clone(), target[2].clone(), Dim::new(-1)]), &[x]).unwrap();
+        assert_eq!(b.ty(rest).shape, [n, Dim::new(64), t * 12]);
+    }
+
+    #[test]
+    fn long_chains_and_diamonds_of_shape_arithmetic_end() {
+        let mut module = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut module, "main");
+        let x = b.param("x", TensorType::new(DType::F32, vec![Dim::var("n")]));
+        let mut v = b.add(Size {}, &[x]).unwrap();
+        for _ in 0..60 {
+            v = b.add(crate::ops::binary::Min {}, &[v, v]).unwrap();
+        }
+        assert_eq!(crate::ops::int_value(b.module, &b.function, v, 0), Some(vec![Dim::var("n")]));
+        for _ in 0..60 {
+            v = b.add(crate::ops::binary::Min {}, &[v, v]).unwrap();
+        }
+        assert_eq!(crate::ops::int_value(b.module, &b.function, v, 0), None);
+    }
+}

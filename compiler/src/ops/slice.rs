@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::tir::Expr;
 
 attr_struct! {
-    /// Elements `start, start + step ...` before `end` along each of `axes`, as Python slices them. Where the bounds are
+    /// Elements `start, start + step ...` before `end` along each of `axes`, as ONNX slices them. Where the bounds are
     /// known only at run time they are operands 1 to 4 (starts, ends, axes, steps), and `dims` names the result's dims.
     pub struct Slice("slice") {
         /// First element along each axis; negative counts from the end.
@@ -232,4 +232,73 @@ fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Strin
     }
     let inputs = cx.inputs.clone();
     cx.add_multi(Slice { axes, dims, ..Slice::default() }, inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::try_run;
+
+    fn ints(v: &[i64]) -> Vec<Int> {
+        v.iter().map(|&i| Int::new(i)).collect()
+    }
+
+    /// The expression, the host form and a walk agree for every start, end and step.
+    #[test]
+    fn all_bounds_and_steps_of_a_small_dimension() {
+        let x = Tensor::ints(&[0, 1, 2, 3, 4]);
+        let bounds = [i64::MIN, -7, -5, -2, 0, 1, 3, 4, 5, 8, i64::MAX];
+        for start in bounds {
+            for end in bounds {
+                for step in [-3, -1, 1, 2, i64::MAX] {
+                    let op =
+                        Slice { starts: ints(&[start]), ends: ints(&[end]), steps: vec![step], ..Slice::default() };
+                    let host = op.slice_host(&x).unwrap();
+                    let got = try_run(op, &[&x]).unwrap().remove(0);
+                    assert_eq!(got, host);
+                    assert_eq!(got.to_i64_vec(), walk(start, end, step), "{start}:{end}:{step}");
+                }
+            }
+        }
+    }
+
+    /// `range(5)[start:end:step]`, element by element. A start before the first element is the first one (also when
+    /// stepping down, where Python has no element).
+    fn walk(start: i64, end: i64, step: i64) -> Vec<i64> {
+        let wrap = |v: i64| if v < 0 { v.saturating_add(5) } else { v };
+        let (low, high) = if step > 0 { (0, 5) } else { (-1, 4) };
+        let (mut i, end) = (wrap(start).clamp(low.max(0), high), wrap(end).clamp(low, high));
+        let mut out = Vec::new();
+        while (step > 0 && i < end) || (step < 0 && i > end) {
+            out.push(i);
+            i = i.saturating_add(step);
+        }
+        out
+    }
+
+    #[test]
+    fn symbolic_dims() {
+        let n = Dim::var("n");
+        let size = |start: i64, end: i64, step: i64| resolve(&n, &Int::new(start), &Int::new(end), step).1;
+        assert_eq!(size(0, i64::MAX, 1), n);
+        assert_eq!(size(1, i64::MAX, 1), n.clone() - 1);
+        assert_eq!(size(0, -1, 1), n.clone() - 1);
+        assert_eq!(size(-3, i64::MAX, 1), Dim::new(3));
+        assert_eq!(size(-1, i64::MIN, -1), n);
+        assert_eq!(size(0, 10, 1), n.min(10));
+        assert_eq!(resolve(&Dim::new(512), &Int::new(0), &n, 1).1, n);
+    }
+
+    #[test]
+    fn bad_bounds_are_refused() {
+        let x = Tensor::ints(&[1, 2]);
+        for op in [
+            Slice { starts: ints(&[0]), ends: ints(&[1]), steps: vec![0], ..Slice::default() },
+            Slice { starts: ints(&[0]), ends: vec![], ..Slice::default() },
+            Slice { starts: ints(&[0]), ends: ints(&[1]), axes: vec![1], ..Slice::default() },
+            Slice { starts: ints(&[0, 0]), ends: ints(&[1, 1]), axes: vec![0, -1], ..Slice::default() },
+        ] {
+            assert!(try_run(op, &[&x]).is_err());
+        }
+    }
 }

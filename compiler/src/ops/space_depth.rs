@@ -194,3 +194,28 @@ fn import_space_to_depth(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>,
     let block = cx.attrs.int("blocksize").ok_or("attribute `blocksize` is missing")?;
     Ok(vec![cx.add(SpaceToDepth { block, layout: DataLayout::Nchw }, &[x])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::LayoutRule;
+    use crate::ops::testing::{assert_close, random, run, transposed, try_run};
+
+    #[test]
+    fn blocks_and_layouts() {
+        let x = random(&[2, 8, 4, 6], 1);
+        let nhwc = [0, 2, 3, 1];
+        for order in [BlockOrder::Dcr, BlockOrder::Crd] {
+            let op = DepthToSpace { block: 2, order, layout: DataLayout::Nchw };
+            let y = run(op.clone(), &[&x]);
+            assert_eq!(y.shape(), [2, 2, 8, 12]);
+            assert_close(&run(op.to_nhwc(), &[&transposed(&x, &nhwc)]), &transposed(&y, &nhwc), 0.0);
+        }
+        let back = SpaceToDepth { block: 2, layout: DataLayout::Nchw };
+        let there = DepthToSpace { block: 2, ..DepthToSpace::default() };
+        assert_close(&run(back.clone(), &[&run(there, &[&x])]), &x, 0.0);
+        assert_close(&run(back.to_nhwc(), &[&transposed(&x, &nhwc)]), &transposed(&run(back, &[&x]), &nhwc), 0.0);
+        assert!(try_run(DepthToSpace { block: 3, ..DepthToSpace::default() }, &[&x]).is_err());
+        assert!(try_run(SpaceToDepth { block: 4, ..SpaceToDepth::default() }, &[&x]).is_err());
+    }
+}

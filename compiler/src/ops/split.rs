@@ -96,3 +96,18 @@ fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
     }
     cx.add_multi(Split { axis: axis as i64, sizes }, vec![Some(x)])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{random, try_run};
+
+    #[test]
+    fn parts_in_order() {
+        let x = random(&[2, 5], 1);
+        let parts = try_run(Split { axis: -1, sizes: vec![2.into(), 0.into(), 3.into()] }, &[&x]).unwrap();
+        assert_eq!(parts.iter().map(|t| t.shape()[1]).collect::<Vec<_>>(), [2, 0, 3]);
+        assert_eq!(parts[2].to_f32_vec()[..3], x.to_f32_vec()[2..5]);
+        assert!(try_run(Split { axis: 1, sizes: vec![2.into(), 2.into()] }, &[&x]).is_err());
+    }
+}

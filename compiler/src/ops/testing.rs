@@ -1,8 +1,8 @@
 //! Single ops on the CPU executor, for tests.
 
-use super::OpRef;
-use crate::cpu::eval_node;
-use crate::graph::Module;
+use super::{InferContext, OpRef, PermutedOp};
+use crate::cpu::{eval_expression, eval_node};
+use crate::graph::{FunctionBuilder, Module, ValueId};
 use crate::tensor::Tensor;
 
 /// Runs `op` on present operands.
@@ -14,6 +14,40 @@ pub fn try_run(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Result<Vec<Tensor>, 
 /// The first result of `op` on present operands.
 pub fn run(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Tensor {
     try_run(op, inputs).expect("the op runs").remove(0)
+}
+
+/// The results of `op`, whose host evaluation and tensor expression must agree.
+#[track_caller]
+pub fn run_both(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Vec<Tensor> {
+    let op = op.into();
+    let host = try_run(op.clone(), inputs).expect("the op runs");
+    let inputs: Vec<Option<Tensor>> = inputs.iter().map(|&t| Some(t.clone())).collect();
+    let expression = eval_expression(&op, &inputs).expect("the tensor expression runs");
+    assert_eq!(host.len(), expression.len());
+    host.iter().zip(&expression).for_each(|(h, e)| assert_close(e, h, 1e-6));
+    host
+}
+
+/// Transposes the operands as `op.permuted(perm)` says, and holds the results against those of `op`, transposed.
+#[track_caller]
+pub fn assert_permuted(op: impl Into<OpRef>, inputs: &[&Tensor], perm: &[usize]) {
+    let op = op.into();
+    let new = {
+        let mut module = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut module, "main");
+        let values: Vec<Option<ValueId>> = inputs.iter().map(|t| Some(b.constant("c", t))).collect();
+        let cx = InferContext::new(b.module, &b.function, &values, &[]);
+        op.permuted(perm, &cx)
+    };
+    let PermutedOp { op: new, operands, results } = new.unwrap_or_else(|| panic!("{op:?} cannot be permuted"));
+    let apply = |t: &Tensor, p: &Option<Vec<usize>>| p.as_ref().map_or(t.clone(), |p| transposed(t, p));
+    let operands: Vec<Tensor> = operands.iter().map(|(i, p)| apply(inputs[*i], p)).collect();
+    let got = try_run(new.clone(), &operands.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{new:?}: {e}"));
+    let want = try_run(op, inputs).expect("the op runs");
+    assert_eq!((got.len(), results.len()), (want.len(), want.len()));
+    for ((g, w), p) in got.iter().zip(&want).zip(&results) {
+        assert_close(g, &apply(w, p), 1e-6);
+    }
 }
 
 /// Reproducible values in -1..1.

@@ -74,3 +74,20 @@ fn import_transpose(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Stri
     };
     Ok(vec![cx.add(Transpose { perm }, &[x])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run, transposed, try_run};
+
+    #[test]
+    fn every_permutation_of_three() {
+        let x = random(&[2, 3, 4], 1);
+        for perm in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_close(&run(Transpose { perm: perm.to_vec() }, &[&x]), &transposed(&x, &perm), 0.0);
+        }
+        assert_eq!(run(Transpose::default(), &[&x]).shape(), [4, 3, 2]);
+        assert!(try_run(Transpose { perm: vec![0, 0, 1] }, &[&x]).is_err());
+        assert!(try_run(Transpose { perm: vec![1, 0] }, &[&x]).is_err());
+    }
+}

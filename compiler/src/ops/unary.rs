@@ -1,11 +1,12 @@
 //! Elementwise functions of one operand, without attributes.
 
+use super::generate::Full;
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
-use crate::graph::TensorType;
+use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
-use crate::onnx::{ExportContext, OnnxImport};
+use crate::onnx::{ExportContext, ImportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BinaryOp, Expr, UnaryOp};
 
@@ -106,7 +107,8 @@ macro_rules! unary_ops {
                 let x = cx.input(0)?;
                 Ok(vec![cx.add($name {}, &[x])?])
             },
-        }),*];
+        },)*
+        OnnxImport { op_type: "Dropout", domain: "", since: 7, import: import_dropout }];
     };
 }
 
@@ -224,4 +226,69 @@ pub(super) fn erf(x: Expr, t: DType) -> Expr {
 /// `x < limit` as a bool.
 pub(super) fn below(x: Expr, limit: f64, t: DType) -> Expr {
     Expr::binary(BinaryOp::Lt, x, number(limit, t))
+}
+
+/// At inference nothing is dropped, and the mask is all true.
+fn import_dropout(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let training = cx.opt(2).is_some() && cx.const_tensor(2).is_none_or(|t| t.to_i64_vec() != [0]);
+    let ratio = cx.const_tensor(1).and_then(|t| t.to_f64_vec().first().copied());
+    if training && ratio != Some(0.0) {
+        return Err("training mode is unsupported".into());
+    }
+    let x = cx.input(0)?;
+    let mut out = vec![cx.add(Identity {}, &[x])?];
+    if cx.num_outputs > 1 {
+        let shape = cx.ty(0)?.shape;
+        let mask = Full { shape, value: 1.0, dtype: DType::Bool, dims: vec![] };
+        out.push(cx.add(mask, &[])?);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{run, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn erf_is_within_two_parts_in_ten_million() {
+        // Values of erf from tables (Abramowitz and Stegun 7.1; 20 digits by series).
+        let known = [
+            (1e-4, 1.128379163334249e-4),
+            (0.1, 0.112462916018284893),
+            (0.5, 0.520499877813046538),
+            (0.9, 0.796908212422832129),
+            (1.0, 0.842700792949714869),
+            (1.5, 0.966105146475310727),
+            (2.0, 0.995322265018952734),
+            (3.0, 0.999977909503001415),
+            (6.0, 1.0),
+        ];
+        for (x, want) in known {
+            for sign in [1.0, -1.0] {
+                let x = (sign * x) as f32;
+                let got = run(Erf {}, &[&Tensor::scalar(x)]).to_f64_vec()[0];
+                assert!((got - sign * want).abs() < 2e-7 * want, "erf({x}) = {got}, want {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn saturated_ends_stay_finite() {
+        let x = Tensor::from_vec(vec![4], vec![-1e4f32, -100.0, 100.0, 1e4]);
+        assert_eq!(run(Sigmoid {}, &[&x]).to_f64_vec(), [0.0, 0.0, 1.0, 1.0]);
+        assert_eq!(run(Softplus {}, &[&x]).to_f64_vec(), [0.0, 0.0, 100.0, 1e4]);
+        assert_eq!(run(Mish {}, &[&x]).to_f64_vec()[2..], [100.0, 1e4]);
+        assert!(run(Mish {}, &[&x]).to_f64_vec()[1].abs() < 1e-30);
+        assert_eq!(run(Erf {}, &[&x]).to_f64_vec(), [-1.0, -1.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn element_types_outside_the_domain_are_refused() {
+        assert!(try_run(Not {}, &[&Tensor::scalar(1i32)]).is_err());
+        assert!(try_run(Exp {}, &[&Tensor::scalar(1i32)]).is_err());
+        assert!(try_run(Neg {}, &[&Tensor::zeros(DType::Bool, vec![1])]).is_err());
+        assert_eq!(run(Abs {}, &[&Tensor::scalar(-3i64)]).to_i64_vec(), [3]);
+    }
 }
