@@ -5,6 +5,8 @@
 //! With the environment variable `WEFT_BLESS=1` (`cargo xtask bless`) the output replaces the expectation.
 
 mod file;
+mod gpu;
+mod kernels;
 mod run;
 mod verbs;
 

@@ -1,21 +1,29 @@
 //! `test run`: the same random inputs through every way of running a module, which must agree.
 //!
-//! A module with graph functions: the interpreter on the input, and on the module after the passes of the header
-//! (`; passes a,b`). A module of tensor functions alone: each unscheduled function against its scheduled form.
-//! `; seed N` draws other inputs, `; dim n=4 m=2` sets symbols (3 without it).
+//! A module with graph functions: the interpreter on the input, on the module after the passes (those of the header's
+//! `; passes a,b`, or the standard ones), on the compiled module, and the device. A module of tensor functions alone:
+//! each unscheduled function against its scheduled form, in the interpreter and on the device.
+//! `; seed N` draws other inputs, `; dim n=4 m=2` sets symbols (3 without it), `; device off` leaves out the device.
 
 use crate::file::TestFile;
+use crate::gpu;
 use crate::verbs::context;
-use compiler::cpu::{run_function, run_scheduled_with, run_tensor_function_with};
+use compiler::attr::Attrs;
+use compiler::compile::{CompileError, lower_module};
+use compiler::cpu::{run_function, run_scheduled, run_scheduled_with, run_tensor_function_with};
 use compiler::dtype::DType;
 use compiler::graph::{Module, bind_dims, open_dims};
 use compiler::int::Int;
 use compiler::name::Name;
-use compiler::passes::Sequential;
+use compiler::passes::{PassContext, PipelineOptions, Sequential, default_pipeline};
+use compiler::profile::DeviceProfile;
 use compiler::schedule::apply_pending;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_pipeline, random_tensor};
 use compiler::tir::{BufferId, TensorFunction};
+use runtime_gpu::Gpu;
+use shaders_gen::Emitter;
+use std::sync::Arc;
 
 const DEFAULT_DIM: i64 = 3;
 
@@ -59,12 +67,46 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
     }
     let names: Vec<String> = main.result_names.iter().map(Name::to_string).collect();
     let want = run_function(&m, m.entry, &inputs).map_err(|e| e.to_string())?;
-    let mut optimised = m.clone();
-    let list = parse_pipeline(t.setting("passes").unwrap_or("")).map_err(|e| e.to_string())?;
-    let sequence = list.iter().fold(Sequential::default(), |s, (name, options)| s.then_with(name, options.clone()));
-    sequence.run(&mut optimised, &mut context(t)?).map_err(|e| e.to_string())?;
+    let mut cx = context(t)?;
+    let optimised = optimise(t, m.clone(), &mut cx)?;
     let got = run_function(&optimised, optimised.entry, &inputs).map_err(|e| e.to_string())?;
-    report(&names, &want, &got, "after the passes")
+    let out = report(&names, &want, &got, "after the passes")?;
+    let compile =
+        |profile: &DeviceProfile| lower_module(optimised.clone(), profile, &Emitter, vec![], &mut |_, _, _| ());
+    match compile(&cx.profile) {
+        // Recursion and sizes that depend on data.
+        Err(CompileError::NeedsCpu(_)) => return Ok(out),
+        Err(e) => return Err(e.to_string()),
+        Ok(c) => {
+            let got = run_function(&c.module, c.module.entry, &inputs).map_err(|e| e.to_string())?;
+            report(&names, &want, &got, "compiled")?;
+        }
+    }
+    if let Some(gpu) = device(t) {
+        let c = compile(&gpu.profile).map_err(|e| e.to_string())?;
+        let got = gpu::run_plan(gpu, &c.plan, &c.module, &inputs)?;
+        report(&names, &want, &got, "on the device")?;
+    }
+    Ok(out)
+}
+
+/// The module after its passes.
+fn optimise(t: &TestFile<'_>, mut m: Module, cx: &mut PassContext) -> Result<Module, String> {
+    let list = match t.setting("passes") {
+        Some(text) => parse_pipeline(text).map_err(|e| e.to_string())?,
+        None => {
+            let options =
+                PipelineOptions { fuse: cx.fuse, layout: cx.layout, amp: cx.amp, ..PipelineOptions::default() };
+            default_pipeline(&options).into_iter().map(|name| (name, Attrs::new())).collect()
+        }
+    };
+    let sequence = list.iter().fold(Sequential::default(), |s, (name, options)| s.then_with(name, options.clone()));
+    sequence.run(&mut m, cx).map_err(|e| e.to_string())?;
+    Ok(m)
+}
+
+fn device(t: &TestFile<'_>) -> Option<Arc<Gpu>> {
+    if t.setting("device") == Some("off") { None } else { gpu::device() }
 }
 
 fn run_tensor(t: &TestFile<'_>, f: &TensorFunction, seed: u64) -> Result<String, String> {
@@ -87,7 +129,24 @@ fn run_tensor(t: &TestFile<'_>, f: &TensorFunction, seed: u64) -> Result<String,
     let want = run_tensor_function_with(f, &symbols, &inputs)?;
     let got = run_scheduled_with(&scheduled, &symbols, &inputs)?;
     let names: Vec<String> = f.outputs().map(|b| format!("@{} {}", f.name, f.buffers[b].name)).collect();
-    report(&names, &want, &got, "scheduled")
+    let out = report(&names, &want, &got, "scheduled")?;
+    if let Some(gpu) = device(t).filter(|_| symbols.is_empty() && !scheduled.kernels().is_empty()) {
+        let packed = pack(&scheduled, &inputs)?;
+        let got = gpu::run_tensor_function(gpu, &scheduled, &packed)?;
+        report(&names, &want, &got, "on the device")?;
+    }
+    Ok(out)
+}
+
+/// The operands as kernels read them.
+fn pack(f: &TensorFunction, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let packed = f.inputs().zip(inputs).map(|(b, t)| match f.prepacks.iter().find(|p| p.buffer == b) {
+        Some(p) => pack(&p.packer, std::slice::from_ref(t))
+            .and_then(|t| run_scheduled(&p.packer, &t))
+            .and_then(|mut r| r.pop().ok_or_else(|| "a packer without result".to_string())),
+        None => Ok(t.clone()),
+    });
+    packed.collect()
 }
 
 /// Shape that a caller passes for a read parameter: what its packer reads, where it has one.

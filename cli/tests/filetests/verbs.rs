@@ -1,7 +1,7 @@
 //! What each verb does: from a file's input to the text that is compared.
 
 use crate::file::TestFile;
-use crate::run;
+use crate::{kernels, run};
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::passes::{PassContext, Sequential};
@@ -20,6 +20,9 @@ pub fn run(t: &TestFile<'_>) -> Result<String, String> {
         "verify" => verify(t),
         "pass" | "pipeline" => pipeline(t),
         "apply-schedules" => apply_schedules(t),
+        "schedule" => kernels::propose(t, valid_module(t)?),
+        "wgsl" => kernels::emit_wgsl(t, &valid_module(t)?),
+        "spirv" => kernels::emit_spirv(t, &valid_module(t)?),
         "run" => run::run(t, &valid_module(t)?),
         other => Err(format!("there is no test verb `{other}`")),
     }
@@ -32,7 +35,8 @@ fn valid_module(t: &TestFile<'_>) -> Result<Module, String> {
     Ok(m)
 }
 
-fn check(m: &Module) -> Result<(), String> {
+/// The verifier's messages as one text.
+pub fn check(m: &Module) -> Result<(), String> {
     verify_module(m).map_err(|list| list.iter().map(|e| format!("{e}\n")).collect())
 }
 
