@@ -16,16 +16,22 @@ mod bind;
 mod compute_at;
 mod cut_kernel;
 mod decompose_reduction;
+mod flatten_buffer;
 mod fuse;
 mod inline;
+mod layout;
 mod pad_reduction;
 mod reorder;
+mod rfactor;
+mod set_scope;
+mod software_pipeline;
 mod split;
 mod split_epilogue;
 mod stage_in_registers;
 mod stage_in_shared;
 mod stage_in_subgroup;
 mod staging;
+mod transform_layout;
 mod unroll;
 mod vectorize;
 
@@ -33,17 +39,22 @@ pub use bind::{Axis, Bind};
 pub use compute_at::{ComputeAt, LocalScope};
 pub use cut_kernel::CutKernel;
 pub use decompose_reduction::DecomposeReduction;
+pub use flatten_buffer::FlattenBuffer;
 pub use fuse::Fuse;
 pub use inline::Inline;
 pub use pad_reduction::PadReduction;
 pub use print::{instruction_text, print_loops};
 pub use reorder::Reorder;
+pub use rfactor::Rfactor;
+pub use set_scope::{MemoryScope, SetScope};
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
+pub use software_pipeline::SoftwarePipeline;
 pub use split::Split;
 pub use split_epilogue::SplitEpilogue;
 pub use stage_in_registers::StageInRegisters;
 pub use stage_in_shared::StageInShared;
 pub use stage_in_subgroup::StageInSubgroup;
+pub use transform_layout::TransformLayout;
 pub use unroll::Unroll;
 pub use vectorize::Vectorize;
 
@@ -184,6 +195,11 @@ instructions! {
     decompose_reduction::DecomposeReduction,
     split_epilogue::SplitEpilogue,
     pad_reduction::PadReduction,
+    rfactor::Rfactor,
+    transform_layout::TransformLayout,
+    flatten_buffer::FlattenBuffer,
+    set_scope::SetScope,
+    software_pipeline::SoftwarePipeline,
     cut_kernel::CutKernel,
 }
 

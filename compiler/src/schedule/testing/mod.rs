@@ -1,6 +1,7 @@
 //! What the instructions' tests share: small functions to schedule, instructions from text, and a reference evaluator
 //! that checks bounds and the rules of parallel execution.
 
+mod composite;
 mod reference;
 
 use super::{InstrRef, apply, find_instruction};

@@ -1,0 +1,230 @@
+//! `software-pipeline`: loads the next iteration's staged operands while this iteration computes.
+//!
+//! The next tile travels through registers, so that its loads are under way during the computation. With
+//! `double_buffer`, the staged buffer has two halves in turn and the store need not wait for the readers.
+//!
+//! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
+//!
+//!     for k in 0..8:                    for as_first_i in 0..4:
+//!       for as_i in 0..4:                 as_first: as[as_first_i] = a[as_first_i, 0]
+//!         as: as[as_i] = a[as_i, k]     for k in 0..8:
+//!       for i in 0..4:                    for as_next_i in 0..4:
+//!         b: c[i] += as[i]*w[k]             as_next: as_next[as_next_i] = a[as_next_i, k + 1]   if k + 1 < 8
+//!                                         for i in 0..4:
+//!                                           b: c[i] += as[i]*w[k]
+//!                                         for as_i in 0..4:
+//!                                           as: as[as_i] = as_next[as_i]   if k + 1 < 8
+
+use super::accesses::rewrite_accesses;
+use super::loops::{
+    LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_buffer, find_loop, nest, replace_loop,
+    substitute,
+};
+use super::{Instruction, Refusal};
+use crate::attr_struct;
+use crate::int::Int;
+use crate::name::Name;
+use crate::tir::{Block, Buffer, Cond, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
+
+attr_struct! {
+    /// Prefetches staged operands of the next iteration of a serial loop.
+    pub struct SoftwarePipeline("software-pipeline") {
+        /// The serial loop.
+        pub r#loop: Name = "".into(),
+        /// Buffers whose copies stand in the loop's body, in its outermost sequence.
+        pub buffers: Vec<Name> = vec![],
+        /// Two halves of each buffer in turn, instead of one that is stored after the last read.
+        pub double_buffer: bool = false,
+    }
+}
+
+/// A copy nest found in the loop's body: its loops and its block.
+fn copy_nest(s: &Stmt, name: Name) -> Option<(Vec<LoopHead>, Block)> {
+    let mut heads = Vec::new();
+    let mut s = s;
+    loop {
+        match s {
+            Stmt::For(l) => {
+                heads.push(LoopHead::of(l));
+                s = &l.body;
+            }
+            Stmt::Block(b) if b.name == name && b.reduce.is_none() => return Some((heads, (**b).clone())),
+            _ => return None,
+        }
+    }
+}
+
+/// The loops renamed after `prefix` in place of `name`, and the substitution for it.
+fn rename(heads: &[LoopHead], name: Name, prefix: Name) -> (Vec<LoopHead>, Substitution) {
+    let start = format!("{name}_");
+    let mut out = Vec::new();
+    let mut by = Substitution::default();
+    for l in heads {
+        let tail = l.var.as_str().strip_prefix(&start).unwrap_or(l.var.as_str());
+        let var = derived_name(prefix, tail.into());
+        by.insert(l.var, Int::var(var));
+        out.push(LoopHead { var, ..l.clone() });
+    }
+    (out, by)
+}
+
+/// The three statements that replace one copy.
+struct Pipelined {
+    first: Stmt,
+    next: Stmt,
+    store: Stmt,
+}
+
+impl SoftwarePipeline {
+    fn pipeline(
+        &self,
+        f: &mut TensorFunction,
+        extent: &Int,
+        heads: &[LoopHead],
+        copy: &Block,
+    ) -> Result<Pipelined, Refusal> {
+        let k = Int::var(self.r#loop);
+        let name = copy.name;
+        let (first_name, next_name) = (derived_name(name, "first".into()), derived_name(name, "next".into()));
+        check_new_block(f, first_name)?;
+        check_new_block(f, next_name)?;
+        if copy.indices.iter().any(|i| i.uses(self.r#loop)) {
+            return Err(Refusal::at(name, "is stored at places that depend on the loop"));
+        }
+        let (first_heads, by) = rename(heads, name, first_name);
+        let (next_heads, next_by) = rename(heads, name, next_name);
+        for l in first_heads.iter().chain(&next_heads) {
+            check_new_loop(f, l.var)?;
+        }
+        let own: Vec<&LoopHead> = heads.iter().filter(|l| !matches!(l.kind, LoopKind::Local(_))).collect();
+        let next = f.buffers.push(Buffer {
+            name: next_name,
+            dtype: f.buffers[copy.buffer].dtype,
+            shape: own.iter().map(|l| l.extent.clone()).collect(),
+            scope: Scope::Register,
+            encoding: Encoding::Native,
+        });
+        let half = |mut b: Block, which: Int| {
+            if self.double_buffer {
+                b.indices.insert(0, which.rem(2));
+            }
+            b
+        };
+        let mut first = copy.clone();
+        first.name = first_name;
+        first.map_ints(&mut |i| substitute(&i.substitute(self.r#loop, &Int::new(0)), &by));
+        let last = Cond::lt(k.clone() + 1, extent.clone());
+        let mut load = copy.clone();
+        load.name = next_name;
+        load.map_ints(&mut |i| substitute(&i.substitute(self.r#loop, &(k.clone() + 1)), &next_by));
+        load.guards.push(last.clone());
+        load.buffer = next;
+        load.indices = own.iter().map(|l| next_by[&l.var].clone()).collect();
+        let mut store = copy.clone();
+        store.guards =
+            store.guards.iter().map(|g| g.map(&mut |i| i.substitute(self.r#loop, &(k.clone() + 1)))).collect();
+        store.guards.push(last);
+        store.value = Expr::Load(next, own.iter().map(|l| Int::var(l.var)).collect());
+        Ok(Pipelined {
+            first: nest(&first_heads, Stmt::Block(Box::new(half(first, Int::new(0))))),
+            next: nest(&next_heads, Stmt::Block(Box::new(load))),
+            store: nest(heads, Stmt::Block(Box::new(half(store, k + 1)))),
+        })
+    }
+}
+
+impl Instruction for SoftwarePipeline {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let l = find_loop(f, self.r#loop)?.clone();
+        if l.kind != LoopKind::Serial {
+            return Err(Refusal::at(self.r#loop, "only a serial loop can be pipelined"));
+        }
+        let mut body = match l.body {
+            Stmt::Seq(list) => list,
+            one => vec![one],
+        };
+        let (mut before, mut start, mut end) = (Vec::new(), Vec::new(), Vec::new());
+        for name in &self.buffers {
+            let found = body.iter().enumerate().find_map(|(n, s)| Some((n, copy_nest(s, *name)?)));
+            let text = || format!("no copy named `{name}` stands in the body of `{}`", self.r#loop);
+            let (n, (heads, copy)) = found.ok_or_else(|| Refusal::at(*name, text()))?;
+            if find_buffer(f, *name).ok() != Some(copy.buffer) || f.buffers[copy.buffer].scope == Scope::Global {
+                return Err(Refusal::at(*name, "is not a staged buffer"));
+            }
+            if self.double_buffer {
+                let half = Int::var(self.r#loop).rem(2);
+                rewrite_body(&mut body, f, copy.buffer, &half);
+            }
+            let p = self.pipeline(f, &l.extent, &heads, &copy)?;
+            if self.double_buffer {
+                f.buffers[copy.buffer].shape.insert(0, Int::new(2));
+                if let Scope::Subgroup { lane_dim, .. } = &mut f.buffers[copy.buffer].scope {
+                    *lane_dim += 1;
+                }
+            }
+            body.remove(n);
+            before.push(p.first);
+            start.push(p.next);
+            end.push(p.store);
+        }
+        let body = Stmt::seq(start.into_iter().chain(body).chain(end).collect());
+        replace_loop(f, self.r#loop, |l| {
+            before.push(Stmt::For(Box::new(crate::tir::For { body, ..l })));
+            Ok(Stmt::seq(before))
+        })
+    }
+}
+
+/// Lets every access to `buffer` below `body` go to one half.
+fn rewrite_body(body: &mut Vec<Stmt>, f: &TensorFunction, buffer: crate::tir::BufferId, half: &Int) {
+    let mut part = TensorFunction::new(f.name);
+    part.body = Stmt::Seq(std::mem::take(body));
+    let prefixed = |ix: &[Int]| std::iter::once(half.clone()).chain(ix.iter().cloned()).collect::<Vec<Int>>();
+    rewrite_accesses(&mut part, buffer, &prefixed);
+    if let Stmt::Seq(list) = part.body {
+        *body = list;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::testing::*;
+
+    const STAGE: [&str; 12] = [
+        "split {loop=y_i0, factors=[0, 4], into=[io, ii]}",
+        "split {loop=y_i1, factors=[0, 4], into=[jo, ji]}",
+        "reorder {loops=[io, jo, ii, ji]}",
+        "bind {loop=io, axis=group_y}",
+        "bind {loop=jo, axis=group_x}",
+        "bind {loop=ii, axis=local_y}",
+        "bind {loop=ji, axis=local_x}",
+        "compute-at {block=mm, at=ji, scope=register}",
+        "split {loop=mm_r0, factors=[0, 4], into=[ko, ki]}",
+        "pad-reduction {block=mm}",
+        "stage-in-shared {block=mm, operand=\"0\", at=ko, into=as}",
+        "stage-in-shared {block=mm, operand=\"1\", at=ko, into=ws}",
+    ];
+    const BIND: [&str; 4] = [
+        "bind {loop=as_ii, axis=local_y}",
+        "bind {loop=as_ki, axis=local_x}",
+        "bind {loop=ws_ki, axis=local_y}",
+        "bind {loop=ws_ji, axis=local_x}",
+    ];
+
+    #[test]
+    fn the_next_tile_is_prefetched() {
+        let f = matmul(6, 7, 10);
+        for double in [false, true] {
+            let pipeline = format!("software-pipeline {{loop=ko, buffers=[as, ws], double_buffer={double}}}");
+            let g = scheduled(&f, &STAGE);
+            let g = scheduled(&g, &BIND);
+            let g = scheduled(&g, &["decompose-reduction {block=mm, at=ko}", &pipeline, "cut-kernel {}"]);
+            assert_same(&f, &g);
+        }
+    }
+
+    #[test]
+    fn copies_must_stand_in_the_loop() {
+        assert!(refusal(&matmul(3, 4, 5), "software-pipeline {loop=mm_r0, buffers=[as]}").contains("no copy"));
+    }
+}
