@@ -17,7 +17,7 @@
 
 use super::accesses::{buffers_read, clamp_loads, rewrite_loads};
 use super::loops::{
-    LoopHead, Substitution, check_new_loop, derived_name, insert_at_start, loops_around_block, nest, plain_store,
+    LoopHead, Substitution, check_new_loop, derived_name, insert_before_users, loops_around_block, nest, plain_store,
     position_around, substitute, take_stage,
 };
 use super::staging::bounds_with;
@@ -47,7 +47,7 @@ impl LocalScope {
 }
 
 attr_struct! {
-    /// Moves a producer, still in its own unscheduled nest, to the start of a loop around its consumers.
+    /// Moves a producer, still in its own unscheduled nest, into a loop around its consumers.
     pub struct ComputeAt("compute-at") {
         /// The producer.
         pub block: Name = "".into(),
@@ -203,7 +203,7 @@ impl Instruction for ComputeAt {
                 b.value = rewrite_loads(&b.value, buffer, &|ix| Expr::Load(buffer, (place.load)(ix)));
             }
         });
-        insert_at_start(f, self.at, nest(&heads, Stmt::Block(Box::new(moved))), &reads, &users)
+        insert_before_users(f, self.at, nest(&heads, Stmt::Block(Box::new(moved))), &reads, &users)
     }
 }
 
@@ -243,9 +243,9 @@ mod tests {
         let g = scheduled(
             &f,
             &[
-                "compute-at {block=sum, at=y_i0, scope=shared}",
+                "compute-at {block=sum, at=y_i0, scope=register}",
                 "compute-at {block=exp, at=y_i0, scope=shared}",
-                "compute-at {block=max, at=y_i0, scope=shared}",
+                "compute-at {block=max, at=y_i0, scope=register}",
                 "bind {loop=y_i0, axis=group_x}",
                 "bind {loop=y_i1, axis=local_x}",
                 "bind {loop=exp_exp_i1, axis=local_x}",

@@ -240,11 +240,11 @@ pub fn any_block(s: &Stmt, test: impl Fn(&Block) -> bool) -> bool {
     s.blocks().into_iter().any(test)
 }
 
-/// Puts `new` into the body of loop `at`: at its start, but after the statements that write a buffer of `reads`.
+/// Puts `new` into the body of loop `at`, before the first statement there that holds one of the blocks `users`.
 ///
 /// # Errors
-/// When such a buffer is written no earlier than in the statement that holds one of the blocks `users`.
-pub fn insert_at_start(
+/// When a buffer of `reads` is written in that statement or later in the body.
+pub fn insert_before_users(
     f: &mut TensorFunction,
     at: Name,
     new: Stmt,
@@ -256,10 +256,8 @@ pub fn insert_at_start(
         Stmt::Seq(list) => list,
         one => vec![one],
     };
-    let writes = |s: &Stmt| any_block(s, |b| reads.contains(&b.buffer));
-    let position = list.iter().rposition(writes).map_or(0, |p| p + 1);
-    let first_use = list.iter().position(|s| any_block(s, |b| users.contains(&b.name))).unwrap_or(list.len());
-    if position > first_use {
+    let position = list.iter().position(|s| any_block(s, |b| users.contains(&b.name))).unwrap_or(list.len());
+    if list[position..].iter().any(|s| any_block(s, |b| reads.contains(&b.buffer))) {
         return Err(Refusal::at(at, format!("what the new block reads is written deeper inside loop `{at}`")));
     }
     list.insert(position, new);

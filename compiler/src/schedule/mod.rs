@@ -43,7 +43,7 @@ pub use flatten_buffer::FlattenBuffer;
 pub use fuse::Fuse;
 pub use inline::Inline;
 pub use pad_reduction::PadReduction;
-pub use print::{instruction_text, print_loops};
+pub use print::print_loops;
 pub use reorder::Reorder;
 pub use rfactor::Rfactor;
 pub use set_scope::{MemoryScope, SetScope};
@@ -216,7 +216,7 @@ pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
 pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
     let mut copy = f.clone();
     i.apply(&mut copy).map_err(|r| ScheduleError {
-        instruction: instruction_text(&*i),
+        instruction: crate::text::print_instruction(&i),
         message: r.message,
         loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
     })?;

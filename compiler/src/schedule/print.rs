@@ -1,7 +1,5 @@
-//! Short text of loop nests and instructions for error messages.
+//! Short text of loop nests for error messages.
 
-use super::InstructionBase;
-use crate::attr::Attr;
 use crate::name::Name;
 use crate::tir::{For, LoopKind, Stmt, TensorFunction};
 use std::fmt::Write;
@@ -61,22 +59,4 @@ fn loop_text(l: &For) -> String {
         LoopKind::Local(a) => format!(" local_{}", ["x", "y", "z"][usize::from(a.min(2))]),
     };
     format!("for {} in {}{kind}", l.var, l.extent)
-}
-
-/// An instruction as text: `split {loop=i, factors=[0, 4], into=[io, ii]}`.
-pub fn instruction_text(i: &dyn InstructionBase) -> String {
-    let attrs: Vec<String> = i.attrs().iter().map(|(k, v)| format!("{k}={}", attr_text(v))).collect();
-    format!("{} {{{}}}", i.name(), attrs.join(", "))
-}
-
-fn attr_text(a: &Attr) -> String {
-    match a {
-        Attr::Int(v) => v.to_string(),
-        Attr::Float(v) => format!("{v:?}"),
-        Attr::Bool(v) => v.to_string(),
-        Attr::Str(s) => s.clone(),
-        Attr::List(v) => format!("[{}]", v.iter().map(attr_text).collect::<Vec<_>>().join(", ")),
-        Attr::DType(t) => format!("{t:?}").to_lowercase(),
-        Attr::Expr(e) => format!("`{e}`"),
-    }
 }

@@ -1,6 +1,6 @@
 //! `stage-in-registers`: loads an operand ahead into registers.
 //!
-//! Before -> after, `stage-in-registers {block=b, operand=1, at=k, into=wr}`:
+//! Before -> after, `stage-in-registers {block=b, operand="1", at=k, into=wr}`:
 //!
 //!     for k in 0..8:                    for k in 0..8:
 //!       for i in 0..4:                    for wr_j in 0..4:
@@ -16,13 +16,13 @@ use crate::name::Name;
 use crate::tir::TensorFunction;
 
 attr_struct! {
-    /// Stages an operand of a block in registers at the start of a loop.
+    /// Stages an operand of a block in registers inside a loop.
     pub struct StageInRegisters("stage-in-registers") {
         /// The block.
         pub block: Name = "".into(),
         /// Path of the operand in the value: child positions, looking through casts (`0`, `1.0`; empty for all of it).
         pub operand: String = String::new(),
-        /// The loop at whose start the operand is computed.
+        /// The loop in whose body, before the block, the operand is computed.
         pub at: Name = "".into(),
         /// Name of the new buffer and block; its loops are named after it and the loops they copy.
         pub into: Name = "".into(),

@@ -3,7 +3,7 @@
 //! The new buffer also gets dimensions for the thread loops around `at` that the operand uses. Every thread copies all of
 //! it until the copy's loops are bound to thread axes.
 //!
-//! Before -> after, `stage-in-shared {block=b, operand=0, at=ko, into=as}`:
+//! Before -> after, `stage-in-shared {block=b, operand="0", at=ko, into=as}`:
 //!
 //!     for i in 0..16 local_x:           for i in 0..16 local_x:
 //!       for ko in 0..8:                   for ko in 0..8:
@@ -20,13 +20,13 @@ use crate::name::Name;
 use crate::tir::TensorFunction;
 
 attr_struct! {
-    /// Stages an operand of a block in workgroup memory at the start of a loop.
+    /// Stages an operand of a block in workgroup memory inside a loop.
     pub struct StageInShared("stage-in-shared") {
         /// The block.
         pub block: Name = "".into(),
         /// Path of the operand in the value: child positions, looking through casts (`0`, `1.0`; empty for all of it).
         pub operand: String = String::new(),
-        /// The loop at whose start the operand is computed.
+        /// The loop in whose body, before the block, the operand is computed.
         pub at: Name = "".into(),
         /// Name of the new buffer and block; its loops are named after it and the loops they copy.
         pub into: Name = "".into(),

@@ -4,7 +4,7 @@
 //! `l + size`, ...; where the extent is no multiple, the buffer is padded and the last loads are repeated. Every lane can
 //! then read every element through a broadcast.
 //!
-//! Before -> after, `stage-in-subgroup {block=b, operand=0, at=k, into=as, lane=l, dim=p}`:
+//! Before -> after, `stage-in-subgroup {block=b, operand="0", at=k, into=as, lane=l, dim=p}`:
 //!
 //!     for l in 0..8 local_x:            for l in 0..8 local_x:
 //!       for k in 0..8:                    for k in 0..8:
@@ -21,13 +21,13 @@ use crate::name::Name;
 use crate::tir::TensorFunction;
 
 attr_struct! {
-    /// Stages an operand of a block across the lanes of a subgroup at the start of a loop.
+    /// Stages an operand of a block across the lanes of a subgroup inside a loop.
     pub struct StageInSubgroup("stage-in-subgroup") {
         /// The block.
         pub block: Name = "".into(),
         /// Path of the operand in the value: child positions, looking through casts (`0`, `1.0`; empty for all of it).
         pub operand: String = String::new(),
-        /// The loop at whose start the operand is computed.
+        /// The loop in whose body, before the block, the operand is computed.
         pub at: Name = "".into(),
         /// Name of the new buffer and block; its loops are named after it and the loops they copy.
         pub into: Name = "".into(),

@@ -3,14 +3,14 @@
 //!
 //! The buffer has one dimension for each loop variable that the operand uses and that varies while the buffer is alive:
 //! loops inside `at`, and for shared memory the thread loops around it too. The operand may be any expression, so padding,
-//! casts and gathers are staged with the load. Where the block is guarded, the operand may be computed for places that the
-//! block never reaches; its loads are clamped there and the values never used.
+//! casts and gathers are staged with the load. Where the block is guarded, or a distributed dimension is padded, the operand
+//! is also computed for places that the block never reaches; its loads are clamped there and the values never used.
 
 use super::Refusal;
 use super::accesses::{buffers_read, clamp_loads};
 use super::loops::{
-    LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_block_mut, insert_at_start,
-    loops_around_block, nest, position_around, substitute,
+    LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_block_mut,
+    insert_before_users, loops_around_block, nest, position_around, substitute,
 };
 use crate::int::{self, Bounds, Int};
 use crate::name::Name;
@@ -38,7 +38,7 @@ pub(super) struct Staging<'a> {
     pub block: Name,
     /// Path of the operand in the block's value.
     pub operand: &'a str,
-    /// The loop at whose start the copy is made.
+    /// The loop in whose body the copy is made.
     pub at: Name,
     /// Name of the new buffer and of the copy's block.
     pub into: Name,
@@ -81,7 +81,8 @@ impl Staging<'_> {
         let by: Substitution = dims.iter().map(|d| (d.var, d.source.clone())).collect();
         let mut value = operand.map_ints(&mut |i| substitute(i, &by));
         let related = |g: &Int| g.vars().iter().any(|v| uses(&operand, *v));
-        if lazy || block.guards.iter().any(|g| related(&g.lhs) || related(&g.rhs)) {
+        let padded = dims.iter().zip(&varying).any(|(d, l)| d.extent != l.extent);
+        if lazy || padded || block.guards.iter().any(|g| related(&g.lhs) || related(&g.rhs)) {
             value = clamp_loads(f, &value, &bounds_with(f, &heads));
         }
         let reads = buffers_read(&value);
@@ -96,7 +97,7 @@ impl Staging<'_> {
         let load = Expr::Load(buffer, dims.iter().map(|d| Int::var(d.var)).collect());
         let b = find_block_mut(f, self.block)?;
         b.value = replace_operand(&b.value, &steps(self.operand)?, load).ok_or_else(|| self.no_operand())?;
-        insert_at_start(f, self.at, nest(&heads, Stmt::Block(Box::new(copy))), &reads, &[self.block])
+        insert_before_users(f, self.at, nest(&heads, Stmt::Block(Box::new(copy))), &reads, &[self.block])
     }
 
     fn no_operand(&self) -> Refusal {
@@ -173,12 +174,11 @@ impl Staging<'_> {
         check_new_loop(f, own)?;
         let groups = (extent + size - 1) / size;
         let store = Int::var(group) * size + Int::var(own);
-        let source = if groups * size == extent { store.clone() } else { store.min(extent - 1) };
         Ok(Dim {
             var: l.var,
             loops: vec![LoopHead::serial(group, Int::new(groups)), LoopHead { var: own, extent: Int::new(size), kind }],
+            source: store.clone(),
             store,
-            source,
             extent: Int::new(groups * size),
         })
     }

@@ -88,8 +88,14 @@ impl Parser<'_> {
     /// A list of instructions in braces.
     pub(super) fn trace(&mut self) -> Result<Vec<InstrRef>> {
         self.expect_punct("{")?;
+        let out = self.instructions(Tok::Punct("}"))?;
+        self.expect_punct("}")?;
+        Ok(out)
+    }
+    /// Instructions up to the token `end`, which stays.
+    pub(super) fn instructions(&mut self, end: Tok) -> Result<Vec<InstrRef>> {
         let mut out = Vec::new();
-        while !self.eat_punct("}") {
+        while *self.peek() != end {
             let at = self.at;
             let name = self.dashed("a schedule instruction or `}`")?;
             let Some(def) = find_instruction(&name) else {

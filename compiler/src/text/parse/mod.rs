@@ -15,6 +15,7 @@ use super::{ParseError, print};
 use crate::dtype::DType;
 use crate::graph::{Module, TensorType};
 use crate::name::Name;
+use crate::schedule::InstrRef;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 
@@ -39,6 +40,15 @@ pub fn parse_tensor_function(source: &str) -> Result<TensorFunction, ParseError>
         return p.expected("the end of the text");
     }
     Ok(f)
+}
+
+/// Parses schedule instructions, one after another as they stand inside `schedule { ... }`.
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn parse_instructions(source: &str) -> Result<Vec<InstrRef>, ParseError> {
+    let mut p = Parser::new(source)?;
+    p.instructions(Tok::End)
 }
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
