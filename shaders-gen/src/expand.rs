@@ -24,7 +24,7 @@ pub(crate) struct Expander<'a> {
     pub axes: &'a Axes,
     pub ranges: &'a mut Ranges,
     env: FxHashMap<Name, Int>,
-    enclosing: Vec<Name>,
+    reductions: FxHashMap<Name, Vec<Name>>,
     lane: Option<Lane>,
     conds: Vec<Cond>,
     leaves: usize,
@@ -41,7 +41,7 @@ impl<'a> Expander<'a> {
             axes,
             ranges,
             env: FxHashMap::default(),
-            enclosing: vec![],
+            reductions: FxHashMap::default(),
             lane: None,
             conds: vec![],
             leaves: 0,
@@ -56,9 +56,7 @@ impl<'a> Expander<'a> {
         match s {
             Stmt::Seq(list) => Ok(Node::seq(list.iter().map(|s| self.stmt(s)).collect::<Result<_, _>>()?)),
             Stmt::For(l) => {
-                self.enclosing.push(l.var);
                 let node = self.for_loop(l);
-                self.enclosing.pop();
                 self.env.remove(&l.var);
                 node
             }
@@ -189,22 +187,12 @@ impl<'a> Expander<'a> {
         Ok(Node::seq(out))
     }
 
-    /// The reduction loops are those that the store does not use; the identity stands where all are at 0.
+    /// The identity stands where all reduction loops are at 0.
     fn init_conds(&mut self, b: &Block) -> Vec<Cond> {
-        let enclosing = self.enclosing.clone();
-        let unused = enclosing.into_iter().filter(|v| !b.indices.iter().any(|i| i.uses(*v)));
-        let mut conds = Vec::new();
-        for v in unused {
-            let value = self.int(&Int::var(v));
-            let thread = value
-                .vars()
-                .into_iter()
-                .any(|v| self.axes.group.iter().chain(&self.axes.local).flatten().any(|a| a.var == v));
-            if !value.is(0) && !thread {
-                conds.push(Cond::eq(value, 0));
-            }
-        }
-        conds
+        let function = self.function;
+        let loops = self.reductions.entry(b.name).or_insert_with(|| function.reduction_loops(b.name)).clone();
+        let values: Vec<Int> = loops.into_iter().map(|v| self.int(&Int::var(v))).collect();
+        values.into_iter().filter(|v| !v.is(0)).map(|v| Cond::eq(v, 0)).collect()
     }
 
     fn expr(&mut self, e: &Expr) -> Expr {

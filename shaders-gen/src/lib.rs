@@ -67,7 +67,9 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let grid = axes.grid(kernel, profile)?;
     check_subgroups(f, kernel, &axes, profile)?;
 
-    let mut ranges = ranges::Ranges::new(f.bounds());
+    let mut symbols = compiler::int::Bounds::new();
+    f.symbols.iter().for_each(|(name, low, high)| symbols.insert(*name, *low, *high));
+    let mut ranges = ranges::Ranges::new(symbols);
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
     let root = barriers::Barriers::new(f, &axes, &root).insert(root);
     let collective = |leaf: &tree::Leaf| kernel::reads_subgroup(f, leaf);

@@ -68,15 +68,6 @@ impl Node {
             Node::Barrier => {}
         }
     }
-    /// Calls `f` on every leaf, mutable.
-    pub fn visit_leaves_mut(&mut self, f: &mut dyn FnMut(&mut Leaf)) {
-        match self {
-            Node::Seq(list) => list.iter_mut().for_each(|n| n.visit_leaves_mut(f)),
-            Node::Loop { body, .. } | Node::If { body, .. } => body.visit_leaves_mut(f),
-            Node::Leaf(l) => f(l),
-            Node::Barrier => {}
-        }
-    }
     /// True when `f` holds of a leaf, or there is a barrier.
     pub fn needs_uniform_flow(&self, f: &dyn Fn(&Leaf) -> bool) -> bool {
         match self {

@@ -1,0 +1,148 @@
+//! Runs emitted kernels through wgpu. A test that finds no adapter fails.
+
+use compiler::plan::EmittedKernel;
+use compiler::profile::DeviceProfile;
+use compiler::tir::{BufferId, TensorFunction};
+use shaders_gen::GeneratedModule;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use wgpu::util::DeviceExt;
+
+pub struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    pub profile: DeviceProfile,
+}
+
+pub fn gpu() -> &'static Gpu {
+    static GPU: OnceLock<Gpu> = OnceLock::new();
+    GPU.get_or_init(|| pollster::block_on(open()))
+}
+
+async fn open() -> Gpu {
+    let mut desc = wgpu::InstanceDescriptor::new_without_display_handle();
+    desc.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
+    let instance = wgpu::Instance::new(desc);
+    let adapter = instance
+        .request_adapter(&wgpu::RequestAdapterOptions::default())
+        .await
+        .expect("these tests need a GPU adapter or a software driver");
+    let wanted = wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | wgpu::Features::IMMEDIATES;
+    let features = adapter.features() & wanted;
+    let limits = adapter.limits();
+    let info = adapter.get_info();
+    let (device, queue) = adapter
+        .request_device(&wgpu::DeviceDescriptor {
+            required_features: features,
+            required_limits: limits.clone(),
+            ..Default::default()
+        })
+        .await
+        .expect("device");
+    let profile = DeviceProfile {
+        name: info.name.clone(),
+        subgroup: if features.contains(wgpu::Features::SUBGROUP) {
+            (info.subgroup_min_size, info.subgroup_max_size)
+        } else {
+            (0, 0)
+        },
+        f16: features.contains(wgpu::Features::SHADER_F16),
+        immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
+        max_invocations: limits.max_compute_invocations_per_workgroup,
+        ..DeviceProfile::baseline()
+    };
+    Gpu { device, queue, profile }
+}
+
+/// Device memory of a tensor function: bytes of each global buffer.
+pub type Memory = HashMap<BufferId, Vec<u8>>;
+
+impl Gpu {
+    /// Runs all kernels of `f` in order on `memory`; missing buffers start filled with 0xff.
+    pub fn run(&self, f: &TensorFunction, kernels: &[EmittedKernel], memory: &mut Memory, bank_bytes: u64) {
+        let mut buffers: HashMap<(BufferId, u32), wgpu::Buffer> = HashMap::new();
+        let mut order: Vec<(BufferId, u32)> = vec![];
+        for b in kernels.iter().flat_map(|k| &k.bindings) {
+            if buffers.contains_key(&(b.buffer, b.bank)) {
+                continue;
+            }
+            let info = &f.buffers[b.buffer];
+            let numel = info.numel().as_const().expect("constant shape") as u64;
+            let bytes = info.encoding.storage_bytes(info.dtype, numel) as usize;
+            let data = memory.entry(b.buffer).or_insert_with(|| vec![0xff; bytes]);
+            data.resize(bytes, 0);
+            let from = (u64::from(b.bank) * bank_bytes) as usize;
+            let to = (from + bank_bytes as usize).min(bytes);
+            let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
+            let desc = wgpu::util::BufferInitDescriptor { label: None, contents: &data[from..to], usage };
+            buffers.insert((b.buffer, b.bank), self.device.create_buffer_init(&desc));
+            order.push((b.buffer, b.bank));
+        }
+        for k in kernels {
+            self.dispatch(k, &buffers);
+        }
+        for key in order {
+            let bytes = self.read(&buffers[&key]);
+            let from = (u64::from(key.1) * bank_bytes) as usize;
+            memory.get_mut(&key.0).expect("filled above")[from..from + bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+
+    fn dispatch(&self, k: &EmittedKernel, buffers: &HashMap<(BufferId, u32), wgpu::Buffer>) {
+        let module = k.module.downcast_ref::<GeneratedModule>().expect("a generated module");
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let shader = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(&k.name),
+            source: wgpu::ShaderSource::Naga(Cow::Owned(module.module.clone())),
+        });
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: None,
+            module: &shader,
+            entry_point: Some(&k.name),
+            compilation_options: Default::default(),
+            cache: None,
+        });
+        let entries: Vec<wgpu::BindGroupEntry> = k
+            .bindings
+            .iter()
+            .enumerate()
+            .map(|(i, b)| wgpu::BindGroupEntry {
+                binding: i as u32,
+                resource: buffers[&(b.buffer, b.bank)].as_entire_binding(),
+            })
+            .collect();
+        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        });
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        {
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(&pipeline);
+            pass.set_bind_group(0, &group, &[]);
+            pass.dispatch_workgroups(k.grid[0], k.grid[1], k.grid[2]);
+        }
+        self.queue.submit([encoder.finish()]);
+        if let Some(e) = pollster::block_on(scope.pop()) {
+            panic!("{e}\n{}", k.wgsl);
+        }
+    }
+
+    fn read(&self, buffer: &wgpu::Buffer) -> Vec<u8> {
+        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: buffer.size(),
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, buffer.size());
+        self.queue.submit([encoder.finish()]);
+        staging.slice(..).map_async(wgpu::MapMode::Read, |r| r.expect("map"));
+        self.device.poll(wgpu::PollType::wait_indefinitely()).expect("poll");
+        staging.slice(..).get_mapped_range().expect("mapped").to_vec()
+    }
+}
