@@ -47,6 +47,12 @@ impl Builder {
         self.binary(B::And, a, b)
     }
 
+    /// `!(a == b)`: naga's `!=` of floats is false when one is NaN.
+    fn differ(&mut self, a: Value, b: Value) -> Value {
+        let same = self.binary(B::Equal, a, b);
+        self.not(same)
+    }
+
     /// Wraps an integer of a narrow dtype to its width.
     fn wrap(&mut self, v: Value, t: DType) -> Value {
         match t {
@@ -212,7 +218,8 @@ impl Builder {
                 let (a, b) = (self.convert(a, Kind::U32), self.convert(b, Kind::U32));
                 self.binary(comparison(op), a, b)
             }
-            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => {
+            BinaryOp::Ne => self.differ(a, b),
+            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq => {
                 self.binary(comparison(op), a, b)
             }
             // Division and powers of bools do not occur; the left side is as good an answer as any.
@@ -345,7 +352,7 @@ impl Builder {
                 return Ok(v);
             }
             let zero = self.c(v, 0.0);
-            return Ok(self.binary(B::NotEqual, v, zero));
+            return Ok(self.differ(v, zero));
         }
         if v.kind == Kind::Bool {
             let (one, zero) = (self.constant(kind, v.lanes, 1.0), self.constant(kind, v.lanes, 0.0));
@@ -440,7 +447,6 @@ fn comparison(op: BinaryOp) -> B {
         BinaryOp::Le => B::LessEqual,
         BinaryOp::Gt => B::Greater,
         BinaryOp::Ge => B::GreaterEqual,
-        BinaryOp::Ne => B::NotEqual,
         _ => B::Equal,
     }
 }

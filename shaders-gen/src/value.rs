@@ -10,8 +10,8 @@ use compiler::tir::{Expr, Scalar};
 impl KernelEmitter<'_> {
     /// Evaluates `e`: a scalar when all lanes agree, else a vector.
     ///
-    /// A select evaluates both sides: a load that its condition does not prove in bounds is clamped, and what it gives is
-    /// not chosen.
+    /// A select evaluates both sides, so its condition proves nothing about them: a load that may be out of bounds is
+    /// clamped, and what it gives is not chosen.
     pub fn value(&mut self, e: &Expr) -> Result<Value, EmitError> {
         match e {
             Expr::Const(s, t) => self.scalar(*s, *t),
@@ -37,14 +37,7 @@ impl KernelEmitter<'_> {
             }
             Expr::All(conds) => self.all(conds),
             Expr::Select(c, a, b) => {
-                let cond = self.value(c)?;
-                let mark = self.ranges.mark();
-                if let Expr::All(conds) = &**c {
-                    self.ranges.assume(conds);
-                }
-                let yes = self.value(a);
-                self.ranges.forget(mark);
-                let (yes, no) = (yes?, self.value(b)?);
+                let (cond, yes, no) = (self.value(c)?, self.value(a)?, self.value(b)?);
                 Ok(self.b.select(cond, yes, no))
             }
             Expr::Cast(t, a) => {

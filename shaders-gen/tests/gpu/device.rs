@@ -49,6 +49,7 @@ async fn open() -> Gpu {
         },
         f16: features.contains(wgpu::Features::SHADER_F16),
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
+        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
         max_invocations: limits.max_compute_invocations_per_workgroup,
         ..DeviceProfile::baseline()
     };
