@@ -8,7 +8,7 @@ use crate::ops::control::{CallTensor, Const};
 use crate::ops::{InferContext, OpRef};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::{Access, Buffer, Encoding, Param, Scope, TensorFunction};
+use crate::tir::{Access, Buffer, BufferId, Encoding, Param, Scope, TensorFunction};
 
 /// Operands up to this many elements and rank 1 are given to the op as constants (sizes, axes, scales, scalars);
 /// integers always are.
@@ -57,7 +57,7 @@ fn constant_like(t: &Tensor) -> bool {
 }
 
 /// Result types for the concrete operands, through a function whose only values are those operands.
-fn infer_concrete(op: &OpRef, inputs: &[Option<Tensor>]) -> Result<Vec<TensorType>, String> {
+pub(super) fn infer_concrete(op: &OpRef, inputs: &[Option<Tensor>]) -> Result<Vec<TensorType>, String> {
     let mut module = Module::new("main");
     let mut f = Function::new("main");
     let mut values = Vec::with_capacity(inputs.len());
@@ -97,7 +97,15 @@ fn operand(module: &mut Module, f: &mut Function, t: &Tensor) -> ValueId {
     v
 }
 
-fn compute(op: &OpRef, inputs: &[Option<Tensor>], types: Vec<TensorType>) -> Result<Vec<Tensor>, String> {
+/// The tensor function of one op on these operands, its present operands in order, and the buffers of its results.
+pub(super) type NodeFunction = (TensorFunction, Vec<Tensor>, Vec<BufferId>);
+
+/// Builds the tensor function of one op.
+pub(super) fn node_function(
+    op: &OpRef,
+    inputs: &[Option<Tensor>],
+    types: Vec<TensorType>,
+) -> Result<NodeFunction, String> {
     let mut f = TensorFunction::new("node");
     let (mut buffers, mut present) = (Vec::new(), Vec::new());
     for (i, t) in inputs.iter().enumerate() {
@@ -115,7 +123,7 @@ fn compute(op: &OpRef, inputs: &[Option<Tensor>], types: Vec<TensorType>) -> Res
         }));
     }
     let constants = inputs.iter().map(|t| t.clone().filter(constant_like)).collect();
-    let mut cx = ComputeContext::new(&mut f, buffers, constants, types.clone(), op.name());
+    let mut cx = ComputeContext::new(&mut f, buffers, constants, types, op.name());
     op.compute(&mut cx)?;
     let outputs = cx
         .into_outputs()
@@ -123,10 +131,15 @@ fn compute(op: &OpRef, inputs: &[Option<Tensor>], types: Vec<TensorType>) -> Res
         .enumerate()
         .map(|(i, b)| b.ok_or_else(|| format!("result {i} is not computed")))
         .collect::<Result<Vec<_>, _>>()?;
+    Ok((f, present, outputs))
+}
+
+fn compute(op: &OpRef, inputs: &[Option<Tensor>], types: Vec<TensorType>) -> Result<Vec<Tensor>, String> {
+    let (f, present, outputs) = node_function(op, inputs, types.clone())?;
     let results = execute(&f, &present, &outputs)?;
     for (r, t) in results.iter().zip(&types) {
         if r.dtype() != t.dtype || Some(r.shape()) != t.const_shape().as_deref() {
-            return Err(format!("bug: computes {:?}{:?} where {t:?} was inferred", r.dtype(), r.shape()));
+            return Err(format!("bug: computes {}{:?} where {t:?} was inferred", r.dtype(), r.shape()));
         }
     }
     Ok(results)
