@@ -4,6 +4,7 @@
 
 use crate::grid::Axes;
 use crate::tree::{Leaf, Node, has_load};
+use compiler::name::Name;
 use compiler::tir::Cond;
 
 /// Decides where each condition is tested.
@@ -21,6 +22,23 @@ impl Guards<'_> {
         Node::when(conds, node)
     }
 
+    fn is_uniform(&self, c: &Cond) -> bool {
+        self.axes.is_uniform(&c.lhs) && self.axes.is_uniform(&c.rhs)
+    }
+
+    /// A loop that not all threads run equally often, although all must reach what is inside.
+    pub fn divergent_loop(&self, node: &Node) -> Option<Name> {
+        match node {
+            Node::Seq(list) => list.iter().find_map(|n| self.divergent_loop(n)),
+            Node::If { body, .. } => self.divergent_loop(body),
+            Node::Loop { var, extent, body } => {
+                let divergent = !self.axes.is_uniform(extent) && body.needs_uniform_flow(self.collective);
+                if divergent { Some(*var) } else { self.divergent_loop(body) }
+            }
+            Node::Leaf(_) | Node::Barrier => None,
+        }
+    }
+
     /// Moves non-uniform conditions around collective operations down to the leaves.
     fn push_down(&self, node: Node, above: &[Cond]) -> Node {
         match node {
@@ -33,8 +51,7 @@ impl Guards<'_> {
                     let body = self.push_down(*body, &[]);
                     return Node::when(above.iter().cloned().chain(conds).collect(), body);
                 }
-                let (uniform, divergent): (Vec<Cond>, Vec<Cond>) =
-                    conds.into_iter().partition(|c| self.axes.is_uniform(&c.lhs) && self.axes.is_uniform(&c.rhs));
+                let (uniform, divergent): (Vec<Cond>, Vec<Cond>) = conds.into_iter().partition(|c| self.is_uniform(c));
                 let above: Vec<Cond> = above.iter().cloned().chain(divergent).collect();
                 Node::when(uniform, self.push_down(*body, &above))
             }
@@ -51,20 +68,16 @@ impl Guards<'_> {
         match node {
             Node::Barrier => (vec![], node),
             Node::Leaf(mut leaf) => {
-                if (self.collective)(&leaf) {
-                    return (vec![], Node::Leaf(leaf));
-                }
-                let (stay, out) =
-                    std::mem::take(&mut leaf.guards).into_iter().partition(|c| has_load(&c.lhs) || has_load(&c.rhs));
+                let collective = (self.collective)(&leaf);
+                let (out, stay) = std::mem::take(&mut leaf.guards).into_iter().partition(|c| {
+                    if collective { self.is_uniform(c) } else { !has_load(&c.lhs) && !has_load(&c.rhs) }
+                });
                 leaf.guards = stay;
                 (out, Node::Leaf(leaf))
             }
+            // Around collective operations only uniform conditions are left.
             Node::If { conds, body } => {
-                let collective = body.needs_uniform_flow(self.collective);
                 let (inner, body) = self.hoist(*body);
-                if collective {
-                    return (vec![], Node::when(conds, Node::when(inner, body)));
-                }
                 (conds.into_iter().chain(inner).collect(), body)
             }
             Node::Loop { var, extent, body } => {

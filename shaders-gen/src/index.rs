@@ -138,7 +138,8 @@ impl KernelEmitter<'_> {
         // Positive terms first within a level, so that a sum seldom starts with a negation.
         leveled.sort_by_key(|t| (t.0, t.2 < 0));
         if constant != 0 {
-            leveled.push((0, Int::new(constant.abs()), constant));
+            let at = if matches!(leveled[..], [(_, _, c)] if c < 0 && constant > 0) { 0 } else { leveled.len() };
+            leveled.insert(at, (0, Int::new(constant.abs()), constant));
         }
         let mut prefix = Int::new(0);
         for (_, term, c) in &leveled {

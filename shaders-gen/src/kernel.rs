@@ -287,8 +287,12 @@ impl<'a> KernelEmitter<'a> {
             }
             Node::Leaf(leaf) => self.leaf(leaf),
             Node::Barrier => {
-                let global = self.layouts.iter().any(|(b, l)| l.written && self.f.buffers[*b].scope == Scope::Global);
-                self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
+                let both =
+                    |scope| self.layouts.iter().any(|(b, l)| l.read && l.written && self.f.buffers[*b].scope == scope);
+                let (shared, global) = (both(Scope::Shared), both(Scope::Global));
+                if shared || !global {
+                    self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
+                }
                 if global {
                     self.b.statement(Statement::ControlBarrier(Barrier::STORAGE));
                 }

@@ -58,6 +58,8 @@ pub(crate) struct Layout {
     pub numel: Option<u64>,
     /// Every unit index is a constant.
     pub constant: bool,
+    /// Read by this kernel.
+    pub read: bool,
     /// Written by this kernel.
     pub written: bool,
     /// Number of banks and elements of each; one bank unless the buffer is beyond a binding.
@@ -81,6 +83,7 @@ impl Layout {
 struct Usage {
     runs: FxHashSet<u8>,
     bases: Vec<Int>,
+    read: bool,
     written: bool,
 }
 
@@ -102,7 +105,10 @@ pub(crate) fn plan_layouts(
         };
         leaf.visit_loads(&mut note);
         note(leaf.buffer, &leaf.indices);
-        usage.entry(leaf.buffer).or_default().written = true;
+        leaf.visit_loads(&mut |b, _| usage.entry(b).or_default().read = true);
+        let target = usage.entry(leaf.buffer).or_default();
+        target.written = true;
+        target.read |= leaf.combiner.is_some();
     });
     usage.into_iter().map(|(b, u)| Ok((b, plan_layout(f, b, &u, profile)?))).collect()
 }
@@ -146,7 +152,8 @@ fn plan_layout(f: &TensorFunction, b: BufferId, u: &Usage, profile: &DeviceProfi
         _ => Some(u64::from(local_numel(buffer)?)),
     };
     let constant = u.bases.iter().all(|i| i.as_const().is_some());
-    let mut layout = Layout { word, width, numel, constant, written: u.written, banks: 1, bank_elements: u64::MAX };
+    let (read, written) = (u.read, u.written);
+    let mut layout = Layout { word, width, numel, constant, read, written, banks: 1, bank_elements: u64::MAX };
     if buffer.scope == Scope::Global
         && let Some(n) = numel
     {

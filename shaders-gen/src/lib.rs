@@ -73,7 +73,13 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
     let root = barriers::Barriers::new(f, &axes, &root).insert(root);
     let collective = |leaf: &tree::Leaf| kernel::reads_subgroup(f, leaf);
-    let root = guards::Guards { axes: &axes, collective: &collective }.place(root);
+    let guards = guards::Guards { axes: &axes, collective: &collective };
+    let root = guards.place(root);
+    if let Some(var) = guards.divergent_loop(&root) {
+        return Err(EmitError::unsupported(format!(
+            "kernel `{kernel}`: threads run loop `{var}` unequally often, but it holds a barrier or a subgroup operation"
+        )));
+    }
     let layouts = layout::plan_layouts(f, &root, profile, &mut ranges)?;
     let bindings = layout::plan_bindings(f, &layouts);
     let limit = |what, needed: u64, available: u64| {

@@ -163,8 +163,16 @@ impl KernelEmitter<'_> {
         if let Some(v) = self.b.remembered(buffer, &key) {
             return Ok(v);
         }
-        let place = self.place_of(i, &layout);
-        let word = self.load_part(buffer, &place)?;
+        let mut place = self.place_of(i, &layout);
+        // A constant place in a vector comes from unrolling: its neighbours are wanted too, so the vector is read whole.
+        let word = match place.part {
+            Part::Word(c) if matches!(self.f.buffers[buffer].scope, Scope::Global | Scope::Shared) => {
+                place.part = Part::Whole;
+                let whole = self.load_part(buffer, &place)?;
+                self.b.component(whole, c)
+            }
+            _ => self.load_part(buffer, &place)?,
+        };
         let pack = layout.word.pack();
         let v = if pack == 1 {
             self.decode_native(word, layout.word, buffer)

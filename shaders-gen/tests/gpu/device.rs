@@ -61,7 +61,14 @@ pub type Memory = HashMap<BufferId, Vec<u8>>;
 
 impl Gpu {
     /// Runs all kernels of `f` in order on `memory`; missing buffers start filled with 0xff.
-    pub fn run(&self, f: &TensorFunction, kernels: &[EmittedKernel], memory: &mut Memory, bank_bytes: u64) {
+    pub fn run(
+        &self,
+        f: &TensorFunction,
+        kernels: &[EmittedKernel],
+        symbols: &[i32],
+        memory: &mut Memory,
+        bank_bytes: u64,
+    ) {
         let mut buffers: HashMap<(BufferId, u32), wgpu::Buffer> = HashMap::new();
         let mut order: Vec<(BufferId, u32)> = vec![];
         for b in kernels.iter().flat_map(|k| &k.bindings) {
@@ -81,7 +88,7 @@ impl Gpu {
             order.push((b.buffer, b.bank));
         }
         for k in kernels {
-            self.dispatch(k, &buffers);
+            self.dispatch(k, symbols, &buffers);
         }
         for key in order {
             let bytes = self.read(&buffers[&key]);
@@ -90,21 +97,66 @@ impl Gpu {
         }
     }
 
-    fn dispatch(&self, k: &EmittedKernel, buffers: &HashMap<(BufferId, u32), wgpu::Buffer>) {
-        let module = k.module.downcast_ref::<GeneratedModule>().expect("a generated module");
+    /// Prints the rate of one kernel on zeros, over some ten dispatches.
+    pub fn measure(&self, f: &TensorFunction, k: &EmittedKernel, flops: f64) {
+        let mut buffers = HashMap::new();
+        for b in &k.bindings {
+            let info = &f.buffers[b.buffer];
+            let numel = info.numel().as_const().expect("constant shape") as u64;
+            let size = info.encoding.storage_bytes(info.dtype, numel);
+            let usage = wgpu::BufferUsages::STORAGE;
+            let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+            buffers.insert((b.buffer, b.bank), self.device.create_buffer(&desc));
+        }
+        let pipeline = self.pipeline(k);
+        for round in 0..6 {
+            let start = std::time::Instant::now();
+            let n = if round == 0 { 1 } else { 5 };
+            for _ in 0..n {
+                self.encode(k, &pipeline, &[], &buffers);
+            }
+            self.device.poll(wgpu::PollType::wait_indefinitely()).expect("poll");
+            let each = start.elapsed().as_secs_f64() / f64::from(n);
+            println!("round {round}: {:.2} ms, {:.1} GFLOP/s", each * 1e3, flops / each / 1e9);
+        }
+    }
+
+    fn dispatch(&self, k: &EmittedKernel, symbols: &[i32], buffers: &HashMap<(BufferId, u32), wgpu::Buffer>) {
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let shader = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        let pipeline = self.pipeline(k);
+        self.encode(k, &pipeline, symbols, buffers);
+        if let Some(e) = pollster::block_on(scope.pop()) {
+            panic!("{e}\n{}", k.wgsl);
+        }
+    }
+
+    fn pipeline(&self, k: &EmittedKernel) -> wgpu::ComputePipeline {
+        let module = k.module.downcast_ref::<GeneratedModule>().expect("a generated module");
+        let desc = wgpu::ShaderModuleDescriptor {
             label: Some(&k.name),
             source: wgpu::ShaderSource::Naga(Cow::Owned(module.module.clone())),
-        });
-        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        };
+        let checks =
+            if k.bounds_proved { wgpu::ShaderRuntimeChecks::unchecked() } else { wgpu::ShaderRuntimeChecks::checked() };
+        // SAFETY: checks are left out only where the generator proved all accesses in bounds.
+        let shader = unsafe { self.device.create_shader_module_trusted(desc, checks) };
+        self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: None,
             layout: None,
             module: &shader,
             entry_point: Some(&k.name),
             compilation_options: Default::default(),
             cache: None,
-        });
+        })
+    }
+
+    fn encode(
+        &self,
+        k: &EmittedKernel,
+        pipeline: &wgpu::ComputePipeline,
+        symbols: &[i32],
+        buffers: &HashMap<(BufferId, u32), wgpu::Buffer>,
+    ) {
         let entries: Vec<wgpu::BindGroupEntry> = k
             .bindings
             .iter()
@@ -122,14 +174,14 @@ impl Gpu {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
-            pass.set_pipeline(&pipeline);
+            pass.set_pipeline(pipeline);
             pass.set_bind_group(0, &group, &[]);
+            if k.immediate_bytes > 0 {
+                pass.set_immediates(0, bytemuck::cast_slice(symbols));
+            }
             pass.dispatch_workgroups(k.grid[0], k.grid[1], k.grid[2]);
         }
         self.queue.submit([encoder.finish()]);
-        if let Some(e) = pollster::block_on(scope.pop()) {
-            panic!("{e}\n{}", k.wgsl);
-        }
     }
 
     fn read(&self, buffer: &wgpu::Buffer) -> Vec<u8> {

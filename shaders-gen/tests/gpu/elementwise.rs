@@ -283,3 +283,77 @@ fn gathers_are_clamped() {
     let k = emit_kernel(&f, "k".into(), &gpu().profile).expect("emits");
     assert!(k.bounds_proved, "{}", k.wgsl);
 }
+
+/// Symbols are immediates: a loop of unknown length and an offset.
+#[test]
+fn symbols_come_as_immediates() {
+    let mut f = TensorFunction::new("prefix");
+    f.symbols = vec![("count".into(), 0, 8), ("offset".into(), 0, 4)];
+    let x = param(&mut f, "x", DType::F32, &[12], Access::Read);
+    let y = param(&mut f, "y", DType::F32, &[1], Access::Write);
+    let acc = buffer(&mut f, "acc", DType::F32, &[1], Scope::Register);
+    let sum = update("acc", Combiner::Sum, false, acc, vec![0.into()], Expr::load(x, vec![v("i") + v("offset")]));
+    let sum = compiler::tir::Stmt::For(Box::new(compiler::tir::For {
+        var: "i".into(),
+        extent: v("count"),
+        kind: Serial,
+        body: sum,
+    }));
+    let body = compiler::tir::Stmt::Seq(vec![
+        store("zero", acc, vec![0.into()], f32c(0.0)),
+        sum,
+        store("y", y, vec![0.into()], Expr::load(acc, vec![0.into()])),
+    ]);
+    kernel(&mut f, body);
+    let data = random(12, 6);
+    for (count, offset) in [(0, 3), (1, 0), (8, 4)] {
+        let inputs = [(x, bytemuck::cast_slice(&data).to_vec())];
+        let out = crate::run_symbols(&f, &gpu().profile, &[count, offset], &inputs, y);
+        let want: f32 = data[offset as usize..][..count as usize].iter().sum();
+        assert_close(&[f32::from_le_bytes(out[..4].try_into().expect("4 bytes"))], &[want], 1e-5);
+    }
+    let k = emit_kernel(&f, "k".into(), &gpu().profile).expect("emits");
+    assert!(k.bounds_proved && k.immediate_bytes == 8, "{}", k.wgsl);
+}
+
+/// A kernel that reads back what other threads of the workgroup wrote to global memory waits for it.
+#[test]
+fn scratch_in_global_memory_is_ordered() {
+    let mut f = TensorFunction::new("reverse");
+    let x = param(&mut f, "x", DType::F32, &[64], Access::Read);
+    let scratch = buffer(&mut f, "scratch", DType::F32, &[64], Scope::Global);
+    let y = param(&mut f, "y", DType::F32, &[64], Access::Write);
+    let body = compiler::tir::Stmt::Seq(vec![
+        repeat("i", 64, Local(0), store("scratch", scratch, vec![v("i")], Expr::load(x, vec![v("i")]) * f32c(3.0))),
+        repeat("j", 64, Local(0), store("y", y, vec![v("j")], Expr::load(scratch, vec![v("j") * -1 + 63]))),
+    ]);
+    kernel(&mut f, body);
+    let data = random(64, 7);
+    let want: Vec<f32> = data.iter().rev().map(|x| x * 3.0).collect();
+    assert_close(&run(&f, &gpu().profile, &[(x, &data)], y), &want, 1e-6);
+    let k = emit_kernel(&f, "k".into(), &gpu().profile).expect("emits");
+    assert_eq!(k.wgsl.matches("storageBarrier").count(), 1, "{}", k.wgsl);
+    assert_eq!(k.wgsl.matches("workgroupBarrier").count(), 0, "{}", k.wgsl);
+}
+
+/// Integers, bools and gathers in one vectorised select whose condition differs between lanes.
+#[test]
+fn conditions_may_differ_between_lanes() {
+    let mut f = TensorFunction::new("triangle");
+    let x = param(&mut f, "x", DType::F32, &[8, 8], Access::Read);
+    let y = param(&mut f, "y", DType::F32, &[8, 8], Access::Write);
+    let col = v("c") * 4 + v("l");
+    let lower = Expr::All(vec![Cond::ge(v("r"), col.clone())]);
+    let index = Expr::Index(col.clone() * 10 + v("r"), DType::F32);
+    let value = Expr::select(lower, Expr::load(x, vec![col.clone(), v("r")]), index);
+    kernel(
+        &mut f,
+        nest(&[("r", 8, Local(0)), ("c", 2, Serial), ("l", 4, Vectorize)], store("y", y, vec![v("r"), col], value)),
+    );
+    let data = random(64, 8);
+    let want: Vec<f32> = (0..64)
+        .map(|i| (i / 8, i % 8))
+        .map(|(r, c)| if r >= c { data[c * 8 + r] } else { (c * 10 + r) as f32 })
+        .collect();
+    assert_close(&run(&f, &gpu().profile, &[(x, &data)], y), &want, 0.0);
+}

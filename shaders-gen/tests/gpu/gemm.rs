@@ -181,3 +181,43 @@ fn subgroup_shuffle() {
     let want: Vec<f32> = data.iter().rev().copied().collect();
     assert_close(&got, &want, 0.0);
 }
+
+/// 1024^3 as the software drivers like it, timed: run with `--ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn subgroup_speed() {
+    let size = gpu().profile.fixed_subgroup().expect("this test needs subgroup operations of one size");
+    let lanes = i64::from(size);
+    let rows = 32;
+    let mut g = gemm(1024, 1024, 1024);
+    let groups = (rows + lanes - 1) / lanes;
+    let at = buffer(&mut g.f, "a_lanes", DType::F32, &[groups * lanes, 4], Scope::Subgroup { lane_dim: 0, size });
+    let acc = buffer(&mut g.f, "acc", DType::F32, &[rows, 4], Scope::Register);
+    let row = v("gy") * rows + (v("s") * lanes + v("t")).min(rows - 1);
+    let copy = nest(
+        &[("s", groups, Unroll), ("t", lanes, Local(0)), ("kv", 4, Vectorize)],
+        store("a_lanes", at, vec![v("s") * lanes + v("t"), v("kv")], Expr::load(g.a, vec![row, v("ko") * 4 + v("kv")])),
+    );
+    let col = |j: &str| v("gx") * (4 * lanes) + v("lane") * 4 + v(j);
+    let product = Expr::load(at, vec![v("r1"), v("k")]) * Expr::load(g.b, vec![v("ko") * 4 + v("k"), col("j1")]);
+    let multiply = nest(
+        &[("r1", rows, Unroll), ("k", 4, Unroll), ("j1", 4, Vectorize)],
+        update("acc", Combiner::Sum, false, acc, vec![v("r1"), v("j1")], product),
+    );
+    let body = Stmt::Seq(vec![
+        nest(&[("r0", rows, Unroll), ("j0", 4, Vectorize)], store("zero", acc, vec![v("r0"), v("j0")], f32c(0.0))),
+        repeat("ko", 256, Serial, Stmt::Seq(vec![copy, multiply])),
+        nest(
+            &[("r", rows, Unroll), ("j", 4, Vectorize)],
+            store("c", g.c, vec![v("gy") * rows + v("r"), col("j")], Expr::load(acc, vec![v("r"), v("j")])),
+        ),
+    ]);
+    kernel(
+        &mut g.f,
+        nest(&[("gx", 1024 / (4 * lanes), Group(0)), ("gy", 1024 / rows, Group(1)), ("lane", lanes, Local(0))], body),
+    );
+    let start = std::time::Instant::now();
+    let k = emit_kernel(&g.f, "k".into(), &gpu().profile).expect("emits");
+    println!("emitted in {:?}", start.elapsed());
+    gpu().measure(&g.f, &k, 2.0 * 1024f64.powi(3));
+}

@@ -15,6 +15,17 @@ use shaders_gen::{GeneratedModule, check_wgsl, emit_kernel};
 
 /// Emits every kernel, checks all targets, runs them, and returns the bytes of `out`.
 fn run_bytes(f: &TensorFunction, profile: &DeviceProfile, inputs: &[(BufferId, Vec<u8>)], out: BufferId) -> Vec<u8> {
+    run_symbols(f, profile, &[], inputs, out)
+}
+
+/// [`run_bytes`] with values of the function's symbols.
+fn run_symbols(
+    f: &TensorFunction,
+    profile: &DeviceProfile,
+    symbols: &[i32],
+    inputs: &[(BufferId, Vec<u8>)],
+    out: BufferId,
+) -> Vec<u8> {
     let mut kernels = vec![];
     for (name, _) in f.kernels() {
         let k = emit_kernel(f, name, profile).unwrap_or_else(|e| panic!("{e}"));
@@ -29,7 +40,7 @@ fn run_bytes(f: &TensorFunction, profile: &DeviceProfile, inputs: &[(BufferId, V
         kernels.push(k);
     }
     let mut memory: Memory = inputs.iter().cloned().collect();
-    gpu().run(f, &kernels, &mut memory, profile.bank_bytes().max(16));
+    gpu().run(f, &kernels, symbols, &mut memory, profile.bank_bytes().max(16));
     memory.remove(&out).expect("the kernels write the output")
 }
 
