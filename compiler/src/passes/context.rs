@@ -88,6 +88,8 @@ pub struct PassContext {
     pub layout: LayoutMode,
     /// Mixed precision.
     pub amp: AmpMode,
+    /// What layouts cost, where the analytic estimate is not wanted (measured costs).
+    pub layout_cost: Option<Arc<dyn super::LayoutCost>>,
     /// Callbacks around passes.
     pub instruments: Vec<Box<dyn PassInstrument>>,
     /// Time.
@@ -121,6 +123,7 @@ impl PassContext {
             fuse: FuseMode::Full,
             layout: LayoutMode::Auto,
             amp: AmpMode::Off,
+            layout_cost: None,
             instruments: vec![],
             clock: None,
             verify: cfg!(debug_assertions),

@@ -170,6 +170,23 @@ impl DataSource for Folded {
     }
 }
 
+/// The first result of `op` on constants, of the given type: at once when it is small, else on demand.
+///
+/// # Errors
+/// What the op says about its operands.
+pub(super) fn folded_constant(
+    op: OpRef,
+    inputs: Vec<Option<Constant>>,
+    dtype: DType,
+    shape: Vec<usize>,
+) -> Result<Constant, String> {
+    if shape.iter().product::<usize>() * dtype.size() <= 1 << 20 {
+        let results = evaluate(&op, &inputs)?;
+        return results.first().map(Constant::from_tensor).ok_or_else(|| "the op has no result".into());
+    }
+    Ok(Constant { dtype, shape, data: ConstData::Lazy(Arc::new(Folded { op, inputs, result: 0 })) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use crate::ops::const_value;
 use crate::ops::control::Const;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::analysis::{derive_kind, loaded_buffers};
+use crate::tir::analysis::{derive_kind, is_aligned, loaded_buffers};
 use crate::tir::{Buffer, Encoding, FusionKind, Scope, TensorFunction};
 
 /// A node as fusion sees it.
@@ -17,6 +17,9 @@ pub struct NodeInfo {
     /// For each operand: the kernel reads it. False for absent operands and for those whose value only decides the
     /// form of the computation (shapes, axes, pads).
     pub reads: Vec<bool>,
+    /// Every operand is read at the result's index, with broadcasting from the right, and nothing depends on the index:
+    /// the op is the same under any order of the axes.
+    pub aligned: bool,
     /// Why the node is opaque, where it is.
     pub opaque: Option<String>,
 }
@@ -29,7 +32,7 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     }
     let opaque = |why: &str| {
         let reads = node.inputs.iter().map(Option::is_some).collect();
-        Some(NodeInfo { kind: FusionKind::Opaque, reads, opaque: Some(why.to_string()) })
+        Some(NodeInfo { kind: FusionKind::Opaque, reads, aligned: false, opaque: Some(why.to_string()) })
     };
     if node.op.effects().stateful {
         return opaque("it has side effects");
@@ -56,7 +59,7 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     if kind == FusionKind::Opaque {
         return opaque("its kind is opaque");
     }
-    Some(NodeInfo { kind, reads, opaque: None })
+    Some(NodeInfo { kind, reads, aligned: is_aligned(&te), opaque: None })
 }
 
 /// Constants that an op may look at while it builds its tensor expression: integer vectors and scalars.

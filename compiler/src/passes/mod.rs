@@ -10,6 +10,7 @@
 //! Deliberately absent: files, environment, clocks. Time comes through [`Clock`].
 
 mod apply_schedules;
+pub mod auto_layout;
 mod context;
 mod eliminate_common_subexpr;
 mod eliminate_dead;
@@ -25,6 +26,7 @@ mod sequential;
 mod simplify;
 
 pub use apply_schedules::ApplySchedules;
+pub use auto_layout::{AutoLayout, LayoutCost};
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use eliminate_common_subexpr::EliminateCommonSubexpr;
 pub use eliminate_dead::EliminateDead;
@@ -121,6 +123,7 @@ passes! {
     eliminate_common_subexpr::EliminateCommonSubexpr,
     apply_schedules::ApplySchedules,
     eliminate_dead::EliminateDead,
+    auto_layout::AutoLayout,
     fuse_ops::FuseOps,
 }
 

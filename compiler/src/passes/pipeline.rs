@@ -58,6 +58,13 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
             "eliminate-dead",
         ],
     };
+    if options.layout != LayoutMode::None {
+        list.push("auto-layout");
+        if !classic {
+            list.extend(["simplify", "eliminate-common-subexpr"]);
+        }
+        list.push("eliminate-dead");
+    }
     list.push("fuse-ops");
     list.into_iter().map(String::from).collect()
 }

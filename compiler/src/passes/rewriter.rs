@@ -134,6 +134,19 @@ impl<'m> Rewriter<'m> {
         self.before.entry(at).or_default().push(id);
         outputs[0]
     }
+    /// Adds a node that reads the constant `name` of the module, right before `at`.
+    ///
+    /// # Errors
+    /// When the module has no such constant.
+    pub fn const_before(&mut self, at: NodeId, name: Name, ty: TensorType) -> OpResult<ValueId> {
+        if !self.module.constants.contains_key(&name) {
+            return Err(format!("constant @{name} is not in the module"));
+        }
+        let block = self.f.nodes[at].block;
+        let (id, outputs) = self.push(OpRef::new(Const { name }), vec![], vec![ty], name, Origins::none(), block);
+        self.before.entry(at).or_default().push(id);
+        Ok(outputs[0])
+    }
     /// Changes op and operands of a node in place; its result types stay.
     pub fn update(&mut self, n: NodeId, op: OpRef, inputs: Vec<Option<ValueId>>) {
         for v in inputs.iter().flatten() {

@@ -248,6 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn reshapes_between_transposes_lose_both() {
+        let body = "%0 = transpose %x {perm=[0,3,1,2]} : f32[2,3,4,6]\n%1 = reshape %0 {shape=[2,3,24]} : f32[2,3,24]\n\
+                    %2 = transpose %1 {perm=[0,2,1]} : f32[2,24,3]";
+        check("f32[2,4,6,3]", "f32[2,24,3]", body, &["reshape"]);
+        let body = "%0 = transpose %x {perm=[0,2,1]} : f32[2,3,4]\n%1 = reshape %0 {shape=[2,3,2,2]} : f32[2,3,2,2]\n\
+                    %2 = transpose %1 {perm=[0,2,3,1]} : f32[2,2,2,3]";
+        check("f32[2,4,3]", "f32[2,2,2,3]", body, &["reshape"]);
+        let body = "%0 = transpose %x {perm=[0,2,1]} : f32[2,3,4]\n%1 = reshape %0 {shape=[6,4]} : f32[6,4]\n\
+                    %2 = transpose %1 {perm=[1,0]} : f32[4,6]";
+        check("f32[2,4,3]", "f32[4,6]", body, &["transpose", "reshape", "transpose"]);
+    }
+
+    #[test]
     fn zero_padding_moves_into_windows() {
         check(
             "f32[1,2,5,5]",

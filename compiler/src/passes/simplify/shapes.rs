@@ -2,10 +2,11 @@
 
 use super::{Change, Match, Rule};
 use crate::graph::ValueId;
+use crate::int::Int;
 use crate::ops::broadcast::Expand;
 use crate::ops::concat::Concat;
 use crate::ops::pad::Pad;
-use crate::ops::permute::permute;
+use crate::ops::permute::{invert, permute};
 use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
 use crate::ops::slice::Slice;
 use crate::ops::transpose::Transpose;
@@ -36,6 +37,10 @@ pub(super) const RULES: &[Rule] = &[
             let moved: Vec<usize> = perm.into_iter().filter(|&p| !shape[p].is(1)).collect();
             if moved.is_sorted() { reshape(m, x) } else { None }
         },
+    },
+    Rule {
+        equation: "transpose(reshape(transpose(x, p)), q) = reshape(x) when the elements end in their old order",
+        apply: reshape_between_transposes,
     },
     Rule {
         equation: "reshape(x, shape of x) = x",
@@ -103,4 +108,43 @@ fn reshape(m: &Match<'_, '_>, x: ValueId) -> Option<Change> {
         return None;
     }
     Some(Change::Node(Reshape::to(shape).into(), vec![Some(x)]))
+}
+
+fn reshape_between_transposes(m: &Match<'_, '_>) -> Option<Change> {
+    let outer = m.op::<Transpose>()?.perm(m.ty().rank()).ok()?;
+    let middle = Match { r: m.r, n: m.r.f.def_node(m.input(0)?)? };
+    if !is_reshape(&middle) {
+        return None;
+    }
+    let (below, inner) = middle.made_by::<Transpose>(middle.input(0)?)?;
+    let x = below.input(0)?;
+    let inner = inner.perm(m.ty_of(x).rank()).ok()?;
+    let factors = common_factors(&permute(&m.ty_of(x).shape, &inner), &middle.ty().shape)?;
+    let order = |dims: &[usize], side: fn(&(usize, usize)) -> usize| -> Vec<usize> {
+        dims.iter().flat_map(|&d| factors.iter().enumerate().filter(move |o| side(o.1) == d).map(|o| o.0)).collect()
+    };
+    let back = invert(&inner);
+    if order(&outer, |o| o.1) == order(&back, |o| o.0) { reshape(m, x) } else { None }
+}
+
+/// The common refinement of two shapes of as many elements: for each factor the dimension that it belongs to in either,
+/// factors of 1 left out. `None` where the shapes have no common refinement that is known.
+fn common_factors(from: &[Int], to: &[Int]) -> Option<Vec<(usize, usize)>> {
+    let list =
+        |s: &[Int]| -> Vec<(usize, Int)> { s.iter().cloned().enumerate().filter(|d| !d.1.is(1)).rev().collect() };
+    let (mut a, mut b) = (list(from), list(to));
+    let mut out = Vec::new();
+    while let (Some((i, x)), Some((j, y))) = (a.pop(), b.pop()) {
+        out.push((i, j));
+        if x == y {
+            continue;
+        }
+        // Leading factors first: the rest of the larger dimension stays to be matched.
+        match (x.as_const()?, y.as_const()?) {
+            (x, y) if y != 0 && x % y == 0 => a.push((i, Int::new(x / y))),
+            (x, y) if x != 0 && y % x == 0 => b.push((j, Int::new(y / x))),
+            _ => return None,
+        }
+    }
+    (a.is_empty() && b.is_empty()).then_some(out)
 }
