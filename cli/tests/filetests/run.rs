@@ -1,7 +1,8 @@
 //! `test run`: the same random inputs through every way of running a module, which must agree.
 //!
 //! A module with graph functions: the interpreter on the input, on the module after the passes (those of the header's
-//! `; passes a,b`, or the standard ones), on the compiled module, and the device. A module of tensor functions alone:
+//! `; passes a,b`, or the standard ones), on the compiled module, and the device; and
+//! the compiled tensor functions, printed, parsed and scheduled again, must give the same WGSL. A module of tensor functions alone:
 //! each unscheduled function against its scheduled form, in the interpreter and on the device.
 //! `; seed N` draws other inputs, `; dim n=4 m=2` sets symbols (3 without it), `; device off` leaves out the device.
 
@@ -9,17 +10,18 @@ use crate::file::TestFile;
 use crate::gpu;
 use crate::verbs::context;
 use compiler::attr::Attrs;
-use compiler::compile::{CompileError, lower_module};
+use compiler::compile::{CompileError, Compiled, lower_module};
 use compiler::cpu::{run_function, run_scheduled, run_scheduled_with, run_tensor_function_with};
 use compiler::dtype::DType;
 use compiler::graph::{Module, bind_dims, open_dims};
 use compiler::int::Int;
 use compiler::name::Name;
 use compiler::passes::{PassContext, PipelineOptions, Sequential, default_pipeline};
+use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::apply_pending;
 use compiler::tensor::Tensor;
-use compiler::text::{parse_pipeline, random_tensor};
+use compiler::text::{compare_modules, parse_module, parse_pipeline, print_module, random_tensor};
 use compiler::tir::{BufferId, TensorFunction};
 use runtime_gpu::Gpu;
 use shaders_gen::Emitter;
@@ -80,6 +82,7 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
         Ok(c) => {
             let got = run_function(&c.module, c.module.entry, &inputs).map_err(|e| e.to_string())?;
             report(&names, &want, &got, "compiled")?;
+            replay(&c, &cx.profile)?;
         }
     }
     if let Some(gpu) = device(t) {
@@ -88,6 +91,26 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
         report(&names, &want, &got, "on the device")?;
     }
     Ok(out)
+}
+
+/// The unscheduled functions as text, parsed and scheduled again: every kernel must come out with the same WGSL.
+fn replay(c: &Compiled, profile: &DeviceProfile) -> Result<(), String> {
+    let mut m = Module::new("main");
+    m.tensor_functions = c.unscheduled.clone();
+    let text = print_module(&m);
+    let mut again = parse_module(&text).map_err(|e| format!("{e}\n{text}"))?;
+    compare_modules(&m, &again)?;
+    again.tensor_functions.values_mut().try_for_each(apply_pending).map_err(|e| e.to_string())?;
+    for k in &c.plan.kernels {
+        let f = again.tensor_functions.get(&k.function).ok_or_else(|| format!("@{} is not in the text", k.function))?;
+        let named = f.kernels().into_iter().map(|k| k.0);
+        let texts: Vec<String> =
+            named.map(|n| Emitter.emit(f, n, profile).map(|k| k.wgsl)).collect::<Result<_, _>>()?;
+        if !texts.contains(&k.emitted.wgsl) {
+            return Err(format!("@{} replayed gives other kernels than {}:\n{text}", k.function, k.emitted.name));
+        }
+    }
+    Ok(())
 }
 
 /// The module after its passes.

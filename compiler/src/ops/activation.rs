@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
+use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, Expr, UnaryOp};
 use crate::{attr_enum, attr_struct};
 
@@ -53,6 +54,7 @@ macro_rules! activations {
                     Ok(vec![cx.add(op, &[x])?])
                 },
             },)*
+            OnnxImport { op_type: "Swish", domain: "", since: 24, import: import_swish },
             OnnxImport { op_type: "Gelu", domain: "", since: 20, import: import_gelu },
             OnnxImport { op_type: "Gelu", domain: "com.microsoft", since: 1, import: import_gelu },
             OnnxImport { op_type: "IsInf", domain: "", since: 10, import: import_is_inf },
@@ -148,10 +150,45 @@ activations! {
         let high = Expr::select(above, x.clone() - number(op.bias, t), number(0.0, t));
         Expr::select(below(x.clone(), -op.lambd, t), x + number(op.bias, t), high)
     };
-    Swish { alpha } "Swish" 24, |op, x, t| {
-        let gate = if op.alpha == 1.0 { x.clone() } else { x.clone() * number(op.alpha, t) };
-        x * sigmoid(gate, t)
-    };
+}
+
+impl Op for Swish {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_map(cx, Domain::Float)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        compute_map(cx, Domain::Float, |x, t| {
+            let gate = if self.alpha == 1.0 { x.clone() } else { x.clone() * number(self.alpha, t) };
+            x * sigmoid(gate, t)
+        })
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let mut gate = cx.input(0);
+        if self.alpha != 1.0 {
+            let alpha = cx.constant(Tensor::from_f64(cx.output_types[0].dtype, vec![], [self.alpha]));
+            gate = emit(cx, "Mul", &[&gate, &alpha]);
+        }
+        let gate = emit(cx, "Sigmoid", &[&gate]);
+        let (inputs, outputs) = (vec![cx.input(0), gate], cx.outputs.clone());
+        cx.node("Mul", inputs, outputs, vec![]);
+        Ok(())
+    }
+}
+
+fn import_swish(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let x = cx.input(0)?;
+    let alpha = cx.attrs.float("alpha").unwrap_or(1.0);
+    Ok(vec![cx.add(Swish { alpha }, &[x])?])
+}
+
+/// Emits a node with one result and returns the result's name.
+fn emit(cx: &mut ExportContext<'_>, op_type: &str, inputs: &[&str]) -> String {
+    let name = cx.fresh();
+    cx.node(op_type, inputs.iter().map(|s| s.to_string()).collect(), vec![name.clone()], vec![]);
+    name
 }
 
 attr_enum! {
@@ -194,7 +231,31 @@ impl Op for Gelu {
         })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        cx.simple("Gelu", vec![("approximate", OnnxAttr::Str(self.approximate.name().into()))]);
+        // ONNX has Gelu from opset 20 on only: written out, every reader knows it.
+        let dtype = cx.output_types[0].dtype;
+        let scalar = |cx: &mut ExportContext<'_>, v: f64| cx.constant(Tensor::from_f64(dtype, vec![], [v]));
+        let x = cx.input(0);
+        let curve = match self.approximate {
+            GeluApproximation::None => {
+                let by = scalar(cx, std::f64::consts::FRAC_1_SQRT_2);
+                let scaled = emit(cx, "Mul", &[&x, &by]);
+                emit(cx, "Erf", &[&scaled])
+            }
+            GeluApproximation::Tanh => {
+                let scale = (2.0 / std::f64::consts::PI).sqrt();
+                let (linear, cubic) = (scalar(cx, scale), scalar(cx, scale * 0.044715));
+                let square = emit(cx, "Mul", &[&x, &x]);
+                let product = emit(cx, "Mul", &[&square, &cubic]);
+                let sum = emit(cx, "Add", &[&product, &linear]);
+                let inner = emit(cx, "Mul", &[&x, &sum]);
+                emit(cx, "Tanh", &[&inner])
+            }
+        };
+        let (one, half) = (scalar(cx, 1.0), scalar(cx, 0.5));
+        let gate = emit(cx, "Add", &[&curve, &one]);
+        let halved = emit(cx, "Mul", &[&x, &half]);
+        let outputs = cx.outputs.clone();
+        cx.node("Mul", vec![halved, gate], outputs, vec![]);
         Ok(())
     }
 }
@@ -255,7 +316,6 @@ fn import_is_inf(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
 mod tests {
     use super::*;
     use crate::ops::testing::{run, try_run};
-    use crate::tensor::Tensor;
 
     #[test]
     fn bends_at_its_limits() {

@@ -111,7 +111,7 @@ impl Op for Expand {
             return None;
         }
         let (x, shape) = (inputs[0].as_ref()?, inputs[1].as_ref()?.to_i64_vec());
-        Some(super::reshape::check_sizes(&shape).map(|s| vec![super::reshape::broadcast_host(x, &s)]))
+        Some(super::host_copy::check_sizes(&shape).map(|s| vec![super::host_copy::broadcast_host(x, &s)]))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
@@ -189,9 +189,9 @@ impl Op for Tile {
             return None;
         }
         let (x, repeats) = (inputs[0].as_ref()?, inputs[1].as_ref()?.to_i64_vec());
-        Some(super::reshape::check_sizes(&repeats).map(|r| {
+        Some(super::host_copy::check_sizes(&repeats).map(|r| {
             let shape: Vec<usize> = x.shape().iter().zip(&r).map(|(d, r)| d * r).collect();
-            vec![super::reshape::gather_host(x, &shape, |axis, i| i % x.shape()[axis])]
+            vec![super::host_copy::gather_host(x, &shape, |axis, i| i % x.shape()[axis])]
         }))
     }
     fn defined_symbols(&self) -> Vec<Name> {
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(broadcast_dims(&[n.clone() * 2], &[doubled]).unwrap().len(), 1);
         // The operand that has n of max(n, m) elements is read at min(i, n - 1).
         let i = Int::var("i");
-        assert_eq!(operand_index(&[i.clone()], &[n.max(&m)], &[n.clone()]), [i.min(n - 1)]);
+        assert_eq!(operand_index(std::slice::from_ref(&i), &[n.max(&m)], std::slice::from_ref(&n)), [i.min(n - 1)]);
         assert!(broadcast_dims(&dims(&[2]), &dims(&[3])).is_err());
     }
 

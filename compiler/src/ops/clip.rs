@@ -84,9 +84,9 @@ fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Str
 fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let mut inputs = vec![Some(cx.input(0)?)];
     let mut attrs = [None, None];
-    for i in 0..2 {
-        attrs[i] = cx.const_tensor(i + 1).and_then(|t| t.to_f64_vec().first().copied());
-        inputs.push(if attrs[i].is_some() { None } else { cx.opt(i + 1) });
+    for (i, attr) in attrs.iter_mut().enumerate() {
+        *attr = cx.const_tensor(i + 1).and_then(|t| t.to_f64_vec().first().copied());
+        inputs.push(if attr.is_some() { None } else { cx.opt(i + 1) });
     }
     while inputs.last() == Some(&None) {
         inputs.pop();

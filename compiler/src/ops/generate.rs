@@ -1,8 +1,9 @@
 //! Tensors made from nothing but numbers and shapes.
 
 use super::cast::{Cast, dtype_of_onnx, onnx_code};
+use super::host_copy::check_sizes;
 use super::permute::normalize_axis;
-use super::reshape::{check_sizes, target_dims};
+use super::reshape::target_dims;
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;

@@ -20,6 +20,7 @@ pub mod gather;
 pub mod generate;
 pub mod global_pool;
 pub mod group_norm;
+mod host_copy;
 pub mod local_norm;
 pub mod lp_pool;
 pub mod matmul;

@@ -1,7 +1,8 @@
 //! Adding elements around a tensor.
 
+use super::host_copy::for_each_index;
 use super::permute::{PermutedOp, normalize_axes, permute};
-use super::reshape::{for_each_index, loop_bounds};
+use super::reshape::loop_bounds;
 use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -202,7 +203,7 @@ impl Pad {
         let axes = axes.map_or(Ok((0..rank).collect()), |a| normalize_axes(&a, rank))?;
         let pads = spread(pads, &axes, rank, 0)?;
         let size = |d: usize| x.shape()[d] as i64 + pads[d] + pads[d + rank];
-        let shape = super::reshape::check_sizes(&(0..rank).map(size).collect::<Vec<_>>())?;
+        let shape = super::host_copy::check_sizes(&(0..rank).map(size).collect::<Vec<_>>())?;
         if self.mode != PadMode::Constant && x.is_empty() {
             return Err("there is no element to repeat".into());
         }

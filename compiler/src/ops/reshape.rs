@@ -31,51 +31,6 @@ pub(super) fn loop_bounds(index: &[Int], shape: &[Int]) -> Bounds {
     bounds
 }
 
-/// Sizes given at run time, as they must not be negative.
-pub(super) fn check_sizes(sizes: &[i64]) -> OpResult<Vec<usize>> {
-    sizes.iter().map(|&s| usize::try_from(s).map_err(|_| format!("negative size {s}"))).collect()
-}
-
-/// Copies elements of `x`: result element `i` is element `map(axis, i[axis])` along every axis.
-pub(super) fn gather_host(x: &Tensor, shape: &[usize], map: impl Fn(usize, usize) -> usize) -> Tensor {
-    let size = x.dtype().size();
-    let mut stride = size;
-    let mut offsets: Vec<Vec<usize>> = Vec::with_capacity(shape.len());
-    for axis in (0..shape.len()).rev() {
-        offsets.push((0..shape[axis]).map(|i| map(axis, i) * stride).collect());
-        stride *= x.shape()[axis];
-    }
-    offsets.reverse();
-    let mut out = Vec::with_capacity(shape.iter().product::<usize>() * size);
-    let mut copy = |at: usize| out.extend_from_slice(&x.bytes()[at..at + size]);
-    for_each_index(shape, |i| copy(i.iter().enumerate().map(|(axis, &i)| offsets[axis][i]).sum()));
-    Tensor::from_bytes(x.dtype(), shape.to_vec(), out.into()).expect("one element for each index")
-}
-
-/// Calls `f` with every index of `shape` in row-major order.
-pub(super) fn for_each_index(shape: &[usize], mut f: impl FnMut(&[usize])) {
-    let mut index = vec![0; shape.len()];
-    for _ in 0..shape.iter().product::<usize>() {
-        f(&index);
-        for axis in (0..shape.len()).rev() {
-            index[axis] += 1;
-            if index[axis] < shape[axis] {
-                break;
-            }
-            index[axis] = 0;
-        }
-    }
-}
-
-/// `x` broadcast together with `shape` (which must fit).
-pub(super) fn broadcast_host(x: &Tensor, shape: &[usize]) -> Tensor {
-    let rank = shape.len().max(x.shape().len());
-    let pad = |s: &[usize]| [vec![1; rank - s.len()], s.to_vec()].concat();
-    let (from, to) = (pad(x.shape()), pad(shape));
-    let out: Vec<usize> = from.iter().zip(&to).map(|(&a, &b)| if a == 1 { b } else { a }).collect();
-    gather_host(&x.reshaped(from.clone()), &out, |axis, i| if from[axis] == 1 { 0 } else { i })
-}
-
 /// Exports an op whose ONNX operand 1 is `ints`: as a constant when they are known, else as the operand it has.
 pub(super) fn export_with_ints(
     cx: &mut ExportContext<'_>,
@@ -454,57 +409,4 @@ fn import_unsqueeze(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Stri
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ops::testing::{random, run_both, try_run};
-
-    fn dims(v: &[i64]) -> Vec<Dim> {
-        v.iter().map(|&d| Dim::new(d)).collect()
-    }
-
-    #[test]
-    fn every_regrouping_keeps_the_order() {
-        let x = random(&[2, 3, 4, 1, 6], 1);
-        let shapes: [&[i64]; 8] =
-            [&[144], &[6, 24], &[2, 12, 6], &[4, 36], &[3, 2, 24], &[1, 2, 3, 4, 6, 1], &[9, 16], &[8, 3, 6]];
-        for shape in shapes {
-            let out = run_both(Reshape::to(dims(shape)), &[&x]).remove(0);
-            assert_eq!(out.bytes(), x.bytes(), "{shape:?}");
-        }
-        assert_eq!(run_both(Reshape::to(dims(&[0, -1, 6])), &[&x])[0].shape(), [2, 12, 6]);
-        assert_eq!(run_both(Flatten { axis: 2 }, &[&x])[0].shape(), [6, 24]);
-        assert_eq!(run_both(Flatten { axis: 0 }, &[&x])[0].shape(), [1, 144]);
-        assert_eq!(run_both(Squeeze::default(), &[&x])[0].shape(), [2, 3, 4, 6]);
-        assert_eq!(run_both(Unsqueeze { axes: vec![0, -1] }, &[&x])[0].shape(), [1, 2, 3, 4, 1, 6, 1]);
-        assert_eq!(run_both(Reshape::to(vec![]), &[&Tensor::ints(&[7])])[0].shape(), [0usize; 0]);
-    }
-
-    #[test]
-    fn shapes_that_do_not_fit_are_refused() {
-        let x = random(&[2, 3], 1);
-        for shape in [&[7][..], &[-1, 4], &[-1, -1], &[2, 3, 0], &[-2, 3]] {
-            assert!(try_run(Reshape::to(dims(shape)), &[&x]).is_err(), "{shape:?}");
-        }
-        assert!(try_run(Squeeze { axes: vec![0] }, &[&x]).is_err());
-        assert!(try_run(Unsqueeze { axes: vec![4] }, &[&x]).is_err());
-        let empty = Reshape { shape: dims(&[0, 3]), allowzero: true, dims: vec![] };
-        assert!(try_run(empty.clone(), &[&x]).is_err());
-        assert_eq!(try_run(empty, &[&Tensor::zeros(crate::dtype::DType::F32, vec![3, 0])]).unwrap()[0].shape(), [0, 3]);
-    }
-
-    #[test]
-    fn symbolic_dims_divide_out() {
-        let (n, m) = (Dim::var("n"), Dim::var("m"));
-        let product = [n.clone(), Dim::new(12), m.clone()];
-        assert_eq!(divide_dims(&product, &[Dim::new(4), m.clone()]), Some(n.clone() * 3));
-        assert_eq!(divide_dims(&product, std::slice::from_ref(&(n.clone() * 12))), Some(m.clone()));
-        assert_eq!(divide_dims(&[Dim::new(7)], &[Dim::new(2)]), None);
-        assert_eq!(divide_dims(&[n.clone()], &[Dim::new(0)]), None);
-        // Equal leading and trailing dims map straight through.
-        let index = [Int::var("i"), Int::var("j"), Int::var("k")];
-        let to = [n.clone(), Dim::new(6), m.clone()];
-        let from = [n, Dim::new(2), Dim::new(3), m];
-        assert_eq!(reshape_index(&index, &to, &from)[0], index[0]);
-        assert_eq!(reshape_index(&index, &to, &from)[3], index[2]);
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! Updates at indices that are data. They run on the host: several updates may meet in one element.
 
+use super::host_copy::for_each_index;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
-use super::reshape::for_each_index;
 use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};

@@ -197,7 +197,7 @@ impl Op for Compress {
         let mut shape = x.shape().to_vec();
         shape[axis] = kept.len();
         let pick = |a: usize, i: usize| if a == axis { kept[i] } else { i };
-        Some(Ok(vec![super::reshape::gather_host(&x, &shape, pick)]))
+        Some(Ok(vec![super::host_copy::gather_host(&x, &shape, pick)]))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]

@@ -1,7 +1,8 @@
 //! Regular sub-tensors.
 
+use super::host_copy::gather_host;
 use super::permute::{PermutedOp, normalize_axes, permuted_axis};
-use super::reshape::{gather_host, loop_bounds};
+use super::reshape::loop_bounds;
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};

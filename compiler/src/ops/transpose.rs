@@ -69,7 +69,7 @@ pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Transpose", domain: "",
 fn import_transpose(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let x = cx.input(0)?;
     let perm = match cx.attrs.ints("perm") {
-        Some(p) => super::reshape::check_sizes(p)?,
+        Some(p) => super::host_copy::check_sizes(p)?,
         None => vec![],
     };
     Ok(vec![cx.add(Transpose { perm }, &[x])?])

@@ -1,0 +1,49 @@
+//! Copying elements on the host, for ops whose result shape is known only when they run.
+
+use super::OpResult;
+use crate::tensor::Tensor;
+
+/// Sizes given at run time, as they must not be negative.
+pub(super) fn check_sizes(sizes: &[i64]) -> OpResult<Vec<usize>> {
+    sizes.iter().map(|&s| usize::try_from(s).map_err(|_| format!("negative size {s}"))).collect()
+}
+
+/// Copies elements of `x`: result element `i` is element `map(axis, i[axis])` along every axis.
+pub(super) fn gather_host(x: &Tensor, shape: &[usize], map: impl Fn(usize, usize) -> usize) -> Tensor {
+    let size = x.dtype().size();
+    let mut stride = size;
+    let mut offsets: Vec<Vec<usize>> = Vec::with_capacity(shape.len());
+    for axis in (0..shape.len()).rev() {
+        offsets.push((0..shape[axis]).map(|i| map(axis, i) * stride).collect());
+        stride *= x.shape()[axis];
+    }
+    offsets.reverse();
+    let mut out = Vec::with_capacity(shape.iter().product::<usize>() * size);
+    let mut copy = |at: usize| out.extend_from_slice(&x.bytes()[at..at + size]);
+    for_each_index(shape, |i| copy(i.iter().enumerate().map(|(axis, &i)| offsets[axis][i]).sum()));
+    Tensor::from_bytes(x.dtype(), shape.to_vec(), out.into()).expect("one element for each index")
+}
+
+/// Calls `f` with every index of `shape` in row-major order.
+pub(super) fn for_each_index(shape: &[usize], mut f: impl FnMut(&[usize])) {
+    let mut index = vec![0; shape.len()];
+    for _ in 0..shape.iter().product::<usize>() {
+        f(&index);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+}
+
+/// `x` broadcast together with `shape` (which must fit).
+pub(super) fn broadcast_host(x: &Tensor, shape: &[usize]) -> Tensor {
+    let rank = shape.len().max(x.shape().len());
+    let pad = |s: &[usize]| [vec![1; rank - s.len()], s.to_vec()].concat();
+    let (from, to) = (pad(x.shape()), pad(shape));
+    let out: Vec<usize> = from.iter().zip(&to).map(|(&a, &b)| if a == 1 { b } else { a }).collect();
+    gather_host(&x.reshaped(from.clone()), &out, |axis, i| if from[axis] == 1 { 0 } else { i })
+}
