@@ -20,8 +20,10 @@ impl TensorFunction {
         out.buffers = crate::arena::Arena::new();
         let mut map = vec![None; self.buffers.len()];
         for &old in &order {
-            let buffer = self.buffers[old].clone();
-            map[crate::arena::Id::index(old)] = Some(out.buffers.push(buffer));
+            // A parameter without a buffer keeps its number; the verifier reports it.
+            if let Some(buffer) = self.buffers.get(old) {
+                map[crate::arena::Id::index(old)] = Some(out.buffers.push(buffer.clone()));
+            }
         }
         let rename = |b: BufferId| map.get(crate::arena::Id::index(b)).copied().flatten().unwrap_or(b);
         for p in &mut out.params {
@@ -29,7 +31,7 @@ impl TensorFunction {
         }
         for p in &mut out.prepacks {
             p.buffer = rename(p.buffer);
-            p.packer = Box::new(p.packer.canonical());
+            *p.packer = p.packer.canonical();
         }
         out.body = rename_stmt(&self.body, &rename);
         out
