@@ -5,8 +5,8 @@
 //! their operator's file removes. Rules that pair terms of one sum are in `recombine.rs`.
 //!
 //! Always holds: every rule is an identity on the integers for positive divisors, whatever the values of unknown
-//! variables. An expression whose coefficients leave i64 is returned as it is. Divisors that are constants below 1 are
-//! left alone.
+//! variables. An expression whose coefficients leave i64, or whose products have too many terms, is returned as it is.
+//! Divisors that are constants below 1 are left alone.
 
 mod div;
 mod linear;
@@ -97,7 +97,7 @@ impl<'b> Simplifier<'b> {
         Simplifier { bounds, forms: FxHashMap::default(), ranges: FxHashMap::default() }
     }
 
-    /// The simplified linear form of `e`; `None` when a coefficient leaves i64.
+    /// The simplified linear form of `e`; `None` when a coefficient leaves i64 or a product is too large.
     fn form(&mut self, e: &Int) -> Option<Linear> {
         match e.node() {
             IntNode::Const(c) => return Some(Linear::constant(*c)),

@@ -13,8 +13,8 @@ pub(super) struct Linear {
     pub(super) constant: i64,
 }
 
-/// Above this many terms a product is not multiplied out.
-const MAX_PRODUCT_TERMS: usize = 16;
+/// Above this many terms a product is not multiplied out, and its expression not simplified.
+const MAX_PRODUCT_TERMS: usize = 64;
 
 impl Linear {
     pub(super) fn constant(c: i64) -> Linear {
@@ -170,7 +170,7 @@ pub(super) fn divide_factors(atom: &Int, by: &[Int]) -> Option<SmallVec<[Int; 2]
 }
 
 impl Simplifier<'_> {
-    /// `a * b`, multiplied out where that stays small.
+    /// `a * b`, multiplied out; `None` where that is too large.
     pub(super) fn product(&mut self, a: &Linear, b: &Linear) -> Option<Linear> {
         if let Some(c) = a.as_const() {
             return b.scaled(c);
@@ -179,8 +179,7 @@ impl Simplifier<'_> {
             return a.scaled(c);
         }
         if (a.terms.len() + 1) * (b.terms.len() + 1) > MAX_PRODUCT_TERMS {
-            let (a, b) = (self.to_int(a), self.to_int(b));
-            return monomial(smallvec![a, b]).map(Linear::atom);
+            return None;
         }
         let mut out = Linear::constant(a.constant.checked_mul(b.constant)?);
         for (atom, k) in &a.terms {
