@@ -229,7 +229,7 @@ fn mutate(text: &str, random: &mut Random) -> String {
 fn mutated_text_never_panics_and_what_parses_round_trips() {
     let mut random = Random(1);
     let mut accepted = 0;
-    for _ in 0..6000 {
+    for _ in 0..1500 {
         let text = mutate(MODULE, &mut random);
         let Ok(m) = parse_module(&text) else { continue };
         accepted += 1;
@@ -238,7 +238,7 @@ fn mutated_text_never_panics_and_what_parses_round_trips() {
         let again = parse_module(&printed).unwrap_or_else(|e| panic!("{e}\nfrom\n{text}"));
         assert_eq!(print_module(&again), printed);
     }
-    assert!(accepted > 100, "{accepted}");
+    assert!(accepted > 30, "{accepted}");
 }
 
 #[test]
