@@ -3,6 +3,7 @@
 use super::node::eval_node;
 use crate::dtype::DType;
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
+use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::control::{Call, CallHost, Const, If, Let};
 use crate::tensor::Tensor;
@@ -93,11 +94,15 @@ pub struct Interpreter<'a> {
     host: Option<&'a HostFunctions>,
     observer: Option<Observer<'a>>,
     constants: FxHashMap<Name, Tensor>,
+    symbols: Symbols,
     lifetimes: FxHashMap<(Name, BlockId), Arc<Vec<Vec<ValueId>>>>,
     depth: usize,
 }
 
 type Env = FxHashMap<ValueId, Tensor>;
+
+/// Values of the symbolic dimensions of the function that runs.
+type Symbols = FxHashMap<Name, i64>;
 
 impl<'a> Interpreter<'a> {
     /// For functions of `module`.
@@ -107,6 +112,7 @@ impl<'a> Interpreter<'a> {
             host: None,
             observer: None,
             constants: FxHashMap::default(),
+            symbols: Symbols::default(),
             lifetimes: FxHashMap::default(),
             depth: 0,
         }
@@ -135,13 +141,17 @@ impl<'a> Interpreter<'a> {
     fn call(&mut self, name: Name, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ExecError> {
         let module = self.module;
         let f = module.functions.get(&name).ok_or(ExecError::UnknownFunction(name))?;
-        check_inputs(f, &inputs).map_err(|message| ExecError::Inputs { function: name, message })?;
+        let symbols = check_inputs(f, &inputs).map_err(|message| ExecError::Inputs { function: name, message })?;
         if self.depth >= MAX_CALL_DEPTH {
             return Err(ExecError::Depth(name));
         }
         self.depth += 1;
         let mut env: Env = f.params().iter().copied().zip(inputs).collect();
+        // A group sees the symbols of its caller: not all of them need occur alone in its parameters.
+        let outer = self.symbols.clone();
+        self.symbols.extend(symbols);
         let result = self.run_block(f, f.body, &mut env);
+        self.symbols = outer;
         self.depth -= 1;
         result
     }
@@ -155,6 +165,9 @@ impl<'a> Interpreter<'a> {
             if results.len() != node.outputs.len() {
                 let message = format!("gives {} results instead of {}", results.len(), node.outputs.len());
                 return Err(node_error(f, n, message));
+            }
+            for (&v, t) in node.outputs.iter().zip(&results) {
+                self.learn_symbols(&f.ty(v).shape, t.shape());
             }
             if let Some(observer) = &mut self.observer
                 && !node.op.is::<Const>()
@@ -203,7 +216,17 @@ impl<'a> Interpreter<'a> {
         if node.op.is::<Let>() || node.op.is::<If>() {
             return self.run_regions(f, n, &inputs, env);
         }
-        eval_node(&node.op, &inputs, self.module).map_err(|m| node_error(f, n, m))
+        let bound = (!self.symbols.is_empty()).then(|| node.op.bind(&|v| self.symbols.get(&v).copied()));
+        eval_node(bound.as_ref().unwrap_or(&node.op), &inputs, self.module).map_err(|m| node_error(f, n, m))
+    }
+
+    /// Symbols that a node defines (a count of elements found ...) get their values from its results.
+    fn learn_symbols(&mut self, shape: &[Dim], actual: &[usize]) {
+        for (d, &n) in shape.iter().zip(actual) {
+            if let Some(v) = d.as_var() {
+                self.symbols.insert(v, n as i64);
+            }
+        }
     }
 
     fn run_regions(
@@ -259,12 +282,12 @@ fn node_error(f: &Function, n: NodeId, message: String) -> ExecError {
     ExecError::Node { op: f.nodes[n].op.name(), node: f.nodes[n].name, message }
 }
 
-/// Number, dtypes, ranks and sizes; a symbol has one value in all parameters.
-fn check_inputs(f: &Function, inputs: &[Tensor]) -> Result<(), String> {
+/// Number, dtypes, ranks and sizes; a symbol has one value in all parameters. Returns the values.
+fn check_inputs(f: &Function, inputs: &[Tensor]) -> Result<Symbols, String> {
     if f.params().len() != inputs.len() {
         return Err(format!("takes {} inputs, got {}", f.params().len(), inputs.len()));
     }
-    let mut symbols: FxHashMap<Name, i64> = FxHashMap::default();
+    let mut symbols = Symbols::default();
     for (i, (&p, t)) in f.params().iter().zip(inputs).enumerate() {
         let ty = f.ty(p);
         let label = f.values[p].name.map_or_else(|| format!("input {i}"), |n| format!("input `{n}`"));
@@ -284,7 +307,7 @@ fn check_inputs(f: &Function, inputs: &[Tensor]) -> Result<(), String> {
             }
         }
     }
-    Ok(())
+    Ok(symbols)
 }
 
 /// For every node of a block: the values of that block that no later node and no result uses. Uses inside a node's

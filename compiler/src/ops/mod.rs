@@ -49,7 +49,7 @@ pub mod window;
 
 pub use permute::PermutedOp;
 
-use crate::attr::{AttrStruct, Attrs};
+use crate::attr::{Attr, AttrStruct, AttrValue, Attrs};
 use crate::dtype::DType;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId};
 use crate::int::Dim;
@@ -210,6 +210,30 @@ impl OpRef {
     /// True when the op is a `T`.
     pub fn is<T: 'static>(&self) -> bool {
         self.downcast::<T>().is_some()
+    }
+}
+impl OpRef {
+    /// The op with the symbols in its attributes replaced by their values; one without a value stays.
+    pub fn bind(&self, value: &dyn Fn(Name) -> Option<i64>) -> OpRef {
+        fn replace(a: &Attr, value: &dyn Fn(Name) -> Option<i64>) -> Option<Attr> {
+            match a {
+                Attr::Expr(e) => Some(e.replace(&mut |v| value(v).map(Dim::new)).to_attr()),
+                Attr::List(list) if list.iter().any(|a| matches!(a, Attr::Expr(_) | Attr::List(_))) => {
+                    Some(Attr::List(list.iter().map(|a| replace(a, value).unwrap_or_else(|| a.clone())).collect()))
+                }
+                _ => None,
+            }
+        }
+        let mut attrs = self.attrs();
+        let mut changed = false;
+        for a in attrs.values_mut() {
+            if let Some(new) = replace(a, value) {
+                changed |= new != *a;
+                *a = new;
+            }
+        }
+        let bound = if changed { find_op(self.name()).and_then(|d| (d.from_attrs)(&attrs).ok()) } else { None };
+        bound.unwrap_or_else(|| self.clone())
     }
 }
 impl std::ops::Deref for OpRef {

@@ -1,7 +1,10 @@
 use super::*;
 use crate::graph::{FunctionBuilder, TensorType};
-use crate::int::Dim;
+
+use crate::ops::generate::Full;
 use crate::ops::matmul::MatMul;
+use crate::ops::reshape::Reshape;
+use crate::ops::search::NonZero;
 
 fn matrix(values: [f32; 4]) -> Tensor {
     Tensor::from_vec(vec![2, 2], values.to_vec())
@@ -123,4 +126,25 @@ fn host_functions_are_looked_up() {
     });
     let out = Interpreter::new(&m).with_host(&host).run(Name::new("main"), &x).unwrap();
     assert_eq!(out[0].to_f32_vec(), [2., 4., 6., 8.]);
+}
+
+/// Symbols in attributes have the values of the run: those of the parameters, and those that a node defines.
+#[test]
+fn symbols_get_their_values() {
+    let mut m = Module::new("main");
+    let mut b = FunctionBuilder::new(&mut m, "main");
+    let n = Dim::var("n");
+    let x = b.param("x", TensorType::new(DType::F32, vec![n.clone(), Dim::new(4)]));
+    let half = b.add(Reshape::to(vec![n.clone() * 2, Dim::new(2)]), &[x]).unwrap();
+    let found = b.add(NonZero { count: Name::new("found") }, &[x]).unwrap();
+    let ones = Full { shape: vec![Dim::var("found"), n], value: 1.0, dtype: DType::F32, dims: vec![] };
+    let ones = b.add(ones, &[]).unwrap();
+    b.finish(&[(Name::new("half"), half), (Name::new("found"), found), (Name::new("ones"), ones)]);
+    for rows in [1, 3] {
+        let mut values = vec![0.0f32; rows * 4];
+        values[rows] = 5.0;
+        let out = run_function(&m, Name::new("main"), &[Tensor::from_vec(vec![rows, 4], values)]).unwrap();
+        let shapes: Vec<&[usize]> = out.iter().map(Tensor::shape).collect();
+        assert_eq!(shapes, [&[rows * 2, 2][..], &[2, 1], &[1, rows]]);
+    }
 }
