@@ -1,6 +1,6 @@
 //! Tan and Le 2019, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", the base model.
 
-use super::net::{Act, Built, ConvSpec, Net};
+use super::net::{Act, Built, ConvSpec, GATE_GAIN, Net, SMOOTH_GAIN};
 
 const EPSILON: f64 = 1e-5;
 /// Spread of what a block adds to its input.
@@ -30,7 +30,7 @@ pub(super) fn efficientnet_b0(net: &mut Net<'_>, x: &Act) -> Built {
 
 fn conv_norm(net: &mut Net<'_>, x: &Act, path: &str, spec: ConvSpec) -> Built {
     let x = net.conv(x, &format!("{path}.0"), spec)?;
-    let x = net.batch_norm(&x, &format!("{path}.1"), 1.0, EPSILON)?;
+    let x = net.batch_norm(&x, &format!("{path}.1"), SMOOTH_GAIN, EPSILON)?;
     net.silu(&x, &format!("{path}.2"))
 }
 
@@ -63,7 +63,8 @@ fn squeeze_excite(net: &mut Net<'_>, x: &Act, path: &str, squeezed: usize) -> Bu
     let pooled = net.global_average_pool(x, &format!("{path}.avgpool"))?;
     let s = net.conv(&pooled, &format!("{path}.fc1"), ConvSpec::same(squeezed, 1).biased())?;
     let s = net.silu(&s, &format!("{path}.activation"))?;
-    let s = net.conv(&s, &format!("{path}.fc2"), ConvSpec::same(channels, 1).biased())?;
+    let s =
+        net.conv(&s, &format!("{path}.fc2"), ConvSpec { gain: GATE_GAIN, ..ConvSpec::same(channels, 1).biased() })?;
     let s = net.sigmoid(&s, &format!("{path}.scale_activation"))?;
     net.mul(&s, x, path)
 }

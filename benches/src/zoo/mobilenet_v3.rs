@@ -1,7 +1,7 @@
 //! Howard et al. 2019, "Searching for MobileNetV3", the small variant.
 
 use super::make_divisible;
-use super::net::{Act, Built, ConvSpec, LOGIT_SPREAD, Net};
+use super::net::{Act, Built, ConvSpec, GATE_GAIN, LOGIT_SPREAD, Net, SMOOTH_GAIN};
 
 const EPSILON: f64 = 1e-3;
 
@@ -37,7 +37,7 @@ pub(super) fn mobilenet_v3_small(net: &mut Net<'_>, x: &Act) -> Built {
     let x = conv_norm(net, &x, "features.12", ConvSpec::same(576, 1), true)?;
     let x = net.global_average_pool(&x, "avgpool")?;
     let x = net.flatten(&x, "")?;
-    let x = net.linear(&x, "classifier.0", 576, 1024, 1.0)?;
+    let x = net.linear(&x, "classifier.0", 576, 1024, SMOOTH_GAIN)?;
     let x = net.hard_swish(&x, "classifier.1")?;
     net.linear(&x, "classifier.3", 1024, 1000, LOGIT_SPREAD)
 }
@@ -48,7 +48,7 @@ fn activate(net: &mut Net<'_>, x: &Act, path: &str, hard_swish: bool) -> Built {
 
 fn conv_norm(net: &mut Net<'_>, x: &Act, path: &str, spec: ConvSpec, hard_swish: bool) -> Built {
     let x = net.conv(x, &format!("{path}.0"), spec)?;
-    let x = net.batch_norm(&x, &format!("{path}.1"), 1.0, EPSILON)?;
+    let x = net.batch_norm(&x, &format!("{path}.1"), if hard_swish { SMOOTH_GAIN } else { 1.0 }, EPSILON)?;
     activate(net, &x, &format!("{path}.2"), hard_swish)
 }
 
@@ -78,7 +78,8 @@ fn squeeze_excite(net: &mut Net<'_>, x: &Act, path: &str) -> Built {
     let squeezed = make_divisible((channels / 4) as f64);
     let s = net.conv(&pooled, &format!("{path}.fc1"), ConvSpec::same(squeezed, 1).biased())?;
     let s = net.relu(&s, &format!("{path}.activation"))?;
-    let s = net.conv(&s, &format!("{path}.fc2"), ConvSpec::same(channels, 1).biased())?;
+    let s =
+        net.conv(&s, &format!("{path}.fc2"), ConvSpec { gain: GATE_GAIN, ..ConvSpec::same(channels, 1).biased() })?;
     let s = net.hard_sigmoid(&s, &format!("{path}.scale_activation"))?;
     net.mul(&s, x, path)
 }

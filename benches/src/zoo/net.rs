@@ -32,8 +32,9 @@ pub(super) struct Act {
     pub(super) value: ValueId,
     /// What is known about its elements.
     pub(super) moments: Moments,
-    /// Set after a depthwise convolution: its moments are known per channel, once its weights are.
-    depthwise: Option<(Generated, Moments)>,
+    /// The filters of a depthwise convolution that gave this; the means in `moments` are then those of its input, still
+    /// to be multiplied by each filter's sum.
+    depthwise: Option<Generated>,
 }
 impl Act {
     fn channels(&self) -> usize {
@@ -50,13 +51,16 @@ pub(super) struct ConvSpec {
     pub(super) pad: usize,
     /// As many groups as channels.
     pub(super) depthwise: bool,
-    /// With a bias; the weights are then scaled so that the output has unit variance, since no batch norm follows.
+    /// Spread of the output, when there is a bias.
+    pub(super) gain: f64,
+    /// With a bias; the weights are then scaled so that the output has variance `gain^2`, since no batch norm
+    /// follows.
     pub(super) bias: bool,
 }
 impl ConvSpec {
     /// `kernel` square, stride 1, padded to keep the size, for a batch norm to follow.
     pub(super) fn same(out: usize, kernel: usize) -> ConvSpec {
-        ConvSpec { out, kernel, stride: 1, pad: kernel / 2, depthwise: false, bias: false }
+        ConvSpec { out, kernel, stride: 1, pad: kernel / 2, depthwise: false, gain: 1.0, bias: false }
     }
     pub(super) fn stride(self, stride: usize) -> ConvSpec {
         ConvSpec { stride, ..self }
@@ -162,14 +166,19 @@ impl<'m> Net<'m> {
     pub(super) fn conv(&mut self, x: &Act, path: &str, spec: ConvSpec) -> Built {
         let (groups, taps) = (if spec.depthwise { x.channels() } else { 1 }, spec.kernel * spec.kernel);
         let row = x.channels() / groups * taps;
-        // A depthwise filter that sums to 0 would see edges only; a batch norm takes its mean off instead.
-        let gain = if spec.depthwise { x.moments.square() } else { x.moments.var() };
+        // A filter of one or three channels that sums to 0 would see edges only.
+        let plain = spec.depthwise || x.channels() <= 3;
+        let square = if plain { x.moments.square() } else { x.moments.var() };
         let variance = match spec.bias {
-            true => 1.0 / (row as f64 * gain),
+            true => spec.gain * spec.gain / (row as f64 * square),
             false => 2.0 / (spec.out / groups * taps) as f64,
         };
         let std = variance.sqrt();
-        let fill = if spec.depthwise { Fill::Normal { std } } else { Fill::Centered { std, row } };
+        let fill = match (spec.depthwise, plain) {
+            (true, _) => Fill::Balanced { std, row },
+            (false, true) => Fill::Normal { std },
+            (false, false) => Fill::Centered { std, row },
+        };
         let shape = [spec.out, x.channels() / groups, spec.kernel, spec.kernel];
         let (weight, generated) = self.param(&format!("{path}.weight"), &shape, fill);
         let mut inputs = vec![x.value, weight];
@@ -183,9 +192,11 @@ impl<'m> Net<'m> {
             ..Conv::default()
         };
         let value = self.node(path, "Conv", op, &inputs)?;
-        let moments = Moments::uniform(spec.out, 0.0, row as f64 * variance * gain);
-        let depthwise = spec.depthwise.then(|| (generated, x.moments.clone()));
-        Ok(Act { value, moments, depthwise })
+        let moments = match spec.depthwise {
+            true => x.moments.shrink(row as f64 * variance),
+            false => Moments::uniform(spec.out, 0.0, row as f64 * variance * square),
+        };
+        Ok(Act { value, moments, depthwise: spec.depthwise.then_some(generated) })
     }
 
     pub(super) fn bias(&mut self, path: &str, len: usize) -> ValueId {
@@ -198,27 +209,24 @@ impl<'m> Net<'m> {
         let named = |what: &str| format!("{path}.{what}");
         let runs = |base: f64, std: f64, spread: f64| Fill::Runs { runs: vec![(c, base, std)], spread };
         let scale = self.param(&named("weight"), &[c], runs(gain, 0.0, 0.2)).0;
-        let bias = self.param(&named("bias"), &[c], runs(0.0, 0.1 * gain, 0.0)).0;
-        let (mean, var) = match &x.depthwise {
-            Some((weight, input)) => {
-                let runs: Vec<_> = input.0.iter().map(|r| (r.channels, r.mean, r.var)).collect();
-                let taps = weight.len / c;
-                let of =
-                    |variance| Fill::Depthwise { weight: Box::new(weight.clone()), taps, runs: runs.clone(), variance };
-                (of(false), of(true))
+        let bias = self.param(&named("bias"), &[c], runs(0.0, JITTER * gain, 0.0)).0;
+        let all = &x.moments.0;
+        let mean = match &x.depthwise {
+            Some(weight) => {
+                let means = all.iter().map(|r| (r.channels, r.mean)).collect();
+                Fill::RowSums { weight: Box::new(weight.clone()), row: weight.len / c, means }
             }
             None => {
-                let mean = |r: &Run| (r.channels, r.mean, 0.1 * r.var.sqrt());
-                let var = |r: &Run| (r.channels, r.var, 0.0);
-                let runs = |f: &dyn Fn(&Run) -> (usize, f64, f64)| x.moments.0.iter().map(f).collect();
-                (Fill::Runs { runs: runs(&mean), spread: 0.0 }, Fill::Runs { runs: runs(&var), spread: 0.2 })
+                let run = |r: &Run| (r.channels, r.mean, JITTER * r.var.sqrt());
+                Fill::Runs { runs: all.iter().map(run).collect(), spread: 0.0 }
             }
         };
+        let var = Fill::Runs { runs: all.iter().map(|r| (r.channels, r.var, 0.0)).collect(), spread: 0.2 };
         let mean = self.param(&named("running_mean"), &[c], mean).0;
         let var = self.param(&named("running_var"), &[c], var).0;
         let op = BatchNorm { epsilon, ..BatchNorm::default() };
         let value = self.node(path, "BatchNormalization", op, &[x.value, scale, bias, mean, var])?;
-        Ok(self.act(value, Moments::uniform(c, 0.0, 1.05 * gain * gain)))
+        Ok(self.act(value, Moments::uniform(c, 0.0, gain * gain)))
     }
 
     pub(super) fn relu(&mut self, x: &Act, path: &str) -> Built {
@@ -301,7 +309,7 @@ impl<'m> Net<'m> {
 
     pub(super) fn global_average_pool(&mut self, x: &Act, path: &str) -> Built {
         let value = self.node(path, "GlobalAveragePool", GlobalAveragePool::default(), &[x.value])?;
-        Ok(self.act(value, x.moments.shrink(0.1)))
+        Ok(self.act(value, x.moments.shrink(0.2)))
     }
 
     pub(super) fn flatten(&mut self, x: &Act, path: &str) -> Built {
@@ -328,5 +336,11 @@ impl<'m> Net<'m> {
     }
 }
 
+/// Gain of batch norms before a smooth activation: it is then nearly linear on both sides of 0.
+pub(super) const SMOOTH_GAIN: f64 = 2.5;
+/// Gain of what goes into the sigmoid of a gate.
+pub(super) const GATE_GAIN: f64 = 0.3;
+/// Spread of the offsets of channels, relative to that of their values.
+const JITTER: f64 = 0.05;
 /// Standard deviation of the logits.
 pub(super) const LOGIT_SPREAD: f64 = 2.0;

@@ -1,8 +1,12 @@
 //! Sizes against torchvision, and that what is built is whole.
 
+use super::weights::{Fill, Generated};
 use super::{build, list};
+use compiler::cpu::Interpreter;
+use compiler::graph::{Function, NodeId};
 use compiler::inspect::{count_macs, count_parameters};
 use compiler::onnx::{NoExternalData, export_onnx, import_onnx};
+use compiler::tensor::Tensor;
 use rustc_hash::FxHashSet;
 
 #[test]
@@ -55,4 +59,34 @@ fn small_models_survive_onnx() {
         assert_eq!(count_parameters(&again), count_parameters(&module));
         assert_eq!(count_macs(&again), count_macs(&module));
     }
+}
+
+/// Runs a model on a seeded image of unit variance, holding every activation against the range that f16 has to spare.
+fn run_small(name: &str) {
+    let module = build(name, 1, 0).unwrap();
+    let pixels = Generated { stream: 1, len: 3 * 224 * 224, fill: Fill::Normal { std: 1.0 } };
+    let image = Tensor::from_vec(vec![1, 3, 224, 224], pixels.values());
+    let mut largest = 0f32;
+    let logits = {
+        let observe = |_: &Function, _: NodeId, results: &[Tensor]| {
+            let values = results.iter().flat_map(|t| t.to_f32_vec());
+            largest = values.fold(largest, |a, v| if v.abs() > a || v.is_nan() { v.abs() } else { a });
+        };
+        let mut interpreter = Interpreter::new(&module).observe(observe);
+        interpreter.run(module.entry, &[image]).unwrap().remove(0).to_f64_vec()
+    };
+    assert!(largest < 1e3, "{name}: an activation of {largest}");
+    let mean = logits.iter().sum::<f64>() / logits.len() as f64;
+    let std = (logits.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / logits.len() as f64).sqrt();
+    assert!((0.3..10.0).contains(&std), "{name}: logits of spread {std}");
+}
+
+#[test]
+fn squeezenet_stays_in_range() {
+    run_small("squeezenet1_1");
+}
+
+#[test]
+fn mobilenet_v3_stays_in_range() {
+    run_small("mobilenet_v3_small");
 }

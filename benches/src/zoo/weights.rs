@@ -32,16 +32,22 @@ pub enum Fill {
         /// Relative spread.
         spread: f64,
     },
-    /// One element for each filter of a depthwise convolution: what the filter makes of channels with these moments.
-    Depthwise {
-        /// The filters.
+    /// Rows of so many elements, near-normal but for this: the square of a row's sum equals its sum of squares, which is
+    /// `row * std^2`. Such a depthwise filter gives the same variance whether neighbouring pixels are independent or equal.
+    Balanced {
+        /// Root mean square.
+        std: f64,
+        /// Elements of a row.
+        row: usize,
+    },
+    /// One element for each row of `weight`: its sum times the mean of its channel.
+    RowSums {
+        /// The rows.
         weight: Box<Generated>,
-        /// Taps of a filter.
-        taps: usize,
-        /// Channels, mean and variance of the input.
-        runs: Vec<(usize, f64, f64)>,
-        /// Whether the variance is wanted, not the mean.
-        variance: bool,
+        /// Elements of a row.
+        row: usize,
+        /// Runs of channels and their mean.
+        means: Vec<(usize, f64)>,
     },
 }
 
@@ -91,10 +97,11 @@ impl Generated {
                     .map(|(base, std)| ((base + std * draw.normal()) * (1.0 + spread * draw.even())) as f32)
                     .collect()
             }
-            Fill::Depthwise { weight, taps, runs, variance } => {
-                let moments = runs.iter().flat_map(|&(n, mean, var)| std::iter::repeat_n((mean, var), n));
-                let weight = weight.values();
-                weight.chunks_exact(*taps).zip(moments).map(|(w, (m, v))| filtered(w, m, v, *variance)).collect()
+            Fill::Balanced { std, row } => balanced(&mut draw, self.len, *std, *row),
+            Fill::RowSums { weight, row, means } => {
+                let means = means.iter().flat_map(|&(n, mean)| std::iter::repeat_n(mean, n));
+                let sum = |w: &[f32]| w.iter().map(|&w| w as f64).sum::<f64>();
+                weight.values().chunks_exact(*row).zip(means).map(|(w, mean)| (sum(w) * mean) as f32).collect()
             }
         }
     }
@@ -111,12 +118,21 @@ fn centered(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
     out
 }
 
-/// Mean or variance of a filter's output. Neighbouring pixels are neither independent nor equal: the variance is taken
-/// half way between these cases.
-fn filtered(w: &[f32], mean: f64, var: f64, variance: bool) -> f32 {
-    let sum: f64 = w.iter().map(|&w| w as f64).sum();
-    let squares: f64 = w.iter().map(|&w| (w as f64) * (w as f64)).sum();
-    (if variance { var * 0.5 * (squares + sum * sum) + 1e-3 * squares } else { mean * sum }) as f32
+fn balanced(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
+    let (mut out, k) = (Vec::with_capacity(len), row as f64);
+    let mut buffer = vec![0f64; row];
+    while out.len() < len {
+        buffer.iter_mut().for_each(|x| *x = draw.normal());
+        let mean = buffer.iter().sum::<f64>() / k;
+        buffer.iter_mut().for_each(|x| *x -= mean);
+        // With c of sum 0 and w = c + m: (k m)^2 = |c|^2 + k m^2.
+        let rest: f64 = buffer.iter().map(|x| x * x).sum();
+        let offset = if row > 1 { (rest / (k * (k - 1.0))).sqrt() } else { 1.0 };
+        let scale = std * (k / (rest + k * offset * offset)).sqrt();
+        let signed = if mean < 0.0 { -offset } else { offset };
+        out.extend(buffer.iter().take(len - out.len()).map(|x| ((x + signed) * scale) as f32));
+    }
+    out
 }
 
 impl DataSource for Generated {
@@ -156,6 +172,15 @@ mod tests {
         let other_seed = Generated { stream: stream_of(8, "a"), ..a.clone() };
         assert_eq!(a.values(), a.clone().values());
         assert!(a.values() != b.values() && a.values() != other_seed.values());
+    }
+
+    #[test]
+    fn balanced_filters_have_equal_sums() {
+        let fill = Fill::Balanced { std: 0.5, row: 9 };
+        for row in (Generated { stream: 3, len: 9 * 16, fill }).values().chunks(9) {
+            let (sum, squares) = (row.iter().sum::<f32>(), row.iter().map(|w| w * w).sum::<f32>());
+            assert!((sum * sum - 2.25).abs() < 1e-3 && (squares - 2.25).abs() < 1e-3, "{sum} {squares}");
+        }
     }
 
     #[test]

@@ -52,16 +52,49 @@ pub enum BindError {
 
 /// Symbols of the entry's parameters that are still open, in order of first occurrence.
 pub fn open_dims(module: &Module) -> Vec<Name> {
+    let f = module.functions.get(&module.entry);
+    f.map_or(vec![], |f| open_symbols(f.params().iter().map(|&p| f.ty(p))))
+}
+
+fn open_symbols<'t>(types: impl Iterator<Item = &'t TensorType>) -> Vec<Name> {
     let mut out = Vec::new();
-    let Some(f) = module.functions.get(&module.entry) else { return out };
-    for &p in f.params() {
-        for name in f.ty(p).shape.iter().flat_map(Int::vars) {
-            if !out.contains(&name) {
-                out.push(name);
-            }
+    for name in types.flat_map(|t| t.shape.iter()).flat_map(Int::vars) {
+        if !out.contains(&name) {
+            out.push(name);
         }
     }
     out
+}
+
+/// Notes that dimension `name` is `value`.
+fn bind_one(known: &[Name], name: Name, value: i64, map: &mut FxHashMap<Name, Int>) -> Result<(), BindError> {
+    let bad = |why: String| Err(BindError::BadSize { name, value: value.to_string(), why });
+    if !known.contains(&name) {
+        return Err(BindError::UnknownDim { name, known: known.to_vec() });
+    }
+    if value < 0 {
+        return bad("it is negative".into());
+    }
+    match map.insert(name, Int::new(value)).filter(|o| !o.is(value)) {
+        Some(other) => bad(format!("it is already bound to {other}")),
+        None => Ok(()),
+    }
+}
+
+/// Notes which symbols of the shape `old` of an input get which sizes from `new`.
+fn match_shape(input: Name, old: &[Dim], new: &[usize], map: &mut FxHashMap<Name, Int>) -> Result<(), BindError> {
+    let bad = |why: String| Err(BindError::BadSize { name: input, value: format!("{new:?}"), why });
+    if old.len() != new.len() {
+        return bad(format!("it has {} dimensions: {old:?}", old.len()));
+    }
+    for (dim, &size) in old.iter().zip(new) {
+        if let Some(symbol) = dim.as_var()
+            && let Some(other) = map.insert(symbol, Int::from(size)).filter(|o| *o != Int::from(size))
+        {
+            return bad(format!("the dimension `{symbol}` would be {other} and {size}"));
+        }
+    }
+    Ok(())
 }
 
 /// Gives open dimensions their sizes, everywhere in the module, and infers all types anew.
@@ -72,16 +105,7 @@ pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindEr
     let known = open_dims(module);
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
     for &(name, value) in dims {
-        if !known.contains(&name) {
-            return Err(BindError::UnknownDim { name, known });
-        }
-        if value < 0 {
-            return Err(BindError::BadSize { name, value: value.to_string(), why: "it is negative".into() });
-        }
-        if let Some(other) = map.insert(name, Int::new(value)).filter(|o| !o.is(value)) {
-            let why = format!("it is already bound to {other}");
-            return Err(BindError::BadSize { name, value: value.to_string(), why });
-        }
+        bind_one(&known, name, value, &mut map)?;
     }
     substitute_dims(module, &map);
     // The entry comes last: the types of calls follow from the callees' results.
@@ -102,24 +126,53 @@ pub fn set_input_shape(module: &mut Module, input: Name, shape: &[usize]) -> Res
         let known = f.params().iter().filter_map(|&p| f.values[p].name).collect();
         return Err(BindError::UnknownInput { name: input, known });
     };
-    let old = f.ty(param).shape.clone();
-    let bad = |why: String| BindError::BadSize { name: input, value: format!("{shape:?}"), why };
-    if old.len() != shape.len() {
-        return Err(bad(format!("it has {} dimensions: {old:?}", old.len())));
-    }
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
-    for (dim, &size) in old.iter().zip(shape) {
-        if let Some(symbol) = dim.as_var()
-            && let Some(other) = map.insert(symbol, Int::from(size)).filter(|o| *o != Int::from(size))
-        {
-            return Err(bad(format!("the dimension `{symbol}` would be {other} and {size}")));
-        }
-    }
+    match_shape(input, &f.ty(param).shape, shape, &mut map)?;
     substitute_dims(module, &map);
     let dtype = module.main().ty(param).dtype;
     module.main_mut().values[param].ty = TensorType::fixed(dtype, shape);
     let entry = module.entry;
     reinfer(module, entry)
+}
+
+/// The types of inputs `ports` (names and types) after shapes are chosen: whole shapes by input, sizes of named
+/// dimensions, and a size for every first dimension, in this order of precedence. A symbol that is given a size by any
+/// of them has it everywhere.
+///
+/// # Errors
+/// Names that no input or dimension has, another rank, or one symbol with two sizes.
+pub fn choose_shapes(
+    ports: Vec<(Name, TensorType)>,
+    batch: Option<usize>,
+    dims: &[(Name, i64)],
+    shapes: &[(Name, Vec<usize>)],
+) -> Result<Vec<TensorType>, BindError> {
+    let known: Vec<Name> = open_symbols(ports.iter().map(|p| &p.1));
+    let mut map: FxHashMap<Name, Int> = FxHashMap::default();
+    let mut types: Vec<TensorType> = ports.iter().map(|p| p.1.clone()).collect();
+    for (input, shape) in shapes {
+        let Some(i) = ports.iter().position(|p| p.0 == *input) else {
+            return Err(BindError::UnknownInput { name: *input, known: ports.iter().map(|p| p.0).collect() });
+        };
+        match_shape(*input, &ports[i].1.shape, shape, &mut map)?;
+        types[i] = TensorType::fixed(ports[i].1.dtype, shape);
+    }
+    for &(name, value) in dims {
+        bind_one(&known, name, value, &mut map)?;
+    }
+    for (ty, port) in types.iter_mut().zip(&ports) {
+        let chosen = shapes.iter().any(|s| s.0 == port.0);
+        if let (Some(batch), Some(first), false) = (batch, ty.shape.first_mut(), chosen) {
+            match first.as_var() {
+                Some(symbol) => drop(map.entry(symbol).or_insert(Int::from(batch))),
+                None => *first = Int::from(batch),
+            }
+        }
+    }
+    for d in types.iter_mut().flat_map(|t| t.shape.iter_mut()) {
+        *d = d.replace(&mut |v| map.get(&v).cloned());
+    }
+    Ok(types)
 }
 
 /// Infers the types of all nodes of a function again, in order, from the types of its parameters. A graph function

@@ -2,9 +2,12 @@
 
 use crate::graph::{FunctionBuilder, TensorType, ValueId};
 use crate::int::Dim;
+use crate::int::{Int, IntNode};
+use crate::name::Name;
 use crate::ops::OpRef;
 use crate::tensor::Tensor;
 use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
 
 /// An ONNX attribute value.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,6 +168,8 @@ pub struct ExportContext<'a> {
     pub constants: Vec<(String, Tensor)>,
     /// Prefix for fresh names, unique in the model.
     pub prefix: String,
+    /// Where the size of a symbol can be read: a value in scope and one of its axes.
+    pub symbols: &'a FxHashMap<Name, (String, usize)>,
 }
 impl ExportContext<'_> {
     /// A name nobody else has.
@@ -190,6 +195,54 @@ impl ExportContext<'_> {
             outputs,
             attrs: attrs.into_iter().map(|(k, v)| (k.to_string(), v)).collect(),
         });
+    }
+    /// Emits a node with one result of a fresh name, which is returned.
+    pub fn emit(&mut self, op_type: &str, inputs: Vec<String>) -> String {
+        let out = self.fresh();
+        self.node(op_type, inputs, vec![out.clone()], vec![]);
+        out
+    }
+    /// The name of a rank-1 i64 value with these elements: a constant, or computed from the shapes that define their
+    /// symbols.
+    ///
+    /// # Errors
+    /// A symbol that is no dimension of an input.
+    pub fn ints(&mut self, values: &[Int]) -> Result<String, String> {
+        if let Some(known) = values.iter().map(Int::as_const).collect::<Option<Vec<i64>>>() {
+            return Ok(self.constant(Tensor::ints(&known)));
+        }
+        let parts: Vec<String> = values.iter().map(|v| self.int(v)).collect::<Result<_, _>>()?;
+        if let [one] = &parts[..] {
+            return Ok(one.clone());
+        }
+        let out = self.fresh();
+        self.node("Concat", parts, vec![out.clone()], vec![("axis", OnnxAttr::Int(0))]);
+        Ok(out)
+    }
+    /// One integer as a value of shape `[1]`.
+    fn int(&mut self, value: &Int) -> Result<String, String> {
+        let (op, a, b) = match value.node() {
+            IntNode::Const(c) => return Ok(self.constant(Tensor::ints(&[*c]))),
+            IntNode::Var(v) => {
+                let source = self.symbols.get(v).cloned();
+                let (of, axis) = source.ok_or_else(|| format!("the size `{v}` is no dimension of an input"))?;
+                let range = vec![("start", OnnxAttr::Int(axis as i64)), ("end", OnnxAttr::Int(axis as i64 + 1))];
+                let out = self.fresh();
+                self.node("Shape", vec![of], vec![out.clone()], range);
+                return Ok(out);
+            }
+            IntNode::Load(..) => return Err("a size is read from data".into()),
+            IntNode::Add(a, b) => ("Add", a, b),
+            IntNode::Sub(a, b) => ("Sub", a, b),
+            IntNode::Mul(a, b) => ("Mul", a, b),
+            // Sizes are not negative, so ONNX's truncation is the floor.
+            IntNode::Div(a, b) => ("Div", a, b),
+            IntNode::Mod(a, b) => ("Mod", a, b),
+            IntNode::Min(a, b) => ("Min", a, b),
+            IntNode::Max(a, b) => ("Max", a, b),
+        };
+        let operands = vec![self.int(a)?, self.int(b)?];
+        Ok(self.emit(op, operands))
     }
     /// Emits the usual case: one ONNX node with all operands and results of the graph node.
     pub fn simple(&mut self, op_type: &str, attrs: Vec<(&str, OnnxAttr)>) {

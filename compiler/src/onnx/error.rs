@@ -81,6 +81,9 @@ pub enum ImportError {
         /// The ONNX type.
         ty: String,
     },
+    /// Shapes were chosen that the model's inputs do not have.
+    #[error(transparent)]
+    Shape(#[from] crate::graph::BindError),
     /// All operators that are not supported, at once.
     #[error("unsupported operators: {}", list(.0))]
     Unsupported(Vec<UnsupportedOp>),

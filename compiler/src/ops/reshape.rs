@@ -31,7 +31,8 @@ pub(super) fn loop_bounds(index: &[Int], shape: &[Int]) -> Bounds {
     bounds
 }
 
-/// Exports an op whose ONNX operand 1 is `ints`: as a constant when they are known, else as the operand it has.
+/// Exports an op whose ONNX operand 1 is `ints`: as the operand it has, or else as a constant or
+/// computed from shapes.
 pub(super) fn export_with_ints(
     cx: &mut ExportContext<'_>,
     op_type: &str,
@@ -42,9 +43,7 @@ pub(super) fn export_with_ints(
         cx.simple(op_type, attrs);
         return Ok(());
     }
-    let values: Option<Vec<i64>> = ints.iter().map(Int::as_const).collect();
-    let values = values.ok_or_else(|| format!("{ints:?} is symbolic, which ONNX cannot say here"))?;
-    let operand = cx.constant(Tensor::ints(&values));
+    let operand = cx.ints(ints)?;
     let (inputs, outputs) = (vec![cx.input(0), operand], cx.outputs.clone());
     cx.node(op_type, inputs, outputs, attrs);
     Ok(())

@@ -87,10 +87,25 @@ struct Body<'m> {
     function: &'m Function,
     names: Names,
     values: FxHashMap<ValueId, String>,
+    /// Where the sizes of symbols can be read.
+    symbols: FxHashMap<Name, (String, usize)>,
     /// Constants become initializers of the main graph; in a function, which has none, `Constant` nodes.
     initializers: bool,
 }
-impl Body<'_> {
+impl<'m> Body<'m> {
+    fn new(function: &'m Function, initializers: bool) -> Body<'m> {
+        let (values, symbols) = (FxHashMap::default(), FxHashMap::default());
+        Body { function, names: Names::new(), values, symbols, initializers }
+    }
+    /// Notes which dimensions of the named value `v` are plain symbols.
+    fn define_symbols(&mut self, v: ValueId) {
+        for (axis, d) in self.function.ty(v).shape.iter().enumerate() {
+            if let Some(symbol) = d.as_var() {
+                let name = self.name(v);
+                self.symbols.entry(symbol).or_insert((name, axis));
+            }
+        }
+    }
     fn name(&self, v: ValueId) -> String {
         self.values.get(&v).cloned().unwrap_or_default()
     }
@@ -117,11 +132,12 @@ impl<'m> Exporter<'m> {
 
     fn export_entry(&mut self) -> Result<GraphProto, ExportError> {
         let f = self.module.main();
-        let mut body = Body { function: f, names: Names::new(), values: FxHashMap::default(), initializers: true };
+        let mut body = Body::new(f, true);
         for (i, &p) in f.params().iter().enumerate() {
             let base = f.values[p].name.map_or_else(|| format!("input{i}"), |n| n.to_string());
             let name = body.names.unique(&base, "input");
             body.values.insert(p, name);
+            body.define_symbols(p);
         }
         let input: Vec<_> = f.params().iter().map(|&p| value_info(&body.name(p), f.ty(p))).collect();
         let mut node = Vec::new();
@@ -242,13 +258,24 @@ impl<'m> Exporter<'m> {
         let (input_types, output_types) = node_types(f, n);
         self.counter += 1;
         let prefix = format!("{}{}", self.prefix, self.counter);
-        let mut cx =
-            ExportContext { inputs, outputs, input_types, output_types, nodes: vec![], constants: vec![], prefix };
+        let mut cx = ExportContext {
+            inputs,
+            outputs,
+            input_types,
+            output_types,
+            nodes: vec![],
+            constants: vec![],
+            prefix,
+            symbols: &body.symbols,
+        };
         if let Err(why) = node.op.export(&mut cx) {
             self.unsupported.push((node.name, node.op.name(), why));
             return;
         }
-        for (name, tensor) in cx.constants {
+        let (constants, nodes) = (cx.constants, cx.nodes);
+        // Sizes known only at run time are read from the value that has them.
+        node.outputs.iter().for_each(|&v| body.define_symbols(v));
+        for (name, tensor) in constants {
             if body.initializers {
                 self.bytes += tensor.bytes().len() as u64;
                 self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
@@ -258,7 +285,7 @@ impl<'m> Exporter<'m> {
                 out.push(NodeProto { output: vec![name], op_type, attribute, ..NodeProto::default() });
             }
         }
-        for e in cx.nodes {
+        for e in nodes {
             self.domains.insert(e.domain.clone());
             out.push(node_proto(e, body.names.node(node.name.as_str())));
         }
@@ -293,9 +320,10 @@ impl<'m> Exporter<'m> {
             self.unsupported.push((name, "call", "the function is not in the module".into()));
             return Ok(FunctionProto::default());
         };
-        let mut body = Body { function: f, names: Names::new(), values: FxHashMap::default(), initializers: false };
+        let mut body = Body::new(f, false);
         for &p in f.params() {
             body.define(p);
+            body.define_symbols(p);
         }
         let input = f.params().iter().map(|&p| body.name(p)).collect();
         let mut node = Vec::new();

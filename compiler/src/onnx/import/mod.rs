@@ -10,6 +10,7 @@
 
 mod attributes;
 mod control;
+mod fold;
 mod node;
 mod order;
 mod support;
@@ -27,6 +28,7 @@ use super::tensor_data::dtype_from_onnx;
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
+use crate::ops::control::Const;
 use attributes::FunctionAttrs;
 use bytes::Bytes;
 use prost::Message;
@@ -44,13 +46,37 @@ const NODE_LIMIT: usize = 1_000_000;
 /// # Errors
 /// See [`ImportError`]; unsupported operators are listed all at once.
 pub fn import_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Module, ImportError> {
+    import_onnx_with(bytes, external, &InputShapes::default())
+}
+
+/// Shapes of inputs that are chosen when a model is imported, so that everything computed from them is known.
+#[derive(Clone, Debug, Default)]
+pub struct InputShapes {
+    /// The first dimension of every input that has dimensions.
+    pub batch: Option<usize>,
+    /// Sizes of named dimensions.
+    pub dims: Vec<(Name, i64)>,
+    /// Whole shapes of inputs; they go before the others.
+    pub shapes: Vec<(Name, Vec<usize>)>,
+}
+
+/// As [`import_onnx`], with shapes of inputs. Dimensions that the model fixes may be replaced, as far as the model's
+/// nodes accept it.
+///
+/// # Errors
+/// As [`import_onnx`]; also [`ImportError::Shape`] for names that the model does not have and shapes that do not fit.
+pub fn import_onnx_with(
+    bytes: Bytes,
+    external: &dyn ExternalData,
+    shapes: &InputShapes,
+) -> Result<Module, ImportError> {
     let model = decode_model(bytes)?;
     let importer = Importer::new(&model, external)?;
     let unsupported = unsupported_ops(&importer);
     if !unsupported.is_empty() {
         return Err(ImportError::Unsupported(unsupported));
     }
-    importer.import_main()
+    importer.import_main(shapes)
 }
 
 /// Decodes the protobuf message and checks that nothing essential is missing.
@@ -143,14 +169,13 @@ impl<'p> Importer<'p> {
         env.opsets.as_ref().unwrap_or(&self.opsets).get(domain)
     }
 
-    fn import_main(&self) -> Result<Module, ImportError> {
+    fn import_main(&self, shapes: &InputShapes) -> Result<Module, ImportError> {
         let mut module = Module::new("main");
         let mut b = FunctionBuilder::new(&mut module, "main");
         let env = Environment { opsets: None, prefix: String::new(), attrs: None, calls: vec![] };
         let mut scope = Scope { parent: None, values: FxHashMap::default(), env: &env };
-        for input in real_inputs(self.graph) {
-            let name = input.name.as_deref().unwrap_or("");
-            let value = b.param(name, import_type(input)?);
+        for (name, ty) in input_types(self.graph, shapes)? {
+            let value = b.param(name, ty);
             if scope.values.insert(name, Some(value)).is_some() {
                 return Err(invalid_value("input", name, "the graph has two inputs of this name"));
             }
@@ -159,6 +184,7 @@ impl<'p> Importer<'p> {
         let names = self.graph.output.iter().map(|o| Name::new(o.name.as_deref().unwrap_or("")));
         let results: Vec<(Name, ValueId)> = names.zip(values).collect();
         b.finish(&results);
+        remove_unused_constants(&mut module);
         Ok(module)
     }
 
@@ -203,6 +229,36 @@ impl<'p> Importer<'p> {
         }
         Ok(())
     }
+}
+
+/// Operands that became attributes and folded shape arithmetic leave constants that nobody reads.
+fn remove_unused_constants(module: &mut Module) {
+    let f = module.main_mut();
+    let mut used: FxHashSet<ValueId> = f.blocks.iter().flat_map(|(_, b)| b.results.iter().copied()).collect();
+    let (mut nodes, mut unused, mut read) = (f.walk(), FxHashSet::default(), FxHashSet::default());
+    nodes.retain(|&n| {
+        used.extend(f.nodes[n].inputs.iter().flatten());
+        f.nodes[n].op.is::<Const>()
+    });
+    for n in nodes {
+        let node = &f.nodes[n];
+        match node.op.downcast::<Const>() {
+            Some(c) if used.contains(&node.outputs[0]) => drop(read.insert(c.name)),
+            _ => drop(unused.insert(n)),
+        }
+    }
+    f.remove_nodes(&unused);
+    module.constants.retain(|name, _| read.contains(name));
+}
+
+/// Names and types of the graph's inputs, with the chosen shapes.
+fn input_types<'p>(graph: &'p GraphProto, chosen: &InputShapes) -> Result<Vec<(&'p str, TensorType)>, ImportError> {
+    let named = |i: &'p ValueInfoProto| Ok((i.name.as_deref().unwrap_or(""), import_type(i)?));
+    let mut inputs: Vec<(&str, TensorType)> = real_inputs(graph).map(named).collect::<Result<_, ImportError>>()?;
+    let ports: Vec<(Name, TensorType)> = inputs.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();
+    let types = crate::graph::choose_shapes(ports, chosen.batch, &chosen.dims, &chosen.shapes)?;
+    inputs.iter_mut().zip(types).for_each(|(i, t)| i.1 = t);
+    Ok(inputs)
 }
 
 fn invalid_value(what: &'static str, name: &str, message: &str) -> ImportError {

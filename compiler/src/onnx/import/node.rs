@@ -4,6 +4,7 @@ use super::super::error::{ImportError, UnsupportedOp};
 use super::super::proto::{AttributeProto, FunctionProto, NodeProto};
 use super::super::tensor_data::TensorError;
 use super::super::{ImportContext, OnnxAttrs, OnnxImport};
+use super::fold::fold_new_nodes;
 use super::support::Resolved;
 use super::{Environment, Importer, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
 use crate::graph::{Constant, FunctionBuilder, Origins, ValueId};
@@ -124,9 +125,10 @@ impl<'p> Importer<'p> {
     ) -> Result<Vec<ValueId>, ImportError> {
         let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
         b.set_source(Some(node.name));
-        let num_outputs = node.node.output.len();
+        let (num_outputs, first) = (node.node.output.len(), b.function.nodes.len());
         let mut cx = ImportContext { b, opset, inputs, attrs, num_outputs };
-        (row.import)(&mut cx).map_err(|m| node.refused(m))
+        let results = (row.import)(&mut cx).map_err(|m| node.refused(m))?;
+        Ok(fold_new_nodes(b, first, node.name.as_str(), results))
     }
 
     /// Applies the row of an ai.onnx op that the importer itself needs (newest opset).
@@ -142,8 +144,10 @@ impl<'p> Importer<'p> {
         let row = row.ok_or_else(|| node.unsupported(format!("needs the operator {op}")))?;
         b.set_source(Some(node.name));
         let inputs = inputs.iter().map(|&v| Some(v)).collect();
+        let first = b.function.nodes.len();
         let mut cx = ImportContext { b, opset: row.since, inputs, attrs, num_outputs: 1 };
         let values = (row.import)(&mut cx).map_err(|m| node.refused(m))?;
+        let values = fold_new_nodes(b, first, node.name.as_str(), values);
         values.first().copied().ok_or_else(|| node.invalid(format!("{op} has no result")))
     }
 

@@ -5,7 +5,9 @@ use super::super::proto::{
     TensorShapeProto, TensorTypeProto, TypeProto, TypeValue, ValueInfoProto, attribute_type as ty,
 };
 use super::super::tensor_data::write_tensor;
-use super::super::{ImportError, NoExternalData, export_onnx, import_onnx, inspect_onnx};
+use super::super::{
+    ImportError, InputShapes, NoExternalData, export_onnx, import_onnx, import_onnx_with, inspect_onnx,
+};
 use crate::dtype::DType;
 use crate::graph::Module;
 use crate::name::Name;
@@ -233,4 +235,54 @@ fn old_opsets_and_self_calling_functions_are_refused() {
     let call = NodeProto { domain: Some("local".into()), ..node("Five", &[], &["y"], vec![]) };
     recursive.functions[0].node = vec![call];
     assert!(import(&recursive).unwrap_err().to_string().contains("calls itself"));
+}
+
+fn ints_attr(name: &str, values: &[i64]) -> AttributeProto {
+    AttributeProto {
+        name: Some(name.into()),
+        ints: values.to_vec(),
+        r#type: Some(ty::INTS),
+        ..AttributeProto::default()
+    }
+}
+
+/// `y = reshape(x, concat(shape(x)[0:1], [-1]))` over `x: f32[n, 2, 3]`.
+fn reshape_model() -> ModelProto {
+    let param = |p: &str| Some(DimensionValue::Param(p.into()));
+    let number = |v| Some(DimensionValue::Value(v));
+    let graph = GraphProto {
+        node: vec![
+            node("Shape", &["x"], &["s"], vec![]),
+            node("Gather", &["s", "zero"], &["n"], vec![int_attr("axis", 0)]),
+            node("Constant", &[], &["rest"], vec![ints_attr("value_ints", &[-1])]),
+            node("Concat", &["n", "rest"], &["shape"], vec![int_attr("axis", 0)]),
+            node("Reshape", &["x", "shape"], &["y"], vec![]),
+        ],
+        initializer: vec![write_tensor("zero", &Tensor::ints(&[0]))],
+        input: vec![input("x", vec![param("n"), number(2), number(3)], 1)],
+        output: vec![input("y", vec![], 1)],
+        ..GraphProto::default()
+    };
+    model(graph)
+}
+
+#[test]
+fn shape_arithmetic_folds_where_it_is_known() {
+    let bytes: Bytes = reshape_model().encode_to_vec().into();
+    let open = import_onnx(bytes.clone(), &NoExternalData).unwrap();
+    assert_eq!(format!("{:?}", open.main().result_types[0].shape), "[n, 6]");
+    let chosen = InputShapes { batch: Some(4), ..InputShapes::default() };
+    let fixed = import_onnx_with(bytes.clone(), &NoExternalData, &chosen).unwrap();
+    assert_eq!(fixed.main().result_types[0].const_shape(), Some(vec![4, 6]));
+    let ops: Vec<&str> = fixed.main().walk().iter().map(|&n| fixed.main().nodes[n].op.name()).collect();
+    assert_eq!(ops, ["reshape"], "the chain of shapes is folded");
+    let typo = InputShapes { dims: vec![(Name::new("m"), 4)], ..InputShapes::default() };
+    assert!(matches!(import_onnx_with(bytes, &NoExternalData, &typo).unwrap_err(), ImportError::Shape(_)));
+}
+
+#[test]
+fn symbolic_shapes_are_exported_as_shape_arithmetic() {
+    let open = import(&reshape_model()).unwrap();
+    let again = import_onnx(export_onnx(&open).unwrap().into(), &NoExternalData).unwrap();
+    assert_eq!(again.main().result_types, open.main().result_types);
 }
