@@ -23,14 +23,13 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use super::fusion_kind::{NodeInfo, describe_node};
+use super::fusion_kind::describe_block;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{FuseMode, LayoutMode, Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType};
 use crate::int::Int;
 use crate::name::Name;
-use rustc_hash::FxHashMap;
 
 /// From NCHW to NHWC.
 pub const TO_NHWC: [usize; 4] = [0, 2, 3, 1];
@@ -101,8 +100,7 @@ impl AutoLayout {
         if !r.f.blocks[block].nodes.iter().any(has_layout) {
             return Ok(());
         }
-        let info: FxHashMap<NodeId, NodeInfo> =
-            r.f.blocks[block].nodes.iter().filter_map(|&n| Some((n, describe_node(r.module, &r.f, n)?))).collect();
+        let info = describe_block(r.module, &r.f, block);
         let frames = frames::find_frames(r.module, &r.f, block, &info, cx.fuse != FuseMode::Classic);
         for (n, why) in &frames.pinned {
             let name = r.f.nodes[*n].name;

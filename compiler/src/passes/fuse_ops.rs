@@ -9,10 +9,11 @@
 //! a primitive graph function and a call; names and origins stay on the copies. Constants stay outside, except literals
 //! (one element) and operands that only decide an op's form. No group exceeds the device's storage buffers.
 //!
-//! `full` starts from the classic groups; `off`, the default of opt level 0, makes each node its own group.
+//! `full` starts from the classic groups and goes on by the named rules of `fuse_ops/full.rs`; `off`, the default of opt level 0, makes each node its own group.
 
 mod dominators;
 mod forward;
+mod full;
 mod outline;
 mod partition;
 mod reason;
@@ -24,7 +25,7 @@ pub use forward::{ForwardGraph, ForwardNode, Source, captures};
 pub use partition::{Limits, Partition};
 pub use reason::Reason;
 
-use super::fusion_kind::{NodeInfo, describe_node};
+use super::fusion_kind::{NodeInfo, describe_block, describe_node};
 use super::rewriter::count_uses;
 use super::{FuseMode, Pass, PassContext, PassError};
 use crate::arena::Id;
@@ -73,12 +74,11 @@ impl FuseOps {
         let mut blocks = vec![f.body];
         blocks.extend(f.walk().iter().flat_map(|&n| f.nodes[n].regions.clone()));
         for block in blocks {
-            let info: FxHashMap<NodeId, NodeInfo> =
-                f.blocks[block].nodes.iter().filter_map(|&n| Some((n, describe_node(module, f, n)?))).collect();
+            let info = describe_block(module, f, block);
             let mode = if cx.opt_level == 0 { FuseMode::Off } else { cx.fuse };
             let groups = match self.mode.unwrap_or(mode) {
                 FuseMode::Off => single_groups(f, block, &info),
-                FuseMode::Classic | FuseMode::Full => self.classic_groups(f, block, &info, cx),
+                mode => self.partition_groups(f, block, &info, mode, cx),
             };
             for group in groups.iter().filter(|g| g.len() > 1) {
                 let names: Vec<Name> = group.iter().map(|&n| f.nodes[n].name).collect();
@@ -90,12 +90,13 @@ impl FuseOps {
         Ok(())
     }
 
-    /// TVM's groups, each sorted by place in the block.
-    fn classic_groups(
+    /// TVM's groups, and those of `full` where that is the mode, each sorted by place in the block.
+    fn partition_groups(
         &self,
         f: &Function,
         block: BlockId,
         info: &FxHashMap<NodeId, NodeInfo>,
+        mode: FuseMode,
         cx: &mut PassContext,
     ) -> Vec<Vec<NodeId>> {
         let graph = forward::build(f, block, info, &|n| is_concat(f, n));
@@ -105,6 +106,12 @@ impl FuseOps {
         let uses = count_uses(f);
         let mut p = Partition::new(&graph, f, info, weight, &uses, limits);
         p.run();
+        if mode == FuseMode::Full {
+            for made in full::extend_groups(&mut p, &graph, f) {
+                let names: Vec<Name> = made.nodes.iter().map(|&n| f.nodes[n].name).collect();
+                cx.applied(self, &names, format!("{}: {}", made.rule, ops_text(f, &made.nodes)));
+            }
+        }
         for (i, sink, reason) in p.boundaries() {
             let named = |x: usize| f.nodes[graph.nodes[x].source.node()].name;
             let nodes: Vec<Name> = [Some(i), sink].into_iter().flatten().map(named).collect();

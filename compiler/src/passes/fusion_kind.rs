@@ -1,6 +1,6 @@
 //! What fusion knows about a node: its kind, and which operands its kernel reads.
 
-use crate::graph::{Function, Module, NodeId};
+use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::const_value;
 use crate::ops::control::Const;
@@ -8,6 +8,7 @@ use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::analysis::{derive_kind, is_aligned, loaded_buffers};
 use crate::tir::{Buffer, Encoding, FusionKind, Scope, TensorFunction};
+use rustc_hash::FxHashMap;
 
 /// A node as fusion sees it.
 #[derive(Clone, Debug)]
@@ -62,11 +63,44 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     Some(NodeInfo { kind, reads, aligned: is_aligned(&te), opaque: None })
 }
 
-/// Constants that an op may look at while it builds its tensor expression: integer vectors and scalars.
-fn small_constant(module: &Module, f: &Function, v: crate::graph::ValueId) -> Option<Tensor> {
-    let ty = f.ty(v);
-    let small = ty.numel().is(1) || (ty.dtype.is_int() && ty.rank() <= 1);
-    if small { const_value(module, f, v) } else { None }
+/// Every node of a block but those that read constants. Nodes with equal ops on operands of equal types are described
+/// once: building a tensor expression is what costs time here, and networks repeat themselves.
+pub fn describe_block(module: &Module, f: &Function, block: BlockId) -> FxHashMap<NodeId, NodeInfo> {
+    type Operand = Option<(TensorType, Option<Name>)>;
+    let mut known: FxHashMap<(String, Vec<Operand>), NodeInfo> = FxHashMap::default();
+    let mut out = FxHashMap::default();
+    for &n in &f.blocks[block].nodes {
+        let node = &f.nodes[n];
+        if node.op.is::<Const>() {
+            continue;
+        }
+        // A constant may decide the form of the computation, so small ones are part of the key.
+        let operand = |v: &Option<ValueId>| -> Operand {
+            let v = (*v)?;
+            let constant = f.def_op::<Const>(v).map(|c| c.1.name);
+            Some((f.ty(v).clone(), if is_small(f.ty(v)) { constant } else { constant.map(|_| Name::new("")) }))
+        };
+        let key = (format!("{:?}", node.op), node.inputs.iter().map(operand).collect::<Vec<_>>());
+        let info = match known.get(&key).filter(|_| node.regions.is_empty()) {
+            Some(found) => found.clone(),
+            None => match describe_node(module, f, n) {
+                Some(info) => known.entry(key).or_insert(info).clone(),
+                None => continue,
+            },
+        };
+        out.insert(n, info);
+    }
+    out
+}
+
+/// Types of constants that an op may look at while it builds its tensor expression: integer vectors and scalars.
+fn is_small(ty: &TensorType) -> bool {
+    ty.numel().is(1) || (ty.dtype.is_int() && ty.rank() <= 1)
+}
+
+/// The value of a constant that an op may look at.
+fn small_constant(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
+    if is_small(f.ty(v)) { const_value(module, f, v) } else { None }
 }
 
 /// The tensor function of one node alone, and which operands it reads.

@@ -149,7 +149,7 @@ impl<'a> Partition<'a> {
     }
     /// Merges `src` and all nodes between into the sink's group when each of their groups' kinds passes `cond` and the
     /// limits hold; else records why not.
-    fn try_fuse(&mut self, src: usize, sink: usize, cond: &dyn Fn(FusionKind, bool) -> bool) {
+    pub(super) fn try_fuse(&mut self, src: usize, sink: usize, cond: &dyn Fn(FusionKind, bool) -> bool) {
         match self.path(src, sink, cond).and_then(|between| self.check_limits(src, &between, sink).map(|_| between)) {
             // A later phase would count what others have gained since.
             Err(Reason::Size { .. } | Reason::Bindings { .. })
@@ -242,7 +242,7 @@ impl<'a> Partition<'a> {
     fn bindings(&self, p: &Ports) -> u32 {
         p.reads.iter().chain(&p.writes).map(|(v, _)| self.weight[v.index()]).sum()
     }
-    fn merge(&mut self, child: usize, into: usize) {
+    pub(super) fn merge(&mut self, child: usize, into: usize) {
         let (c, p) = (self.root(child), self.root(into));
         if c == p {
             return;
@@ -256,6 +256,32 @@ impl<'a> Partition<'a> {
             self.anchor[p] = self.anchor[c];
             self.kind[p] = self.kind[p].max(self.kind[c]);
         }
+    }
+    /// The post-dominator of a node, with the kind of the tree edge.
+    pub(super) fn dominator(&self, i: usize) -> Option<(usize, FusionKind)> {
+        self.tree.parent(i)
+    }
+    /// The kind of a group, by its representative.
+    pub(super) fn group_kind(&self, root: usize) -> FusionKind {
+        self.kind[root]
+    }
+    /// Raises the kind of a node's group, so that no later rule takes it for less.
+    pub(super) fn raise_kind(&mut self, i: usize, kind: FusionKind) {
+        let root = self.root(i);
+        self.kind[root] = self.kind[root].max(kind);
+    }
+    /// True when the groups `roots` together stay within the limits.
+    pub(super) fn fits(&self, roots: &[usize]) -> bool {
+        let size: usize = roots.iter().map(|&r| self.size[r]).sum();
+        size <= self.limits.max_group && self.bindings(&self.merged(roots)) <= self.limits.max_bindings
+    }
+    /// The members of each group, by representative.
+    pub(super) fn members(&mut self) -> FxHashMap<usize, Vec<usize>> {
+        let mut out: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for i in 0..self.g.nodes.len() {
+            out.entry(self.root(i)).or_default().push(i);
+        }
+        out
     }
     /// The boundaries: node, its post-dominator where it has one, and the reason; only where they are in different groups.
     pub fn boundaries(&mut self) -> Vec<(usize, Option<usize>, Reason)> {

@@ -195,3 +195,53 @@ fn off_makes_single_groups_and_form_operands_stay_inside() {
     let (groups, _, _) = fuse(text, &FuseOps::default(), DeviceProfile::baseline());
     assert_eq!(groups, ["reshape relu"]);
 }
+
+fn full(x: &str, body: &str, result: &str, last: &str) -> (Vec<String>, Vec<String>) {
+    let lines: Vec<String> = body.lines().map(|l| format!("  {}\n", l.trim())).collect();
+    let text = format!(
+        "const @eps : f32[] = [0.001]\nconst @g : f32[6] = random(2)\ngraph @main(%x: {x}) -> ({result}) {{\n  \
+         %eps = const @eps\n  %g = const @g\n{}  return {last}\n}}\n",
+        lines.concat()
+    );
+    let (groups, remarks, _) = fuse(&text, &FuseOps::default(), DeviceProfile::lavapipe());
+    (groups, remarks)
+}
+
+#[test]
+fn softmax_and_layer_norm_written_out_are_one_group() {
+    let softmax = "%0 = reduce %x {kind=max, axes=[1], keepdims=true} : f32[5,1]
+        %1 = sub %x, %0 : f32[5,6]
+        %2 = exp %1 : f32[5,6]
+        %3 = reduce %2 {axes=[1], keepdims=true} : f32[5,1]
+        %4 = div %2, %3 : f32[5,6]";
+    let (groups, remarks) = full("f32[5,6]", softmax, "y: f32[5,6]", "%4");
+    assert_eq!(groups, ["reduce sub exp reduce div"]);
+    assert!(remarks.iter().any(|r| r.starts_with("row-chain")), "{remarks:?}");
+    let norm = "%0 = reduce %x {kind=mean, axes=[2], keepdims=true} : f32[2,5,1]
+        %1 = sub %x, %0 : f32[2,5,6]
+        %2 = mul %1, %1 : f32[2,5,6]
+        %3 = reduce %2 {kind=mean, axes=[2], keepdims=true} : f32[2,5,1]
+        %4 = add %3, %eps : f32[2,5,1]
+        %5 = sqrt %4 : f32[2,5,1]
+        %6 = div %1, %5 : f32[2,5,6]
+        %7 = mul %6, %g : f32[2,5,6]
+        %8 = relu %7 : f32[2,5,6]";
+    let (groups, _) = full("f32[2,5,6]", norm, "y: f32[2,5,6]", "%8");
+    assert_eq!(groups, ["reduce sub mul reduce add sqrt div mul relu"]);
+    // An escape of the exponentials keeps the chain apart.
+    let (groups, _) = full("f32[5,6]", softmax, "y: f32[5,6], e: f32[5,6]", "%4, %2");
+    assert!(groups.len() > 1, "{groups:?}");
+}
+
+#[test]
+fn a_sum_takes_its_epilogue() {
+    let body = "%0 = reduce %x {axes=[1]} : f32[5]\n%1 = relu %0 : f32[5]\n%2 = mul %1, %eps : f32[5]";
+    let (groups, remarks) = full("f32[5,6]", body, "y: f32[5]", "%2");
+    assert_eq!(groups, ["reduce relu mul"]);
+    assert!(remarks.iter().any(|r| r.starts_with("reduction-epilogue")), "{remarks:?}");
+    // An epilogue that spreads the sum again would repeat it.
+    let body =
+        "%0 = reduce %x {axes=[1], keepdims=true} : f32[5,1]\n%1 = relu %0 : f32[5,1]\n%2 = mul %1, %x : f32[5,6]";
+    let (groups, _) = full("f32[5,6]", body, "y: f32[5,6]", "%2");
+    assert_eq!(groups, ["reduce", "relu mul"]);
+}
