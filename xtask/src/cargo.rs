@@ -1,7 +1,7 @@
-//! Calling cargo in the workspace.
+//! Calling cargo and other programs in the workspace.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The workspace's root folder.
 pub fn root() -> PathBuf {
@@ -15,11 +15,51 @@ pub fn cargo(args: &[&str]) -> Command {
     c
 }
 
+/// Cargo's output folder, wherever the user's settings put it.
+///
+/// # Errors
+/// When `cargo metadata` fails.
+pub fn target_dir() -> Result<PathBuf, String> {
+    let meta = cargo_metadata::MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .map_err(|e| format!("cargo metadata: {e}"))?;
+    Ok(meta.target_directory.into_std_path_buf())
+}
+
+/// Builds the `weft` command, without the viewer, which costs minutes; returns the program's path.
+///
+/// # Errors
+/// When the build fails.
+pub fn build_weft(release: bool) -> Result<PathBuf, String> {
+    let mut c = cargo(&["build", "--package", "cli", "--no-default-features"]);
+    if release {
+        c.arg("--release");
+    }
+    run(c)?;
+    let name = format!("weft{}", std::env::consts::EXE_SUFFIX);
+    Ok(target_dir()?.join(if release { "release" } else { "debug" }).join(name))
+}
+
 /// Runs a command to its end.
 ///
 /// # Errors
 /// When it cannot start or fails.
 pub fn run(mut c: Command) -> Result<(), String> {
-    let status = c.status().map_err(|e| format!("{c:?} does not start: {e}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{c:?}: {status}")) }
+    let status = c.status().map_err(|e| format!("{} does not start: {e}", show(&c)))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", show(&c))) }
+}
+
+/// True when a command starts and succeeds; its output is dropped.
+pub fn succeeds(program: &str, args: &[&str]) -> bool {
+    let quiet =
+        Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    quiet.is_ok_and(|s| s.success())
+}
+
+/// A command as a person would type it.
+pub fn show(c: &Command) -> String {
+    let words = std::iter::once(c.get_program()).chain(c.get_args());
+    words.map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

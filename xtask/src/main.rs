@@ -2,6 +2,10 @@
 
 mod bless;
 mod cargo;
+mod demo;
+mod driver;
+mod test;
+mod vulkan;
 
 use std::process::ExitCode;
 
@@ -12,14 +16,19 @@ struct Command {
     run: fn(&[String]) -> Result<(), String>,
 }
 
-const COMMANDS: &[Command] = &[Command { name: "bless", help: bless::HELP, run: bless::run }];
+const COMMANDS: &[Command] = &[
+    Command { name: "test", help: test::HELP, run: test::run },
+    Command { name: "demo", help: demo::HELP, run: demo::run },
+    Command { name: "bless", help: bless::HELP, run: bless::run },
+    Command { name: "driver", help: driver::HELP, run: driver::run },
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let found = args.first().and_then(|name| COMMANDS.iter().find(|c| c.name == name));
     let Some(command) = found else {
         eprintln!("usage: cargo xtask COMMAND\n");
-        COMMANDS.iter().for_each(|c| eprintln!("  {:<10} {}", c.name, c.help));
+        COMMANDS.iter().for_each(|c| eprintln!("  {:<12} {}", c.name, c.help));
         return ExitCode::from(2);
     };
     match (command.run)(&args[1..]) {

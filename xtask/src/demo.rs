@@ -1,0 +1,48 @@
+//! `cargo xtask demo`: from a fresh clone to ResNet-50 compiled, run and timed.
+
+use crate::cargo::{build_weft, run as run_command};
+use crate::test::heading;
+use crate::vulkan::{Missing, prepare, quiet_loader};
+use std::process::Command;
+
+/// One line for the usage.
+pub const HELP: &str = "compiles ResNet-50 to shaders, runs and times it";
+
+/// What the demo runs.
+const SHOWN: &[&[&str]] =
+    &[&["devices"], &["compile", "resnet50"], &["bench", "resnet50", "--runs", "10", "--warmup", "3"]];
+
+const GO_ON: &str = "
+That was ResNet-50 (seeded weights) compiled to shaders and timed. Go on with:
+  target/release/weft zoo                                    the other built-in networks
+  target/release/weft compile squeezenet1_1 --emit wgsl --emit-dir kernels
+                                                             every generated shader as a file
+  target/release/weft explain resnet50                       why each node is in its kernel
+  target/release/weft compare resnet50 --against cpu         device against CPU executor, node by node
+  target/release/weft run YOUR.onnx -i in.npz -o out.npz     a model of your own
+  cargo xtask test                                           every check of the repository";
+
+/// Runs the command.
+///
+/// # Errors
+/// When the build or one of the commands fails.
+pub fn run(args: &[String]) -> Result<(), String> {
+    if !args.is_empty() {
+        return Err("usage: cargo xtask demo".into());
+    }
+    if !prepare(Missing::Tolerated)? {
+        eprintln!("The demo runs on the CPU executor.");
+    }
+    heading("cargo build --release --package cli (some minutes the first time)");
+    let weft = build_weft(true)?;
+    for words in SHOWN {
+        heading(&format!("weft {}", words.join(" ")));
+        let mut c = Command::new(&weft);
+        c.args(*words);
+        quiet_loader(&mut c);
+        run_command(c)?;
+    }
+    let program = weft.display().to_string();
+    println!("{}", GO_ON.replace("target/release/weft", &program));
+    Ok(())
+}

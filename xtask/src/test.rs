@@ -1,0 +1,140 @@
+//! `cargo xtask test`: set-up, then every check in order. A failing step does not keep the later ones from running.
+
+use crate::cargo::{cargo, run as run_command, show, succeeds};
+use crate::driver;
+use crate::vulkan::{Missing, prepare, quiet_loader};
+use std::process::Command;
+use std::time::Instant;
+
+/// One line for the usage.
+pub const HELP: &str =
+    "[--quick] [--drivers all] installs what is missing, then format, lints, tests and documentation";
+
+/// One check.
+struct Step {
+    title: String,
+    command: Command,
+}
+
+/// Runs the command. `--quick` leaves out lints and documentation; `--drivers all` repeats the tests that use a device on
+/// each software driver.
+///
+/// # Errors
+/// Lists the steps that failed.
+pub fn run(args: &[String]) -> Result<(), String> {
+    let (quick, drivers) = options(args)?;
+    let mut failed = Vec::new();
+    if let Err(why) = prepare(Missing::FailsInCi) {
+        eprintln!("{why}");
+        failed.push("a Vulkan driver".to_string());
+    }
+    add_components(quick);
+    for s in steps(quick) {
+        heading(&s.title);
+        let start = Instant::now();
+        let mut command = s.command;
+        quiet_loader(&mut command);
+        let done = run_command(command);
+        let state = if done.is_ok() { "ok" } else { "FAILED" };
+        eprintln!("--- {}: {state} after {:.0} s", s.title, start.elapsed().as_secs_f64());
+        if let Err(why) = done {
+            eprintln!("{why}");
+            failed.push(s.title);
+        }
+    }
+    if drivers {
+        failed.extend(driver::test_all());
+    }
+    match failed.is_empty() {
+        true => {
+            eprintln!("\nall checks passed");
+            Ok(())
+        }
+        false => Err(format!("failed: {}", failed.join(", "))),
+    }
+}
+
+fn options(args: &[String]) -> Result<(bool, bool), String> {
+    let (mut quick, mut drivers) = (false, false);
+    let mut rest = args.iter().map(String::as_str);
+    while let Some(a) = rest.next() {
+        match a {
+            "--quick" => quick = true,
+            "--drivers" if rest.next() == Some("all") => drivers = true,
+            "--drivers=all" => drivers = true,
+            "--drivers" => return Err("--drivers takes `all`".into()),
+            other => return Err(format!("unknown argument {other}; usage: cargo xtask test {HELP}")),
+        }
+    }
+    Ok((quick, drivers))
+}
+
+/// A heading in the output.
+pub fn heading(title: &str) {
+    eprintln!("\n=== {title}");
+}
+
+/// A toolchain may come without rustfmt and clippy; rustup can add them.
+fn add_components(quick: bool) {
+    for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        let mut probe = cargo(&[tool, "--version"]);
+        probe.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let wanted = tool == "fmt" || !quick;
+        if wanted && run_command(probe).is_err() && !succeeds("rustup", &["component", "add", component]) {
+            eprintln!("cargo {tool} is not here; add it with `rustup component add {component}`");
+        }
+    }
+}
+
+fn steps(quick: bool) -> Vec<Step> {
+    let step = |command: Command| Step { title: show(&command), command };
+    let mut list = vec![step(cargo(&["fmt", "--check"]))];
+    if !quick {
+        list.push(step(cargo(&[
+            "clippy",
+            "--workspace",
+            "--exclude",
+            "viewer",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ])));
+    }
+    list.push(step(cargo(&["test", "--workspace", "--no-fail-fast"])));
+    if !quick {
+        let mut doc = cargo(&["doc", "--workspace", "--exclude", "viewer", "--no-deps"]);
+        doc.env("RUSTDOCFLAGS", "-D warnings");
+        list.push(step(doc));
+    }
+    list.iter_mut().for_each(|s| s.title = shorten(&s.title));
+    list
+}
+
+/// The title of a step without the toolchain's path.
+fn shorten(command: &str) -> String {
+    match command.split_once(' ') {
+        Some((_, rest)) => format!("cargo {rest}"),
+        None => command.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quick_keeps_the_tests() {
+        let titles = |quick| steps(quick).into_iter().map(|s| s.title).collect::<Vec<_>>();
+        assert_eq!(titles(true), ["cargo fmt --check", "cargo test --workspace --no-fail-fast"]);
+        assert_eq!(titles(false).len(), 4);
+    }
+
+    #[test]
+    fn unknown_arguments_are_refused() {
+        let parse = |list: &[&str]| options(&list.iter().map(|s| s.to_string()).collect::<Vec<_>>());
+        assert_eq!(parse(&["--quick", "--drivers", "all"]), Ok((true, true)));
+        assert!(parse(&["--drivers", "some"]).is_err());
+        assert!(parse(&["--fast"]).is_err());
+    }
+}
