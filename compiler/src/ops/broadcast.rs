@@ -1,5 +1,6 @@
 //! Broadcasting: its rules, and the ops that repeat elements along axes.
 
+use super::host_copy::{broadcast_host, check_count, check_sizes, gather_host};
 use super::permute::{PermutedOp, permute};
 use super::reshape::target_dims;
 use super::{InferContext, Op, OpResult};
@@ -111,7 +112,7 @@ impl Op for Expand {
             return None;
         }
         let (x, shape) = (inputs[0].as_ref()?, inputs[1].as_ref()?.to_i64_vec());
-        Some(super::host_copy::check_sizes(&shape).map(|s| vec![super::host_copy::broadcast_host(x, &s)]))
+        Some(check_sizes(&shape).and_then(|s| broadcast_host(x, &s)).map(|t| vec![t]))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
@@ -189,9 +190,13 @@ impl Op for Tile {
             return None;
         }
         let (x, repeats) = (inputs[0].as_ref()?, inputs[1].as_ref()?.to_i64_vec());
-        Some(super::host_copy::check_sizes(&repeats).map(|r| {
-            let shape: Vec<usize> = x.shape().iter().zip(&r).map(|(d, r)| d * r).collect();
-            vec![super::host_copy::gather_host(x, &shape, |axis, i| i % x.shape()[axis])]
+        if repeats.len() != x.shape().len() {
+            return Some(Err(format!("{} repeats for rank {}", repeats.len(), x.shape().len())));
+        }
+        Some(check_sizes(&repeats).and_then(|r| {
+            let shape: Vec<usize> = x.shape().iter().zip(&r).map(|(d, r)| d.saturating_mul(*r)).collect();
+            check_count(&shape)?;
+            Ok(vec![gather_host(x, &shape, |axis, i| i % x.shape()[axis])])
         }))
     }
     fn defined_symbols(&self) -> Vec<Name> {
@@ -288,5 +293,9 @@ mod tests {
         assert_eq!(host(&tile, &by), run(Tile { repeats: dims(&[2, 3]), dims: vec![] }, &[&x]));
         assert_eq!(tile.defined_symbols(), [Name::new("a"), Name::new("b")]);
         assert!(!tile.has_compute());
+        let refused =
+            |op: &dyn Op, by: &[i64]| op.eval_host(&[Some(x.clone()), Some(Tensor::ints(by))]).unwrap().is_err();
+        assert!(refused(&expand, &[3, 1]) && refused(&expand, &[i64::MAX, 1]));
+        assert!(refused(&tile, &[3]) && refused(&tile, &[1, i64::MAX]) && refused(&tile, &[-1, 1]));
     }
 }

@@ -1,7 +1,7 @@
 //! Tensors made from nothing but numbers and shapes.
 
 use super::cast::{Cast, dtype_of_onnx, onnx_code};
-use super::host_copy::check_sizes;
+use super::host_copy::{check_count, check_sizes};
 use super::permute::normalize_axis;
 use super::reshape::target_dims;
 use super::{InferContext, Op, OpResult};
@@ -60,7 +60,7 @@ impl Op for Full {
             return None;
         }
         let shape = check_sizes(&inputs.first()?.as_ref()?.to_i64_vec());
-        Some(shape.map(|s| vec![filled(self.dtype, s, self.value)]))
+        Some(shape.and_then(|s| check_count(&s).map(|()| vec![filled(self.dtype, s, self.value)])))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
@@ -143,7 +143,7 @@ impl Op for Range {
 
 fn range_size(start: f64, limit: f64, delta: f64) -> OpResult<i64> {
     let n = ((limit - start) / delta).ceil();
-    if n.is_finite() && n < 2f64.powi(40) { Ok(n.max(0.0) as i64) } else { Err("the step is 0".into()) }
+    if n.is_finite() && n < 2f64.powi(36) { Ok(n.max(0.0) as i64) } else { Err("the step is 0".into()) }
 }
 
 attr_struct! {

@@ -39,11 +39,23 @@ pub(super) fn for_each_index(shape: &[usize], mut f: impl FnMut(&[usize])) {
     }
 }
 
-/// `x` broadcast together with `shape` (which must fit).
-pub(super) fn broadcast_host(x: &Tensor, shape: &[usize]) -> Tensor {
+/// `x` broadcast together with `shape`.
+pub(super) fn broadcast_host(x: &Tensor, shape: &[usize]) -> OpResult<Tensor> {
     let rank = shape.len().max(x.shape().len());
     let pad = |s: &[usize]| [vec![1; rank - s.len()], s.to_vec()].concat();
     let (from, to) = (pad(x.shape()), pad(shape));
+    if from.iter().zip(&to).any(|(a, b)| a != b && *a != 1 && *b != 1) {
+        return Err(format!("{:?} does not broadcast to {shape:?}", x.shape()));
+    }
     let out: Vec<usize> = from.iter().zip(&to).map(|(&a, &b)| if a == 1 { b } else { a }).collect();
-    gather_host(&x.reshaped(from.clone()), &out, |axis, i| if from[axis] == 1 { 0 } else { i })
+    check_count(&out)?;
+    Ok(gather_host(&x.reshaped(from.clone()), &out, |axis, i| if from[axis] == 1 { 0 } else { i }))
+}
+
+/// Refuses a shape whose elements no memory holds.
+pub(super) fn check_count(shape: &[usize]) -> OpResult<()> {
+    match shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) {
+        Some(n) if n < 1 << 36 => Ok(()),
+        _ => Err(format!("shape {shape:?} is too large")),
+    }
 }

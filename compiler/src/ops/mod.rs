@@ -512,7 +512,7 @@ pub fn find_op(name: &str) -> Option<&'static OpDef> {
 }
 
 /// Node-level view used by passes that only need properties.
-pub fn node_types<'a>(f: &'a Function, n: NodeId) -> (Vec<Option<&'a TensorType>>, Vec<&'a TensorType>) {
+pub fn node_types(f: &Function, n: NodeId) -> (Vec<Option<&TensorType>>, Vec<&TensorType>) {
     let node: &Node = &f.nodes[n];
     (node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect(), node.outputs.iter().map(|&v| f.ty(v)).collect())
 }

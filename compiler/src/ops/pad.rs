@@ -202,8 +202,9 @@ impl Pad {
         let rank = x.shape().len();
         let axes = axes.map_or(Ok((0..rank).collect()), |a| normalize_axes(&a, rank))?;
         let pads = spread(pads, &axes, rank, 0)?;
-        let size = |d: usize| x.shape()[d] as i64 + pads[d] + pads[d + rank];
+        let size = |d: usize| (x.shape()[d] as i64).saturating_add(pads[d]).saturating_add(pads[d + rank]);
         let shape = super::host_copy::check_sizes(&(0..rank).map(size).collect::<Vec<_>>())?;
+        super::host_copy::check_count(&shape)?;
         if self.mode != PadMode::Constant && x.is_empty() {
             return Err("there is no element to repeat".into());
         }
@@ -214,7 +215,10 @@ impl Pad {
             let mut at = Some(0usize);
             for (d, &i) in index.iter().enumerate() {
                 let size = Int::from(x.shape()[d]);
-                let i = self.source(Int::new(i as i64 - pads[d]), &size, &Bounds::new()).as_const().unwrap_or(-1);
+                let i = self
+                    .source(Int::new((i as i64).saturating_sub(pads[d])), &size, &Bounds::new())
+                    .as_const()
+                    .unwrap_or(-1);
                 let inside = usize::try_from(i).ok().filter(|&i| i < x.shape()[d]);
                 at = at.and_then(|at| inside.map(|i| at * x.shape()[d] + i));
             }

@@ -111,8 +111,11 @@ impl Resize {
         if !fits(self.scales.len()) || !fits(self.sizes.len()) || (self.scales.is_empty() && self.sizes.is_empty()) {
             return Err(format!("{} scales and {} sizes for rank {rank}", self.scales.len(), self.sizes.len()));
         }
-        if let Some(s) = self.scales.iter().find(|s| !s.is_finite() || **s <= 0.0) {
-            return Err(format!("scale {s} is not positive"));
+        if let Some(s) = self.scales.iter().find(|s| !(1e-6..=1e6).contains(*s)) {
+            return Err(format!("scale {s} is not a positive number of reasonable size"));
+        }
+        if let Some(r) = self.roi.iter().find(|r| !(-1e3..=1e3).contains(*r)) {
+            return Err(format!("{r} in the region of interest is no fraction"));
         }
         if let Some(s) = self.sizes.iter().find(|s| s.as_const().is_some_and(|c| c < 0)) {
             return Err(format!("negative size {s}"));
