@@ -201,3 +201,19 @@ pub fn assert_same(a: &TensorFunction, b: &TensorFunction) {
         assert!(close, "element {n}: {x} became {y}\n{}", super::print_loops(b, &b.body, None));
     }
 }
+
+#[test]
+fn every_instruction_has_a_header_a_filetest_and_a_row_of_documentation() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: String| std::fs::read_to_string(root.join(&path)).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let docs = read("docs/schedule.md".into());
+    for def in super::INSTRUCTIONS {
+        let file = def.name.replace('-', "_");
+        let source = read(format!("compiler/src/schedule/{file}.rs"));
+        let head: String = source.lines().take_while(|l| l.starts_with("//!")).collect();
+        assert!(head.contains(&format!("`{}`:", def.name)), "the header of {file}.rs does not name the instruction");
+        assert!(head.contains("Before -> after"), "the header of {file}.rs has no before -> after");
+        assert!(read(format!("filetests/schedule/{file}.weft")).contains(def.name), "{file}.weft");
+        assert!(docs.contains(&format!("| `{} {{", def.name)), "docs/schedule.md has no row for {}", def.name);
+    }
+}
