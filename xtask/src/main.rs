@@ -2,8 +2,12 @@
 
 mod bless;
 mod cargo;
+mod conformance;
 mod demo;
 mod driver;
+mod peers;
+mod python;
+mod replay;
 mod test;
 mod vulkan;
 
@@ -20,6 +24,9 @@ const COMMANDS: &[Command] = &[
     Command { name: "test", help: test::HELP, run: test::run },
     Command { name: "demo", help: demo::HELP, run: demo::run },
     Command { name: "bless", help: bless::HELP, run: bless::run },
+    Command { name: "conformance", help: conformance::HELP, run: conformance::run },
+    Command { name: "replay", help: replay::HELP, run: replay::run },
+    Command { name: "peers", help: peers::HELP, run: peers::run },
     Command { name: "driver", help: driver::HELP, run: driver::run },
 ];
 
