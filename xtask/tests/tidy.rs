@@ -1,0 +1,268 @@
+//! The house rules that the compiler does not check.
+
+use cargo_metadata::{Metadata, MetadataCommand, Package};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Which members a member may depend on, tests included. `viewer` reaches the runtime through its feature `live` alone.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("compiler", &[]),
+    ("shaders-gen", &["compiler"]),
+    ("runtime-gpu", &["compiler", "shaders-gen"]),
+    ("benches", &["compiler", "shaders-gen", "runtime-gpu"]),
+    ("viewer", &["compiler", "runtime-gpu"]),
+    ("cli", &["compiler", "shaders-gen", "runtime-gpu", "benches", "viewer"]),
+    ("xtask", &[]),
+];
+
+/// Crates that only some members may use.
+const CONFINED: &[(&str, &[&str])] = &[
+    ("wgpu", &["shaders-gen", "runtime-gpu", "viewer"]),
+    ("naga", &["shaders-gen", "runtime-gpu"]),
+    ("eframe", &["viewer"]),
+    ("egui", &["viewer"]),
+    ("clap", &["cli"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+fn metadata() -> Metadata {
+    let mut command = MetadataCommand::new();
+    command.manifest_path(root().join("Cargo.toml")).no_deps();
+    command.exec().expect("cargo metadata")
+}
+
+fn members(meta: &Metadata) -> Vec<&Package> {
+    meta.packages.iter().collect()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Every Rust file under `folder`, sorted.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|x| x == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// True for files of tests: `tests.rs`, and whatever lies in a folder `tests` or `testing`.
+fn is_test(path: &Path) -> bool {
+    path.iter().any(|p| p == "tests" || p == "tests.rs" || p == "testing" || p == "testing.rs")
+}
+
+/// The part of a file that goes into the product, without comments: tests stand at its end.
+fn product_code(path: &Path) -> String {
+    let text = read(path);
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let code = text[..end].lines().filter(|l| !l.trim_start().starts_with("//"));
+    code.collect::<Vec<_>>().join("\n")
+}
+
+/// The product's sources of some members.
+fn product_files(names: &[&str]) -> Vec<PathBuf> {
+    let files = names.iter().flat_map(|n| rust_files(&root().join(n).join("src")));
+    files.filter(|p| !is_test(p)).collect()
+}
+
+fn assert_none(what: &str, broken: Vec<String>) {
+    assert!(broken.is_empty(), "{what}:\n  {}", broken.join("\n  "));
+}
+
+#[test]
+fn dependencies_follow_the_arrows() {
+    let meta = metadata();
+    let names: BTreeSet<&str> = members(&meta).iter().map(|p| p.name.as_str()).collect();
+    let known: BTreeSet<&str> = ARROWS.iter().map(|(n, _)| *n).collect();
+    assert_eq!(names, known, "every member has a line in ARROWS");
+    let mut broken = Vec::new();
+    for p in members(&meta) {
+        let allowed = ARROWS.iter().find(|(n, _)| *n == p.name.as_str()).map_or(&[][..], |(_, a)| a);
+        for d in p.dependencies.iter().filter(|d| names.contains(d.name.as_str())) {
+            if !allowed.contains(&d.name.as_str()) {
+                broken.push(format!("{} must not depend on {}", p.name, d.name));
+            }
+            if p.name.as_str() == "viewer" && d.name == "runtime-gpu" && !d.optional {
+                broken.push("viewer must depend on runtime-gpu optionally (feature `live`)".into());
+            }
+        }
+    }
+    assert_none("dependency arrows", broken);
+}
+
+#[test]
+fn outside_crates_stay_in_their_rooms() {
+    let meta = metadata();
+    let mut broken = Vec::new();
+    for p in members(&meta) {
+        for d in &p.dependencies {
+            let confined = CONFINED.iter().find(|(n, _)| *n == d.name);
+            if confined.is_some_and(|(_, rooms)| !rooms.contains(&p.name.as_str())) {
+                broken.push(format!("{} must not depend on {}", p.name, d.name));
+            }
+        }
+    }
+    assert_none("crates outside their room", broken);
+}
+
+#[test]
+fn versions_are_pinned_once() {
+    let mut broken = Vec::new();
+    for p in members(&metadata()) {
+        let manifest = read(p.manifest_path.as_std_path());
+        for line in manifest.lines().filter(|l| !l.starts_with("version") && !l.starts_with('#')) {
+            if line.contains("version = \"") || line.contains("= \"=") {
+                broken.push(format!("{}: `{line}` belongs into [workspace.dependencies]", p.name));
+            }
+        }
+    }
+    assert_none("versions in members", broken);
+}
+
+/// `compiler` gets time, files and environment through its traits, so that it runs anywhere and is reproducible.
+#[test]
+fn the_compiler_touches_nothing_outside() {
+    let mut broken = Vec::new();
+    for path in product_files(&["compiler"]) {
+        let code = product_code(&path);
+        for word in ["std::fs", "std::env", "std::time", "std::net", "std::process", "wgpu::"] {
+            if code.contains(word) {
+                broken.push(format!("{}: {word}", path.display()));
+            }
+        }
+    }
+    assert_none("compiler reaches outside", broken);
+}
+
+/// A shader depends on the tensor function alone.
+#[test]
+fn shaders_gen_knows_neither_ops_nor_rules() {
+    let mut broken = Vec::new();
+    for path in product_files(&["shaders-gen"]) {
+        let code: String = product_code(&path).split_whitespace().collect();
+        let uses = code.split("usecompiler::").skip(1).filter_map(|u| u.split(';').next());
+        let imported = uses.flat_map(|u| u.split(['{', '}', ',']).map(String::from).collect::<Vec<_>>());
+        for item in imported
+            .chain(code.match_indices("compiler::").map(|(i, m)| code[i + m.len()..].chars().take(24).collect()))
+        {
+            if item == "ops"
+                || item.starts_with("ops::")
+                || item.contains("schedule::rules")
+                || item.starts_with("rules")
+            {
+                broken.push(format!("{}: {item}", path.display()));
+            }
+        }
+    }
+    assert_none("shaders-gen imports ops or rules", broken);
+}
+
+/// Every kernel comes out of tensor IR, a trace and the one lowering.
+#[test]
+fn the_product_holds_no_shader_text() {
+    let mut broken = Vec::new();
+    for path in product_files(&["compiler", "shaders-gen", "runtime-gpu", "benches", "cli", "viewer"]) {
+        let code = product_code(&path);
+        for word in ["@compute", "@workgroup_size", "var<storage", "#version 4"] {
+            if code.contains(word) {
+                broken.push(format!("{}: {word}", path.display()));
+            }
+        }
+    }
+    assert_none("shader text in the product", broken);
+}
+
+#[test]
+fn files_are_named_after_what_they_hold() {
+    let mut broken = Vec::new();
+    for (member, _) in ARROWS {
+        for path in rust_files(&root().join(member)) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if ["utils.rs", "util.rs", "common.rs", "helpers.rs", "helper.rs", "misc.rs"].contains(&name.as_str()) {
+                broken.push(path.display().to_string());
+            }
+        }
+    }
+    assert_none("files that say nothing", broken);
+}
+
+/// The modules named in the rows `module::Type` (or `family { ... }`) of the call of a table macro.
+fn table_modules(file: &Path, table: &str) -> BTreeSet<String> {
+    let text = read(file);
+    let start = text.find(&format!("\n{table}! {{")).unwrap_or_else(|| panic!("{} has no {table}!", file.display()));
+    let body = text[start..].split("\n}").next().unwrap_or_default();
+    let rows = body.lines().skip(2).map(str::trim);
+    let rows = rows.filter(|l| l.contains("::") || l.contains('{'));
+    rows.filter_map(|l| l.split([':', ' ']).next()).map(String::from).collect()
+}
+
+/// A row's file opens with a module comment that says what the thing does.
+fn check_headers(folder: &str, table: &str, at_least: usize) {
+    let folder = root().join("compiler/src").join(folder);
+    let modules = table_modules(&folder.join("mod.rs"), table);
+    assert!(modules.len() >= at_least, "the {table}! table was not read: {modules:?}");
+    let mut broken = Vec::new();
+    for m in modules {
+        let path = folder.join(format!("{m}.rs"));
+        let path = if path.exists() { path } else { folder.join(&m).join("mod.rs") };
+        if !read(&path).starts_with("//! ") {
+            broken.push(format!("{} has no header comment", path.display()));
+        }
+    }
+    assert_none(table, broken);
+}
+
+#[test]
+fn passes_instructions_and_ops_have_headers() {
+    check_headers("passes", "passes", 8);
+    check_headers("schedule", "instructions", 15);
+    check_headers("ops", "ops", 30);
+}
+
+/// One word everywhere: the pass `fuse-ops` lives in `fuse_ops.rs`.
+#[test]
+fn files_of_passes_and_instructions_bear_their_names() {
+    let mut broken = Vec::new();
+    for (folder, table) in [("passes", "passes"), ("schedule", "instructions")] {
+        let folder = root().join("compiler/src").join(folder);
+        for m in table_modules(&folder.join("mod.rs"), table) {
+            let text = read(&folder.join(format!("{m}.rs")));
+            if !text.contains(&format!("(\"{}\")", m.replace('_', "-"))) && !text.contains(&format!("(\"{m}\")")) {
+                broken.push(format!("{m}.rs declares nothing called {}", m.replace('_', "-")));
+            }
+        }
+    }
+    assert_none("names", broken);
+}
+
+#[test]
+fn every_chore_and_document_is_there() {
+    let files = [
+        ".ci/run",
+        "README.md",
+        "ARCHITECTURE.md",
+        "LICENSE",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "docs/ir.md",
+        "docs/add-an-op.md",
+        "docs/add-a-pass.md",
+        "docs/add-a-rule.md",
+    ];
+    let missing = files.iter().filter(|f| !root().join(f).exists());
+    assert_none("missing", missing.map(|f| f.to_string()).collect());
+}
