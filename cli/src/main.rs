@@ -1,2 +1,64 @@
-//! cli
-fn main() {}
+//! The `weft` command: flags in, tables and JSON out. Everything of substance is in the libraries.
+
+mod args;
+mod arrays;
+mod bench;
+mod compare;
+mod compile;
+mod devices;
+mod error;
+mod executor;
+mod explain;
+mod export;
+mod inspect;
+mod models;
+mod opt;
+mod output;
+mod run;
+mod zoo;
+
+use args::{Cli, Command};
+use clap::Parser;
+use error::{CliError, CliResult, Code};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { Code::Usage as u8 } else { 0 });
+        }
+    };
+    std::panic::set_hook(Box::new(|_| {}));
+    let result = std::panic::catch_unwind(|| dispatch(&cli.command)).unwrap_or_else(|payload| {
+        let text = payload
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string()))
+            .unwrap_or_else(|| "unknown".into());
+        Err(CliError::new(Code::Bug, format!("internal error: {text}")).help("please report this with the model and the command"))
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::from(e.code as u8)
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> CliResult<()> {
+    match command {
+        Command::Devices(a) => devices::execute(a),
+        Command::Inspect(a) => inspect::execute(a),
+        Command::Compile(a) => compile::execute(a),
+        Command::Opt(a) => opt::execute(a),
+        Command::Run(a) => run::execute(a),
+        Command::Bench(a) => bench::execute(a),
+        Command::Compare(a) => compare::execute(a),
+        Command::Explain(a) => explain::execute(a),
+        Command::Export(a) => export::execute(a),
+        Command::Zoo(a) => zoo::execute(a),
+    }
+}

@@ -7,6 +7,7 @@
 mod lower;
 mod memory;
 mod planning;
+mod transposes;
 
 pub use lower::{LowerError, assign_encodings, lower_group};
 pub use memory::{Lifetime, assign_pool};
@@ -15,9 +16,12 @@ use crate::graph::Module;
 use crate::name::Name;
 use crate::plan::{EmitKernel, Plan};
 use crate::profile::DeviceProfile;
+use crate::passes::{Clock, PassContext, PassStats, PipelineOptions, Sequential, default_pipeline};
 use crate::remark::Remark;
 use crate::tir::TensorFunction;
 use indexmap::IndexMap;
+use std::sync::Arc;
+pub use transposes::{TransposeReport, count_transposes};
 
 /// How a group is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -84,6 +88,60 @@ pub struct Compiled {
     pub memory: MemoryReport,
     /// Remarks of all passes.
     pub remarks: Vec<Remark>,
+    /// What each pass did.
+    pub passes: Vec<PassStats>,
+    /// Layout changes in the graph that reached `fuse-ops`.
+    pub transposes: TransposeReport,
+    /// Text of the module before and after passes, where asked for.
+    pub printed: Vec<(String, String)>,
+    /// The device compiled for.
+    pub profile: DeviceProfile,
+    /// Milliseconds of the whole compilation; 0 without a clock.
+    pub ms: f64,
+}
+
+/// How to compile.
+#[derive(Clone, Default)]
+pub struct CompileOptions {
+    /// Passes and modes.
+    pub pipeline: PipelineOptions,
+    /// Time, for the passes' statistics.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// Verify the module after each pass.
+    pub verify: bool,
+}
+
+/// Compiles a module for a device: passes, groups, schedules, kernels, plan.
+///
+/// # Errors
+/// A failing pass, open dimensions, modules that only the CPU executor can run, bugs.
+pub fn compile(
+    mut module: Module,
+    options: &CompileOptions,
+    profile: &DeviceProfile,
+    emitter: &dyn EmitKernel,
+    progress: Progress<'_>,
+) -> Result<Compiled, CompileError> {
+    let start = options.clock.as_ref().map(|c| c.now_ms());
+    let mut cx = PassContext::new(profile.clone());
+    options.pipeline.configure(&mut cx);
+    cx.clock = options.clock.clone();
+    cx.verify |= options.verify;
+    let list = default_pipeline(&options.pipeline);
+    let (graph, fusion): (Vec<&String>, Vec<&String>) = list.iter().partition(|p| *p != "fuse-ops");
+    progress("passes", 0, list.len());
+    Sequential::new(graph).run(&mut module, &mut cx)?;
+    let transposes = count_transposes(&module);
+    Sequential::new(fusion).run(&mut module, &mut cx)?;
+    progress("passes", list.len(), list.len());
+    let mut compiled = lower_module(module, profile, emitter, std::mem::take(&mut cx.remarks), progress)?;
+    compiled.passes = cx.stats;
+    compiled.printed = cx.printed;
+    compiled.transposes = transposes;
+    if let (Some(clock), Some(start)) = (&options.clock, start) {
+        compiled.ms = clock.now_ms() - start;
+    }
+    Ok(compiled)
 }
 
 /// Why compilation failed.

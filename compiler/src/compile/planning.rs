@@ -469,6 +469,11 @@ impl<'a> Planner<'a> {
             plan,
             memory,
             remarks: self.remarks,
+            passes: vec![],
+            transposes: super::TransposeReport::default(),
+            printed: vec![],
+            profile: self.profile.clone(),
+            ms: 0.0,
         })
     }
 }

@@ -1,0 +1,133 @@
+//! One way to fail: a code, one sentence, where, why, and what to do.
+
+use compiler::compile::CompileError;
+use compiler::onnx::ImportError;
+use runtime_gpu::GpuError;
+use std::fmt;
+
+/// Exit codes of the command (the contract of scripts).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// A check failed: tolerance, regression.
+    Check = 1,
+    /// Usage, or an output path that cannot be written.
+    Usage = 2,
+    /// Bad model or input file.
+    Input = 3,
+    /// Unsupported operators.
+    Unsupported = 4,
+    /// No such device, a missing feature, not enough memory.
+    Device = 5,
+    /// A bug of ours.
+    Bug = 6,
+}
+
+/// An error as the command shows it.
+#[derive(Debug)]
+pub struct CliError {
+    /// Exit code.
+    pub code: Code,
+    /// One sentence.
+    pub message: String,
+    /// Where: file, node and op.
+    pub place: Option<String>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+/// Result of a command.
+pub type CliResult<T> = Result<T, CliError>;
+
+impl CliError {
+    /// An error with a code and a sentence.
+    pub fn new(code: Code, message: impl Into<String>) -> CliError {
+        CliError { code, message: message.into(), place: None, help: None }
+    }
+    /// Wrong usage.
+    pub fn usage(message: impl Into<String>) -> CliError {
+        CliError::new(Code::Usage, message)
+    }
+    /// A bad model or input.
+    pub fn input(message: impl Into<String>) -> CliError {
+        CliError::new(Code::Input, message)
+    }
+    /// Adds the place.
+    pub fn at(mut self, place: impl Into<String>) -> CliError {
+        self.place = Some(place.into());
+        self
+    }
+    /// Adds what to do.
+    pub fn help(mut self, help: impl Into<String>) -> CliError {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: {}", self.code as u8, self.message)?;
+        if let Some(p) = &self.place {
+            write!(f, "\n  at: {p}")?;
+        }
+        if let Some(h) = &self.help {
+            write!(f, "\n  help: {h}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<GpuError> for CliError {
+    fn from(e: GpuError) -> CliError {
+        let text = e.to_string();
+        match e {
+            GpuError::Input(_) => CliError::input(text),
+            GpuError::Internal(_) => CliError::new(Code::Bug, text).help("please report this with the model and `weft devices`"),
+            GpuError::Host(_) => CliError::input(text),
+            GpuError::NoDevice { .. } => CliError::new(Code::Device, text).help("`weft devices` lists what is there; `--device cpu` always works"),
+            GpuError::OutOfMemory { .. } | GpuError::BufferTooLarge { .. } => {
+                CliError::new(Code::Device, text).help("try a smaller --batch or --shape, or another --device")
+            }
+            _ => CliError::new(Code::Device, text),
+        }
+    }
+}
+
+impl From<CompileError> for CliError {
+    fn from(e: CompileError) -> CliError {
+        match &e {
+            CompileError::OpenDim { dim, .. } => {
+                CliError::usage(e.to_string()).help(format!("give it a size with `--dim {dim}=N`, `--shape INPUT=...`, or inputs with -i"))
+            }
+            CompileError::NeedsCpu(_) => CliError::new(Code::Device, e.to_string()).help("run it with `--device cpu`"),
+            CompileError::Pass(p) if p.message.contains("no such pass") => CliError::usage(e.to_string()),
+            _ => CliError::new(Code::Bug, e.to_string()).help("please report this with the model"),
+        }
+    }
+}
+
+impl From<ImportError> for CliError {
+    fn from(e: ImportError) -> CliError {
+        match &e {
+            ImportError::Unsupported(list) => {
+                let mut text = format!("the model uses {} operator{} that Weft does not have", list.len(), if list.len() == 1 { "" } else { "s" });
+                for u in list {
+                    let domain = if u.domain.is_empty() { String::new() } else { format!("{}.", u.domain) };
+                    text += &format!("\n  {domain}{} ({} node{}: {})", u.op, u.nodes.len(), if u.nodes.len() == 1 { "" } else { "s" }, first_few(&u.nodes));
+                    if !u.why.is_empty() {
+                        text += &format!(": {}", u.why);
+                    }
+                }
+                CliError::new(Code::Unsupported, text).help("`weft inspect MODEL` shows the whole model all the same")
+            }
+            _ => CliError::input(e.to_string()),
+        }
+    }
+}
+
+fn first_few<T: fmt::Display>(names: &[T]) -> String {
+    let mut text = names.iter().take(4).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    if names.len() > 4 {
+        text += ", ...";
+    }
+    text
+}

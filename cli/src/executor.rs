@@ -1,0 +1,173 @@
+//! A compiled model on a device, or on the CPU executor.
+
+use crate::args::Common;
+use crate::error::{CliError, CliResult, Code};
+use crate::output::{Progress, log};
+use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
+use compiler::graph::Module;
+use compiler::passes::{AmpMode, Clock, FuseMode, LayoutMode, PipelineOptions};
+use compiler::plan::TensorSlot;
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use runtime_gpu::{DeviceChoice, Gpu, GpuError, Session, SessionOptions};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The process's clock.
+pub struct WallClock(Instant);
+impl WallClock {
+    /// Starts at zero.
+    pub fn new() -> Arc<WallClock> {
+        Arc::new(WallClock(Instant::now()))
+    }
+}
+impl Clock for WallClock {
+    fn now_ms(&self) -> f64 {
+        self.0.elapsed().as_secs_f64() * 1e3
+    }
+}
+
+/// Where a model runs.
+pub enum Device {
+    /// A GPU or a software driver.
+    Gpu(Arc<Gpu>),
+    /// The CPU executor.
+    Cpu,
+}
+impl Device {
+    /// Opens what `--device` names, and says on stderr which and why.
+    pub fn open(common: &Common) -> CliResult<Device> {
+        if common.device == "cpu" {
+            return Ok(Device::Cpu);
+        }
+        let choice = DeviceChoice::parse(&common.device);
+        match Gpu::open(&choice) {
+            Ok(gpu) => {
+                let d = &gpu.description;
+                let why = match (&choice, d.kind == "cpu") {
+                    (DeviceChoice::Auto, true) => "a software driver: there is no GPU",
+                    (DeviceChoice::Auto, false) => "the best GPU",
+                    _ => "as asked",
+                };
+                log(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
+                Ok(Device::Gpu(Arc::new(gpu)))
+            }
+            Err(GpuError::NoDevice { .. }) if choice == DeviceChoice::Auto => {
+                log(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");
+                Ok(Device::Cpu)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+    /// Name, backend, driver and type for reports.
+    pub fn describe(&self) -> serde_json::Value {
+        match self {
+            Device::Gpu(g) => serde_json::json!({ "name": g.description.name, "backend": g.description.backend,
+                "driver": g.description.driver, "type": g.description.kind }),
+            Device::Cpu => serde_json::json!({ "name": "CPU executor", "backend": "host", "driver": "weft", "type": "cpu" }),
+        }
+    }
+}
+
+/// Compile options from the command line.
+pub fn compile_options(common: &Common) -> CompileOptions {
+    let pipeline = PipelineOptions {
+        opt_level: common.opt_level,
+        fuse: FuseMode::parse(&common.fuse).unwrap_or(FuseMode::Full),
+        layout: LayoutMode::parse(&common.layout).unwrap_or(LayoutMode::Auto),
+        amp: AmpMode::parse(&common.amp).unwrap_or(AmpMode::Off),
+        disabled: common.disable_pass.clone(),
+        passes: (!common.passes.is_empty()).then(|| common.passes.clone()),
+    };
+    CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false }
+}
+
+/// The profile to compile for: `--target`, else the device's, else (on the CPU executor) lavapipe's.
+pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
+    if let Some(name) = &common.target {
+        return crate::models::profile(name);
+    }
+    Ok(match Device::open(common)? {
+        Device::Gpu(g) => g.profile.clone(),
+        Device::Cpu => DeviceProfile::baseline(),
+    })
+}
+
+/// Compiles for a profile, with progress.
+pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile) -> Result<Compiled, CompileError> {
+    let mut progress = Progress::new(common);
+    let emitter = shaders_gen::Emitter;
+    compile(module, &compile_options(common), profile, &emitter, &mut |s, d, t| progress.report(s, d, t))
+}
+
+/// A model ready to run.
+pub enum Executor {
+    /// On a device.
+    Gpu {
+        /// The open session.
+        session: Box<Session>,
+        /// What was compiled.
+        compiled: Box<Compiled>,
+    },
+    /// On the CPU executor.
+    Cpu {
+        /// The module as loaded.
+        module: Box<Module>,
+    },
+}
+
+impl Executor {
+    /// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message.
+    pub fn new(module: Module, common: &Common, device: &Device) -> CliResult<Executor> {
+        let Device::Gpu(gpu) = device else { return Ok(Executor::Cpu { module: Box::new(module) }) };
+        let profile = match &common.target {
+            Some(name) => crate::models::profile(name)?,
+            None => gpu.profile.clone(),
+        };
+        let compiled = match compile_for(module.clone(), common, &profile) {
+            Err(CompileError::NeedsCpu(why)) => {
+                log(common, format!("device: the CPU executor instead, since {why}"));
+                return Ok(Executor::Cpu { module: Box::new(module) });
+            }
+            other => other?,
+        };
+        drop(module);
+        let session = open_session(gpu, &compiled, common)?;
+        Ok(Executor::Gpu { session: Box::new(session), compiled: Box::new(compiled) })
+    }
+    /// Runs once.
+    pub fn run(&self, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
+        match self {
+            Executor::Gpu { session, .. } => Ok(session.run(inputs)?),
+            Executor::Cpu { module } => run_on_cpu(module, inputs),
+        }
+    }
+    /// Names of the results in order.
+    pub fn output_names(&self) -> Vec<String> {
+        match self {
+            Executor::Gpu { session, .. } => session.plan().outputs.iter().map(|s: &TensorSlot| s.name.to_string()).collect(),
+            Executor::Cpu { module } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
+        }
+    }
+}
+
+/// Opens a session with progress and the user's cache folder.
+pub fn open_session(gpu: &Arc<Gpu>, compiled: &Compiled, common: &Common) -> CliResult<Session> {
+    let mut progress = Progress::new(common);
+    let options = SessionOptions { cache_dir: cache_dir() };
+    Ok(Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |s, d, t| progress.report(s, d, t))?)
+}
+
+/// The user's cache folder, by the platform's custom.
+fn cache_dir() -> Option<std::path::PathBuf> {
+    let var = |n: &str| std::env::var_os(n).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
+    var("WEFT_CACHE")
+        .or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
+        .or_else(|| var("LOCALAPPDATA").map(|p| p.join("weft")))
+        .or_else(|| var("HOME").map(|p| if cfg!(target_os = "macos") { p.join("Library/Caches/weft") } else { p.join(".cache/weft") }))
+}
+
+/// Runs the entry function on the CPU executor.
+pub fn run_on_cpu(module: &Module, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
+    compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| CliError::new(Code::Input, e.to_string()))
+}

@@ -1,0 +1,231 @@
+//! Models by path or zoo name, with their open dimensions decided, and inputs for them.
+
+use crate::args::Common;
+use crate::arrays::Named;
+use crate::error::{CliError, CliResult, Code};
+use bytes::Bytes;
+use compiler::dtype::DType;
+use compiler::graph::{Module, bind_dims, open_dims, set_input_shape};
+use compiler::name::Name;
+use compiler::onnx::ExternalData;
+use compiler::tensor::{DataSource, Tensor};
+use rand::{RngExt, SeedableRng};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file mapped into memory, kept open by the slices of it.
+fn map_file(path: &Path) -> std::io::Result<Bytes> {
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: the map is read-only; a file that another program changes meanwhile gives wrong numbers, as with any reader.
+    let map = unsafe { memmap2::Mmap::map(&file)? };
+    Ok(Bytes::from_owner(map))
+}
+
+/// External tensor data in the model's folder.
+struct Folder(PathBuf);
+struct FileSlice {
+    path: PathBuf,
+    offset: u64,
+    length: Option<u64>,
+}
+impl ExternalData for Folder {
+    fn open(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Arc<dyn DataSource>, String> {
+        let path = self.0.join(location);
+        let inside = path.canonicalize().ok().zip(self.0.canonicalize().ok()).is_none_or(|(p, f)| p.starts_with(f));
+        if !inside {
+            return Err(format!("external data `{location}` leaves the model's folder"));
+        }
+        let size = std::fs::metadata(&path).map_err(|e| format!("external data {}: {e}", path.display()))?.len();
+        let end = offset.checked_add(length.unwrap_or(0));
+        if end.is_none_or(|e| e > size) {
+            return Err(format!("external data {} has {size} bytes, the model asks for {offset}+{}", path.display(), length.unwrap_or(0)));
+        }
+        Ok(Arc::new(FileSlice { path, offset, length }))
+    }
+}
+impl DataSource for FileSlice {
+    fn read(&self) -> Result<Bytes, String> {
+        let all = map_file(&self.path).map_err(|e| format!("{}: {e}", self.path.display()))?;
+        let end = self.length.map_or(all.len(), |l| (self.offset + l) as usize);
+        if (self.offset as usize) > end || end > all.len() {
+            return Err(format!("{} is shorter than the model says", self.path.display()));
+        }
+        Ok(all.slice(self.offset as usize..end))
+    }
+}
+
+/// The bytes of an ONNX file and where its external data is.
+pub fn read_onnx(path: &Path) -> CliResult<(Bytes, Box<dyn ExternalData>)> {
+    let bytes = map_file(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
+    Ok((bytes, Box::new(Folder(folder))))
+}
+
+/// True when `model` names a file rather than a zoo model.
+pub fn is_path(model: &str) -> bool {
+    model.contains(['/', '\\', '.']) || Path::new(model).exists()
+}
+
+/// Loads a model and decides its open dimensions from the options and from `inputs`.
+pub fn load(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Module> {
+    let mut module = load_open(model, common)?;
+    decide_dims(&mut module, common, inputs)?;
+    Ok(module)
+}
+
+/// Loads a model as it stands.
+pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
+    let path = Path::new(model);
+    if !is_path(model) {
+        return benches::zoo::build(model, common.batch.unwrap_or(1) as usize, common.seed).map_err(|e| {
+            CliError::input(format!("no model `{model}`: {e}")).help("`weft zoo` lists the built-in models; a file needs its path")
+        });
+    }
+    if path.extension().is_some_and(|e| e == "weft") {
+        let text = std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {model}: {e}")))?;
+        return compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(model));
+    }
+    let (bytes, external) = read_onnx(path)?;
+    compiler::onnx::import_onnx(bytes, &*external).map_err(|e| CliError::from(e).at(model))
+}
+
+fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
+    list.iter()
+        .map(|s| {
+            // Names may hold '=' themselves; the value never does.
+            s.rsplit_once('=').map(|(a, b)| (a.to_string(), b.to_string())).ok_or_else(|| CliError::usage(format!("{flag} {s}: needs NAME=VALUE")))
+        })
+        .collect()
+}
+
+fn decide_dims(module: &mut Module, common: &Common, inputs: Option<&Named>) -> CliResult<()> {
+    let known: Vec<Name> = module.main().params().iter().filter_map(|&p| module.main().values[p].name).collect();
+    let bad = |e: compiler::graph::BindError| CliError::usage(e.to_string());
+    for (name, value) in pairs(&common.shape, "--shape")? {
+        let shape: Option<Vec<usize>> = value.split(['x', ',']).map(|d| d.parse().ok()).collect();
+        let shape = shape.ok_or_else(|| CliError::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
+        let name = check_input(&known, &name, "--shape")?;
+        set_input_shape(module, name, &shape).map_err(bad)?;
+    }
+    for (name, value) in pairs(&common.dim, "--dim")? {
+        let n: i64 = value.parse().ok().filter(|&n| n > 0).ok_or_else(|| CliError::usage(format!("--dim {name}={value}: needs a positive size")))?;
+        let open = open_dims(module);
+        let found = open.iter().copied().find(|d| d.as_str() == name).ok_or_else(|| {
+            let list = if open.is_empty() { "the model leaves none open".into() } else { format!("open: {}", open.iter().map(|d| d.to_string()).collect::<Vec<_>>().join(", ")) };
+            CliError::usage(format!("--dim {name}: no such dimension; {list}"))
+        })?;
+        bind_dims(module, &[(found, n)]).map_err(bad)?;
+    }
+    if let Some(inputs) = inputs {
+        for (name, t) in inputs {
+            if known.iter().any(|k| k.as_str() == name) {
+                set_input_shape(module, Name::new(name), t.shape()).map_err(|e| CliError::input(e.to_string()))?;
+            }
+        }
+    }
+    set_batch(module, common, &known)?;
+    let open = open_dims(module);
+    if let Some(d) = open.first() {
+        let inputs: Vec<String> = known.iter().map(|k| k.to_string()).collect();
+        return Err(CliError::usage(format!("dimension `{d}` is open"))
+            .at(format!("inputs {}", inputs.join(", ")))
+            .help(format!("give it a size with `--dim {d}=N`, or inputs with -i")));
+    }
+    Ok(())
+}
+
+/// `--batch` for the first dimension of every input of rank 2 and more; an open first dimension is 1 by default.
+fn set_batch(module: &mut Module, common: &Common, known: &[Name]) -> CliResult<()> {
+    for (i, &name) in known.iter().enumerate() {
+        let f = module.main();
+        let Some(&p) = f.params().get(i) else { break };
+        let shape = f.ty(p).shape.clone();
+        let Some(first) = shape.first() else { continue };
+        match (first.as_const(), common.batch) {
+            (None, batch) => {
+                if let Some(symbol) = first.as_var() {
+                    bind_dims(module, &[(symbol, batch.unwrap_or(1) as i64)]).map_err(|e| CliError::usage(e.to_string()))?;
+                }
+            }
+            (Some(now), Some(batch)) if now != batch as i64 && shape.len() > 1 => {
+                let mut wanted: Vec<usize> = Vec::new();
+                for d in &shape {
+                    match d.as_const() {
+                        Some(c) => wanted.push(c as usize),
+                        None => return Err(CliError::usage(format!("--batch: input `{name}` has open dimensions; use --shape"))),
+                    }
+                }
+                wanted[0] = batch as usize;
+                set_input_shape(module, name, &wanted).map_err(|e| CliError::usage(e.to_string()))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_input(known: &[Name], name: &str, flag: &str) -> CliResult<Name> {
+    known.iter().copied().find(|k| k.as_str() == name).ok_or_else(|| {
+        let list = known.iter().map(|k| k.to_string()).collect::<Vec<_>>().join(", ");
+        CliError::usage(format!("{flag} {name}: no such input; there are: {list}"))
+    })
+}
+
+/// The module's inputs in order: from `given` by name, checked; or random ones from the seed.
+pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {
+    let f = module.main();
+    let mut out = Vec::new();
+    let names: Vec<String> = f.params().iter().map(|&p| f.values[p].name.map_or(String::new(), |n| n.to_string())).collect();
+    if let Some(given) = given {
+        for (name, _) in given {
+            if !names.contains(name) {
+                return Err(CliError::input(format!("the model has no input `{name}`; it has: {}", names.join(", "))));
+            }
+        }
+    }
+    for (i, &p) in f.params().iter().enumerate() {
+        let ty = f.ty(p);
+        let shape = ty.const_shape().ok_or_else(|| CliError::usage(format!("input `{}` has open dimensions", names[i])))?;
+        match given {
+            Some(list) => {
+                let t = list.iter().find(|(n, _)| *n == names[i]).map(|(_, t)| t.clone());
+                let t = t.ok_or_else(|| CliError::input(format!("input `{}` is missing", names[i])))?;
+                if t.dtype() != ty.dtype || t.shape() != shape {
+                    return Err(CliError::input(format!("input `{}` is {}{shape:?}, the file has {}{:?}", names[i], ty.dtype, t.dtype(), t.shape())));
+                }
+                out.push(t);
+            }
+            None => out.push(random_tensor(ty.dtype, shape, common.seed.wrapping_add(i as u64))),
+        }
+    }
+    Ok(out)
+}
+
+/// Standard normal floats (sum of uniforms), small non-negative integers, random bools.
+pub fn random_tensor(dtype: DType, shape: Vec<usize>, seed: u64) -> Tensor {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    let n: usize = shape.iter().product();
+    if dtype.is_float() {
+        let mut normal = || (0..12).map(|_| rng.random::<f32>()).sum::<f32>() as f64 - 6.0;
+        Tensor::from_f64(dtype, shape, (0..n).map(|_| normal()).collect::<Vec<_>>())
+    } else {
+        let high = if dtype == DType::Bool { 2 } else { 8 };
+        Tensor::from_f64(dtype, shape, (0..n).map(|_| rng.random_range(0..high) as f64).collect::<Vec<_>>())
+    }
+}
+
+/// A file name or zoo name for reports.
+pub fn short_name(model: &str) -> String {
+    Path::new(model).file_stem().map_or_else(|| model.to_string(), |s| s.to_string_lossy().into_owned())
+}
+
+/// The code for a missing profile.
+pub fn profile(name: &str) -> CliResult<compiler::profile::DeviceProfile> {
+    compiler::profile::DeviceProfile::named(name).ok_or_else(|| {
+        let list: Vec<String> = compiler::profile::DeviceProfile::all().into_iter().map(|p| p.name).collect();
+        CliError::new(Code::Device, format!("no profile `{name}`; there are: {}", list.join(", ")))
+    })
+}

@@ -1,0 +1,53 @@
+//! `weft opt`: text in, passes, text out.
+
+use crate::args::OptArgs;
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{compile_options, target_profile};
+use crate::output::{log, print_text, write_file};
+use compiler::passes::{PassContext, Sequential};
+use compiler::plan::EmitKernel;
+use std::io::Read;
+
+/// Runs passes on text.
+pub fn execute(a: &OptArgs) -> CliResult<()> {
+    let text = match a.file.as_str() {
+        "-" => {
+            let mut s = String::new();
+            std::io::stdin().read_to_string(&mut s).map_err(|e| CliError::input(format!("cannot read stdin: {e}")))?;
+            s
+        }
+        path => std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?,
+    };
+    let mut module = compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(a.file.clone()))?;
+    compiler::verify::verify_module(&module)
+        .map_err(|e| CliError::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone()))?;
+    let profile = target_profile(&a.common)?;
+    let mut cx = PassContext::new(profile.clone());
+    compile_options(&a.common).pipeline.configure(&mut cx);
+    cx.verify = true;
+    Sequential::new(&a.common.passes).run(&mut module, &mut cx).map_err(|e| {
+        let code = if e.message.contains("no such pass") { Code::Usage } else { Code::Input };
+        CliError::new(code, e.to_string())
+    })?;
+    for r in &cx.remarks {
+        log(&a.common, format!("remark: {} {:?}: {}", r.pass, r.kind, r.message));
+    }
+    let out = if a.emit == "wgsl" { kernels_text(&module, &profile)? } else { compiler::text::print_module(&module) };
+    match &a.output {
+        Some(path) => write_file(path, out.as_bytes()),
+        None => print_text(out.trim_end()),
+    }
+}
+
+fn kernels_text(module: &compiler::graph::Module, profile: &compiler::profile::DeviceProfile) -> CliResult<String> {
+    let mut out = String::new();
+    for f in module.tensor_functions.values() {
+        for (kernel, _) in f.kernels() {
+            let e = shaders_gen::Emitter
+                .emit(f, kernel, profile)
+                .map_err(|m| CliError::input(format!("kernel {kernel} of @{}: {m}", f.name)))?;
+            out += &format!("// kernel {}\n{}\n", e.name, e.wgsl);
+        }
+    }
+    Ok(out)
+}

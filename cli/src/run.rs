@@ -1,0 +1,117 @@
+//! `weft run`
+
+use crate::args::RunArgs;
+use crate::arrays::{Named, read_npy, read_npz, write_npz};
+use crate::compare::{Tolerance, agree};
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{Device, Executor};
+use crate::models::{inputs_for, load};
+use crate::output::{print_text, table, write_json};
+use bytes::Bytes;
+use compiler::onnx::parse_tensor_proto;
+use compiler::tensor::Tensor;
+use std::path::Path;
+
+/// Runs a model once.
+pub fn execute(a: &RunArgs) -> CliResult<()> {
+    let device = Device::open(&a.common)?;
+    if let Some(dir) = &a.test_dir {
+        return run_test_dir(a, dir, &device);
+    }
+    let given = given_inputs(a)?;
+    let module = load(&a.model, &a.common, given.as_ref())?;
+    let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
+    let executor = Executor::new(module, &a.common, &device)?;
+    let outputs: Named = executor.output_names().into_iter().zip(executor.run(&inputs)?).collect();
+    report(a, &outputs, given.is_none())?;
+    match &a.output {
+        Some(path) => write_npz(path, &outputs),
+        None => Ok(()),
+    }
+}
+
+fn given_inputs(a: &RunArgs) -> CliResult<Option<Named>> {
+    let mut named = match &a.input_npz {
+        Some(p) => read_npz(p)?,
+        None => vec![],
+    };
+    for s in &a.inputs {
+        let (name, file) = s.rsplit_once('=').ok_or_else(|| CliError::usage(format!("--input {s}: needs NAME=FILE.npy")))?;
+        named.push((name.to_string(), read_npy(Path::new(file))?));
+    }
+    Ok((a.input_npz.is_some() || !a.inputs.is_empty()).then_some(named))
+}
+
+fn report(a: &RunArgs, outputs: &Named, random: bool) -> CliResult<()> {
+    let rows: Vec<serde_json::Value> = outputs
+        .iter()
+        .map(|(n, t)| {
+            let v = t.to_f64_vec();
+            let top = v.iter().enumerate().fold((0, f64::NEG_INFINITY), |b, (i, &x)| if x > b.1 { (i, x) } else { b });
+            let mean = v.iter().sum::<f64>() / v.len().max(1) as f64;
+            serde_json::json!({ "name": n, "dtype": t.dtype().name(), "shape": t.shape(), "mean": mean, "max": top.1, "argmax": top.0 })
+        })
+        .collect();
+    let seed = random.then_some(a.common.seed);
+    if write_json(&a.common, &serde_json::json!({ "schema": 1, "model": a.model, "seed": seed, "outputs": rows }))? || a.common.quiet {
+        return Ok(());
+    }
+    let mut t = table(&["output", "dtype", "shape", "mean", "max", "at"]);
+    for r in &rows {
+        let f = |k: &str| r[k].as_f64().map_or("-".into(), |v| format!("{v:.6}"));
+        t.add_row([r["name"].as_str().unwrap_or("").to_string(), r["dtype"].as_str().unwrap_or("").to_string(), r["shape"].to_string(), f("mean"), f("max"), r["argmax"].to_string()]);
+    }
+    print_text(&t.to_string())?;
+    if let Some(s) = seed {
+        print_text(&format!("inputs: random, seed {s}"))?;
+    }
+    Ok(())
+}
+
+fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
+    let mut out = Vec::new();
+    for i in 0.. {
+        let path = dir.join(format!("{prefix}_{i}.pb"));
+        if !path.exists() {
+            break;
+        }
+        let bytes = std::fs::read(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+        out.push(parse_tensor_proto(Bytes::from(bytes)).map_err(|e| CliError::input(e.to_string()).at(path.display().to_string()))?);
+    }
+    Ok(out)
+}
+
+/// Runs an ONNX test case: inputs by position where their names are empty, outputs compared.
+fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<()> {
+    let mut given: Named = protos(dir, "input")?;
+    let expected = protos(dir, "output")?;
+    if expected.is_empty() {
+        return Err(CliError::input(format!("{} holds no output_0.pb", dir.display())));
+    }
+    let open = crate::models::load_open(&a.model, &a.common)?;
+    let names: Vec<String> = open.main().params().iter().map(|&p| open.main().values[p].name.map_or(String::new(), |n| n.to_string())).collect();
+    for (i, g) in given.iter_mut().enumerate() {
+        if !names.contains(&g.0) {
+            g.0 = names.get(i).cloned().unwrap_or_default();
+        }
+    }
+    let module = load(&a.model, &a.common, Some(&given))?;
+    let inputs = inputs_for(&module, Some(&given), &a.common)?;
+    let executor = Executor::new(module, &a.common, device)?;
+    let outputs = executor.run(&inputs)?;
+    let names = executor.output_names();
+    let mut failed = Vec::new();
+    for (i, (got, (_, want))) in outputs.iter().zip(&expected).enumerate() {
+        let e = agree(got, want, &Tolerance::new(want.dtype(), a.rtol, a.atol));
+        if !e.pass {
+            failed.push(format!("{}: {}", names[i], e.why));
+        }
+    }
+    if outputs.len() < expected.len() {
+        failed.push(format!("{} results, {} expected", outputs.len(), expected.len()));
+    }
+    if failed.is_empty() {
+        return print_text(&format!("pass: {} results agree", expected.len()));
+    }
+    Err(CliError::new(Code::Check, format!("results differ: {}", failed.join("; "))).at(dir.display().to_string()))
+}
