@@ -100,7 +100,7 @@ fn emit_text(a: &CompileArgs, c: &Compiled) -> CliResult<()> {
     Ok(())
 }
 
-fn failed(k: &PlanKernel, form: &str) -> impl Fn(shaders_gen::GenerateError) -> CliError {
+fn failed(k: &PlanKernel, form: &str) -> impl Fn(shaders_gen::EmitError) -> CliError {
     let name = k.emitted.name.clone();
     let form = form.to_string();
     move |e| CliError::new(Code::Bug, format!("kernel {name} has no {form}: {e}"))
@@ -157,7 +157,7 @@ fn to_json(model: &str, a: &CompileArgs, c: &Compiled) -> serde_json::Value {
         .iter()
         .map(|k| {
             let f = c.module.tensor_functions.get(&k.function);
-            let schedule: Vec<String> = f.map(|f| f.trace.iter().map(|i| compiler::schedule::instruction_text(&**i)).collect()).unwrap_or_default();
+            let schedule: Vec<String> = f.map(|f| f.trace.iter().map(|i| compiler::text::print_instruction(i)).collect()).unwrap_or_default();
             let half = f.is_some_and(|f| f.outputs().any(|b| f.buffers[b].dtype == compiler::dtype::DType::F16));
             let e = &k.emitted;
             serde_json::json!({ "name": e.name, "schedule": schedule, "workgroup": e.workgroup, "bindings": e.bindings.len(),

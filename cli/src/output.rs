@@ -85,7 +85,7 @@ impl Drop for Progress {
 /// A plain table without borders.
 pub fn table(header: &[&str]) -> comfy_table::Table {
     let mut t = comfy_table::Table::new();
-    t.load_preset(comfy_table::presets::NOTHING);
+    t.load_style(comfy_table::presets::NOTHING);
     t.set_header(header.iter().copied());
     t
 }
