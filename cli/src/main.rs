@@ -22,7 +22,16 @@ use clap::Parser;
 use error::{CliError, CliResult, Code};
 use std::process::ExitCode;
 
+/// Vulkan loaders print a line on stderr when the session folder is not set; nothing of ours uses it.
+fn quiet_loader() {
+    if cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // SAFETY: called first in `main`, while there is one thread.
+        unsafe { std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir()) };
+    }
+}
+
 fn main() -> ExitCode {
+    quiet_loader();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {

@@ -162,7 +162,9 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
         return Err(Decline::other_kind());
     }
     let sides = [expr_vars(a), expr_vars(b)];
-    let k = f.reduction_loops(reduce);
+    let around = sketch.loops(reduce)?;
+    let single = |v: &Name| around.iter().any(|l| l.var == *v && l.extent.is(1));
+    let k: Vec<Name> = f.reduction_loops(reduce).into_iter().filter(|v| !single(v)).collect();
     let map = output_variables(f, r, c)?;
     // The right operand is the constant one; without a constant, the one that does not own the outermost output loop.
     let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if sketch.constants.contains(b));

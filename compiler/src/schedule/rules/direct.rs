@@ -11,6 +11,10 @@ use crate::schedule::{ComputeAt, LocalScope};
 
 /// Takes any unit.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    if sketch.loops(unit.output)?.is_empty() {
+        // A single element: nothing to distribute, and no loop to compute the reduction at. One thread does it all.
+        return Ok(());
+    }
     let (thread, vector) = bind_flat(sketch, unit.output)?;
     let Some(reduce) = unit.reduce else { return Ok(()) };
     accumulate_at(sketch, reduce, thread, vector.is_some())

@@ -14,6 +14,7 @@ use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
 use crate::schedule::StageInRegisters;
 use crate::schedule::StageInSubgroup;
+use crate::schedule::TransformLayout;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
@@ -215,15 +216,13 @@ fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<
     let mut splits = vec![0i64; rank];
     splits[*column] = columns;
     // Parts are numbered dimension by dimension; the split dimension has two.
-    let part = |dim: usize, inner: bool| -> i64 {
-        (dim + usize::from(dim > *column) + usize::from(dim == *column && inner)) as i64
-    };
+    let part = |dim: usize, inner: bool| -> usize { dim + usize::from(dim > *column || (dim == *column && inner)) };
     let others = (0..rank).filter(|d| d != column && !ks.contains(d)).map(|d| part(d, false));
-    let order: Vec<i64> = std::iter::once(part(*column, false))
+    let order: Vec<usize> = std::iter::once(part(*column, false))
         .chain(others)
         .chain(ks.iter().map(|&d| part(d, false)))
         .chain(std::iter::once(part(*column, true)))
         .collect();
-    let _ = (name, splits, order); // TRANSFORM
+    sketch.apply(TransformLayout { buffer: name, splits, order })?;
     Ok(())
 }
