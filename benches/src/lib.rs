@@ -1,4 +1,4 @@
 //! Weft's model zoo, statistics and benchmark suites.
 
-pub mod zoo;
 pub mod statistics;
+pub mod zoo;

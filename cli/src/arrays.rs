@@ -18,7 +18,8 @@ pub fn read_npz(path: &Path) -> CliResult<Named> {
     let names: Vec<String> = npz.array_names().map(String::from).collect();
     let mut out = Vec::with_capacity(names.len());
     for name in names {
-        let npy = npz.by_name(&name).map_err(|e| fail(e.to_string()))?.ok_or_else(|| fail(format!("no array `{name}`")))?;
+        let npy =
+            npz.by_name(&name).map_err(|e| fail(e.to_string()))?.ok_or_else(|| fail(format!("no array `{name}`")))?;
         let t = read_array(npy).map_err(|e| fail(format!("`{name}`: {e}")))?;
         out.push((name, t));
     }
@@ -81,7 +82,11 @@ pub fn write_npz(path: &Path, arrays: &[(String, Tensor)]) -> CliResult<()> {
     crate::output::write_file(path, buffer.get_ref())
 }
 
-fn write_array<W: std::io::Write + std::io::Seek>(npz: &mut npyz::npz::NpzWriter<W>, name: &str, t: &Tensor) -> std::io::Result<()> {
+fn write_array<W: std::io::Write + std::io::Seek>(
+    npz: &mut npyz::npz::NpzWriter<W>,
+    name: &str,
+    t: &Tensor,
+) -> std::io::Result<()> {
     let shape: Vec<u64> = t.shape().iter().map(|&d| d as u64).collect();
     macro_rules! go {
         ($t:ty) => {{

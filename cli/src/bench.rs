@@ -35,7 +35,10 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
 }
 
 fn percent(text: &str) -> CliResult<f64> {
-    text.trim_end_matches('%').parse::<f64>().map(|v| v / 100.0).map_err(|_| CliError::usage(format!("--max-slowdown {text}: needs a percentage such as 5%")))
+    text.trim_end_matches('%')
+        .parse::<f64>()
+        .map(|v| v / 100.0)
+        .map_err(|_| CliError::usage(format!("--max-slowdown {text}: needs a percentage such as 5%")))
 }
 
 fn duration(text: &str) -> CliResult<Duration> {
@@ -43,7 +46,11 @@ fn duration(text: &str) -> CliResult<Duration> {
         Some(n) => (n, 1e-3),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
     };
-    let value: f64 = number.parse().ok().filter(|v: &f64| *v > 0.0 && v.is_finite()).ok_or_else(|| CliError::usage(format!("--duration {text}: needs a time such as 3s or 500ms")))?;
+    let value: f64 = number
+        .parse()
+        .ok()
+        .filter(|v: &f64| *v > 0.0 && v.is_finite())
+        .ok_or_else(|| CliError::usage(format!("--duration {text}: needs a time such as 3s or 500ms")))?;
     Ok(Duration::from_secs_f64(value * unit))
 }
 
@@ -64,7 +71,9 @@ fn sweep(list: &[String], common: &Common) -> CliResult<Vec<Common>> {
                     "batch" => c.batch = Some(v.parse().ok().filter(|&b| b > 0).ok_or_else(bad)?),
                     "opt" => c.opt_level = v.parse().ok().filter(|&o| o <= 3).ok_or_else(bad)?,
                     "amp" | "layout" | "fuse" => return Err(bad()),
-                    _ => return Err(CliError::usage(format!("--sweep {key}: can sweep amp, layout, fuse, batch, opt"))),
+                    _ => {
+                        return Err(CliError::usage(format!("--sweep {key}: can sweep amp, layout, fuse, batch, opt")));
+                    }
                 }
                 next.push(c);
             }
@@ -104,8 +113,11 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device) -> CliResul
     o.insert("device".into(), device.describe());
     o.insert("flops".into(), (2 * macs).into());
     o.insert("settings".into(), json!({ "amp": common.amp, "layout": common.layout, "fuse": common.fuse, "opt": common.opt_level, "seed": common.seed }));
-    o.insert("env".into(), json!({ "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
-        "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()), "weft": env!("CARGO_PKG_VERSION") }));
+    o.insert(
+        "env".into(),
+        json!({ "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
+        "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()), "weft": env!("CARGO_PKG_VERSION") }),
+    );
     if let Some(c) = o.get_mut("compile_ms").and_then(|c| c.as_object_mut()) {
         c.insert("cold".into(), cold.into());
     }
@@ -113,7 +125,11 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device) -> CliResul
 }
 
 /// Warms up, then calls `f` for the asked runs or time; wall milliseconds and what `f` returned.
-fn repeat(a: &BenchArgs, limit: Option<Duration>, mut f: impl FnMut() -> CliResult<f64>) -> CliResult<(Vec<f64>, Vec<f64>)> {
+fn repeat(
+    a: &BenchArgs,
+    limit: Option<Duration>,
+    mut f: impl FnMut() -> CliResult<f64>,
+) -> CliResult<(Vec<f64>, Vec<f64>)> {
     for _ in 0..a.warmup {
         f()?;
     }
@@ -139,7 +155,13 @@ fn with_samples(s: &Statistics, samples: &[f64]) -> Value {
     v
 }
 
-fn on_device(a: &BenchArgs, session: &Session, compiled: &Compiled, inputs: &[Tensor], limit: Option<Duration>) -> CliResult<Value> {
+fn on_device(
+    a: &BenchArgs,
+    session: &Session,
+    compiled: &Compiled,
+    inputs: &[Tensor],
+    limit: Option<Duration>,
+) -> CliResult<Value> {
     let mut split: Vec<[f64; 4]> = Vec::new();
     let (latency, _) = repeat(a, limit, || {
         let (_, t) = session.run_timed(inputs)?;
@@ -207,7 +229,20 @@ fn number(v: &Value, path: &[&str]) -> f64 {
 }
 
 fn show(results: &[Value], kernels: bool) -> CliResult<()> {
-    let mut t = table(&["model", "batch", "amp", "layout", "fuse", "latency ms", "p90", "device ms", "per s", "dispatches", "GFLOP/s", "ratio"]);
+    let mut t = table(&[
+        "model",
+        "batch",
+        "amp",
+        "layout",
+        "fuse",
+        "latency ms",
+        "p90",
+        "device ms",
+        "per s",
+        "dispatches",
+        "GFLOP/s",
+        "ratio",
+    ]);
     let first = results.first().map_or(1.0, |r| number(r, &["latency_ms", "median"]));
     for r in results {
         let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
@@ -251,8 +286,10 @@ fn show(results: &[Value], kernels: bool) -> CliResult<()> {
 }
 
 fn read_baseline(path: &std::path::Path) -> CliResult<Vec<Value>> {
-    let text = std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
-    let v: Value = serde_json::from_str(&text).map_err(|e| CliError::input(format!("{} is not a bench result: {e}", path.display())))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+    let v: Value = serde_json::from_str(&text)
+        .map_err(|e| CliError::input(format!("{} is not a bench result: {e}", path.display())))?;
     Ok(match v {
         Value::Array(list) => list,
         one => vec![one],

@@ -144,17 +144,35 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     Err(CliError::new(Code::Check, format!("results differ: {}", why.join("; "))))
 }
 
-fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[((String, String), Difference)]) -> CliResult<()> {
+fn print_table(
+    a: &CompareArgs,
+    rows: &[(String, Difference)],
+    nodes: &[((String, String), Difference)],
+) -> CliResult<()> {
     let mut t = table(&["", "output", "max abs", "max rel", "rel l2", "cosine"]);
     for (n, d) in rows {
-        t.add_row([if d.pass { "ok" } else { "FAIL" }.to_string(), n.clone(), format!("{:.3e}", d.max_abs), format!("{:.3e}", d.max_rel), format!("{:.3e}", d.rel_l2), format!("{:.7}", d.cosine)]);
+        t.add_row([
+            if d.pass { "ok" } else { "FAIL" }.to_string(),
+            n.clone(),
+            format!("{:.3e}", d.max_abs),
+            format!("{:.3e}", d.max_rel),
+            format!("{:.3e}", d.rel_l2),
+            format!("{:.7}", d.cosine),
+        ]);
     }
     print_text(&t.to_string())?;
     let bad: Vec<_> = nodes.iter().filter(|n| !n.1.pass || a.common.verbose > 0).collect();
     if !bad.is_empty() {
         let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude"]);
         for ((n, op), d) in bad {
-            t.add_row([if d.pass { "ok" } else { "FAIL" }.to_string(), n.clone(), op.clone(), format!("{:.3e}", d.max_abs), format!("{:.3e}", d.rel_l2), format!("{:.3e}", d.max_magnitude)]);
+            t.add_row([
+                if d.pass { "ok" } else { "FAIL" }.to_string(),
+                n.clone(),
+                op.clone(),
+                format!("{:.3e}", d.max_abs),
+                format!("{:.3e}", d.rel_l2),
+                format!("{:.3e}", d.max_magnitude),
+            ]);
         }
         print_text(&t.to_string())?;
     }
@@ -172,7 +190,13 @@ fn with_name(name: &str, op: Option<&str>, d: &Difference) -> serde_json::Value 
     v
 }
 
-fn reference(a: &CompareArgs, module: &compiler::graph::Module, inputs: &[Tensor], names: &[String], device: &Device) -> CliResult<Named> {
+fn reference(
+    a: &CompareArgs,
+    module: &compiler::graph::Module,
+    inputs: &[Tensor],
+    names: &[String],
+    device: &Device,
+) -> CliResult<Named> {
     match a.against.as_str() {
         "cpu" => Ok(names.iter().cloned().zip(crate::executor::run_on_cpu(module, inputs)?).collect()),
         "fp32" => {
@@ -183,7 +207,9 @@ fn reference(a: &CompareArgs, module: &compiler::graph::Module, inputs: &[Tensor
         file => {
             let path = std::path::Path::new(file);
             if !path.exists() {
-                return Err(CliError::usage(format!("--against {file}: needs cpu, fp32, or a file of results that exists")));
+                return Err(CliError::usage(format!(
+                    "--against {file}: needs cpu, fp32, or a file of results that exists"
+                )));
             }
             read_npz(path)
         }

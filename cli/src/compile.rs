@@ -55,17 +55,33 @@ fn show(model: &str, c: &Compiled) -> CliResult<()> {
             GroupKind::View => "(view)",
             GroupKind::Host => "(host)",
         };
-        t.add_row([i.to_string(), rule.into(), g.layout.unwrap_or("").into(), g.ops.join("+"), si(g.flops as f64), si(g.bytes as f64)]);
+        t.add_row([
+            i.to_string(),
+            rule.into(),
+            g.layout.unwrap_or("").into(),
+            g.ops.join("+"),
+            si(g.flops as f64),
+            si(g.bytes as f64),
+        ]);
     }
     print_text(&t.to_string())?;
     print_text(&format!(
         "{} groups: {} kernels, {} views, {} on the host; {} dispatches of {} distinct kernels",
-        c.groups.len(), count(GroupKind::Kernel), count(GroupKind::View), count(GroupKind::Host), dispatches(c).count(), c.plan.kernels.len()
+        c.groups.len(),
+        count(GroupKind::Kernel),
+        count(GroupKind::View),
+        count(GroupKind::Host),
+        dispatches(c).count(),
+        c.plan.kernels.len()
     ))?;
     print_text(&format!(
         "weights {}B, activations {}B at the peak of {}B without reuse; transposes: {} of activations, {} of weights at run time; {:.0} ms",
-        si(c.memory.weights as f64), si(c.memory.activations_peak as f64), si(c.memory.activations_naive as f64),
-        c.transposes.activation, c.transposes.weight_runtime, c.ms
+        si(c.memory.weights as f64),
+        si(c.memory.activations_peak as f64),
+        si(c.memory.activations_naive as f64),
+        c.transposes.activation,
+        c.transposes.weight_runtime,
+        c.ms
     ))
 }
 

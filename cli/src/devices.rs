@@ -16,11 +16,31 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
         return Ok(());
     }
     if list.is_empty() {
-        return print_text("no adapter: models run on the CPU executor (`--device cpu`)\na Vulkan driver gives one, in software too: the package mesa-vulkan-drivers");
+        return print_text(
+            "no adapter: models run on the CPU executor (`--device cpu`)\na Vulkan driver gives one, in software too: the package mesa-vulkan-drivers",
+        );
     }
-    let mut t = table(&["", "name", "backend", "type", "driver", "f16", "subgroup", "coop. matrix", "shared", "binding", "buffer", "buffers", "timestamps"]);
+    let mut t = table(&[
+        "",
+        "name",
+        "backend",
+        "type",
+        "driver",
+        "f16",
+        "subgroup",
+        "coop. matrix",
+        "shared",
+        "binding",
+        "buffer",
+        "buffers",
+        "timestamps",
+    ]);
     for d in list {
-        let coop: Vec<String> = d.cooperative_matrix.iter().map(|c| format!("{}x{}x{} {}->{}", c.mnk[0], c.mnk[1], c.mnk[2], c.ab, c.cr)).collect();
+        let coop: Vec<String> = d
+            .cooperative_matrix
+            .iter()
+            .map(|c| format!("{}x{}x{} {}->{}", c.mnk[0], c.mnk[1], c.mnk[2], c.ab, c.cr))
+            .collect();
         t.add_row([
             d.index.to_string(),
             d.name,

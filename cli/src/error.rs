@@ -81,9 +81,12 @@ impl From<GpuError> for CliError {
         let text = e.to_string();
         match e {
             GpuError::Input(_) => CliError::input(text),
-            GpuError::Internal(_) => CliError::new(Code::Bug, text).help("please report this with the model and `weft devices`"),
+            GpuError::Internal(_) => {
+                CliError::new(Code::Bug, text).help("please report this with the model and `weft devices`")
+            }
             GpuError::Host(_) => CliError::input(text),
-            GpuError::NoDevice { .. } => CliError::new(Code::Device, text).help("`weft devices` lists what is there; `--device cpu` always works"),
+            GpuError::NoDevice { .. } => CliError::new(Code::Device, text)
+                .help("`weft devices` lists what is there; `--device cpu` always works"),
             GpuError::OutOfMemory { .. } | GpuError::BufferTooLarge { .. } => {
                 CliError::new(Code::Device, text).help("try a smaller --batch or --shape, or another --device")
             }
@@ -95,9 +98,8 @@ impl From<GpuError> for CliError {
 impl From<CompileError> for CliError {
     fn from(e: CompileError) -> CliError {
         match &e {
-            CompileError::OpenDim { dim, .. } => {
-                CliError::usage(e.to_string()).help(format!("give it a size with `--dim {dim}=N`, `--shape INPUT=...`, or inputs with -i"))
-            }
+            CompileError::OpenDim { dim, .. } => CliError::usage(e.to_string())
+                .help(format!("give it a size with `--dim {dim}=N`, `--shape INPUT=...`, or inputs with -i")),
             CompileError::NeedsCpu(_) => CliError::new(Code::Device, e.to_string()).help("run it with `--device cpu`"),
             CompileError::Pass(p) if p.message.contains("no such pass") => CliError::usage(e.to_string()),
             _ => CliError::new(Code::Bug, e.to_string()).help("please report this with the model"),
@@ -109,10 +111,20 @@ impl From<ImportError> for CliError {
     fn from(e: ImportError) -> CliError {
         match &e {
             ImportError::Unsupported(list) => {
-                let mut text = format!("the model uses {} operator{} that Weft does not have", list.len(), if list.len() == 1 { "" } else { "s" });
+                let mut text = format!(
+                    "the model uses {} operator{} that Weft does not have",
+                    list.len(),
+                    if list.len() == 1 { "" } else { "s" }
+                );
                 for u in list {
                     let domain = if u.domain.is_empty() { String::new() } else { format!("{}.", u.domain) };
-                    text += &format!("\n  {domain}{} ({} node{}: {})", u.op, u.nodes.len(), if u.nodes.len() == 1 { "" } else { "s" }, first_few(&u.nodes));
+                    text += &format!(
+                        "\n  {domain}{} ({} node{}: {})",
+                        u.op,
+                        u.nodes.len(),
+                        if u.nodes.len() == 1 { "" } else { "s" },
+                        first_few(&u.nodes)
+                    );
                     if !u.why.is_empty() {
                         text += &format!(": {}", u.why);
                     }

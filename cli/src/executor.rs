@@ -64,7 +64,9 @@ impl Device {
         match self {
             Device::Gpu(g) => serde_json::json!({ "name": g.description.name, "backend": g.description.backend,
                 "driver": g.description.driver, "type": g.description.kind }),
-            Device::Cpu => serde_json::json!({ "name": "CPU executor", "backend": "host", "driver": "weft", "type": "cpu" }),
+            Device::Cpu => {
+                serde_json::json!({ "name": "CPU executor", "backend": "host", "driver": "weft", "type": "cpu" })
+            }
         }
     }
 }
@@ -145,7 +147,9 @@ impl Executor {
     /// Names of the results in order.
     pub fn output_names(&self) -> Vec<String> {
         match self {
-            Executor::Gpu { session, .. } => session.plan().outputs.iter().map(|s: &TensorSlot| s.name.to_string()).collect(),
+            Executor::Gpu { session, .. } => {
+                session.plan().outputs.iter().map(|s: &TensorSlot| s.name.to_string()).collect()
+            }
             Executor::Cpu { module } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
         }
     }
@@ -164,7 +168,10 @@ fn cache_dir() -> Option<std::path::PathBuf> {
     var("WEFT_CACHE")
         .or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
         .or_else(|| var("LOCALAPPDATA").map(|p| p.join("weft")))
-        .or_else(|| var("HOME").map(|p| if cfg!(target_os = "macos") { p.join("Library/Caches/weft") } else { p.join(".cache/weft") }))
+        .or_else(|| {
+            var("HOME")
+                .map(|p| if cfg!(target_os = "macos") { p.join("Library/Caches/weft") } else { p.join(".cache/weft") })
+        })
 }
 
 /// Runs the entry function on the CPU executor.

@@ -41,24 +41,44 @@ fn explain_model(a: &ExplainArgs, c: &Compiled) -> CliResult<()> {
         })
         .collect();
     let passes = serde_json::to_value(&c.passes).unwrap_or_default();
-    if write_json(&a.common, &serde_json::json!({ "schema": 1, "model": a.model, "groups": groups, "passes": passes, "remarks": c.remarks }))? {
+    if write_json(
+        &a.common,
+        &serde_json::json!({ "schema": 1, "model": a.model, "groups": groups, "passes": passes, "remarks": c.remarks }),
+    )? {
         return Ok(());
     }
     let mut t = table(&["pass", "ms", "nodes before", "after", "remarks"]);
     for p in &c.passes {
         let n = c.remarks.iter().filter(|r| r.pass.as_str() == p.name && r.kind == RemarkKind::Applied).count();
-        t.add_row([p.name.clone(), format!("{:.2}", p.ms), p.nodes_before.to_string(), p.nodes_after.to_string(), n.to_string()]);
+        t.add_row([
+            p.name.clone(),
+            format!("{:.2}", p.ms),
+            p.nodes_before.to_string(),
+            p.nodes_after.to_string(),
+            n.to_string(),
+        ]);
     }
     print_text(&t.to_string())?;
     let mut t = table(&["", "kind", "rule", "layout", "ops", "nodes", "why it ends here"]);
     for (i, g) in c.groups.iter().enumerate() {
-        let why = missed_for(c, &g.origins).filter(|r| r.pass.as_str() == "fuse-ops").last().map_or(String::new(), |r| r.message.clone());
+        let why = missed_for(c, &g.origins)
+            .filter(|r| r.pass.as_str() == "fuse-ops")
+            .last()
+            .map_or(String::new(), |r| r.message.clone());
         let kind = match g.kind {
             GroupKind::Kernel => "kernel",
             GroupKind::View => "view",
             GroupKind::Host => "host",
         };
-        t.add_row([i.to_string(), kind.into(), g.rule.into(), g.layout.unwrap_or("").into(), g.ops.join("+"), join(&g.origins, 3), why]);
+        t.add_row([
+            i.to_string(),
+            kind.into(),
+            g.rule.into(),
+            g.layout.unwrap_or("").into(),
+            g.ops.join("+"),
+            join(&g.origins, 3),
+            why,
+        ]);
     }
     print_text(&t.to_string())
 }
@@ -77,9 +97,21 @@ fn explain_node(a: &ExplainArgs, c: &Compiled, node: &str) -> CliResult<()> {
         c.groups.iter().enumerate().filter(|(_, g)| g.origins.contains(&name) || g.nodes.contains(&name)).collect();
     let remarks: Vec<&Remark> = c.remarks.iter().filter(|r| r.nodes.contains(&name)).collect();
     if groups.is_empty() && remarks.is_empty() {
-        let near: Vec<String> = c.groups.iter().flat_map(|g| &g.origins).filter(|n| n.as_str().contains(node)).take(5).map(|n| n.to_string()).collect();
-        let help = if near.is_empty() { "`weft explain MODEL` lists the nodes".into() } else { format!("did you mean: {}", near.join(", ")) };
-        return Err(CliError::usage(format!("no node `{node}` is left in the compiled graph, and no remark names it")).help(help));
+        let near: Vec<String> = c
+            .groups
+            .iter()
+            .flat_map(|g| &g.origins)
+            .filter(|n| n.as_str().contains(node))
+            .take(5)
+            .map(|n| n.to_string())
+            .collect();
+        let help = if near.is_empty() {
+            "`weft explain MODEL` lists the nodes".into()
+        } else {
+            format!("did you mean: {}", near.join(", "))
+        };
+        return Err(CliError::usage(format!("no node `{node}` is left in the compiled graph, and no remark names it"))
+            .help(help));
     }
     let json = serde_json::json!({ "schema": 1, "model": a.model, "node": node,
         "groups": groups.iter().map(|(i, g)| serde_json::json!({ "id": i, "kind": g.kind, "ops": g.ops, "origins": g.origins, "rule": g.rule })).collect::<Vec<_>>(),
@@ -90,9 +122,21 @@ fn explain_node(a: &ExplainArgs, c: &Compiled, node: &str) -> CliResult<()> {
     for (i, g) in &groups {
         print_text(&format!("{node} is in group {i} ({:?}, rule {}): {}", g.kind, g.rule, g.ops.join(" + ")))?;
         print_text(&format!("  together with: {}", join(&g.origins, 20)))?;
-        for d in c.plan.steps.iter().flat_map(|s| if let compiler::plan::Step::Gpu(l) = s { l.as_slice() } else { &[] }).filter(|d| d.group == *i) {
+        for d in c
+            .plan
+            .steps
+            .iter()
+            .flat_map(|s| if let compiler::plan::Step::Gpu(l) = s { l.as_slice() } else { &[] })
+            .filter(|d| d.group == *i)
+        {
             let k = &c.plan.kernels[d.kernel].emitted;
-            print_text(&format!("  kernel {} grid {:?} workgroup {:?}, {} bindings", k.name, k.grid, k.workgroup, k.bindings.len()))?;
+            print_text(&format!(
+                "  kernel {} grid {:?} workgroup {:?}, {} bindings",
+                k.name,
+                k.grid,
+                k.workgroup,
+                k.bindings.len()
+            ))?;
         }
     }
     for r in remarks {
@@ -105,7 +149,12 @@ fn explain_node(a: &ExplainArgs, c: &Compiled, node: &str) -> CliResult<()> {
 /// Error of each node's result on the device against the CPU: of one compilation in which every group's results are
 /// outputs too (`--cumulative`: with the errors before it; otherwise the same run, as groups are compared as they come).
 /// Only done where the caller asks for it: with `-v`, `--cumulative`, `--write-keep` or `--json`.
-pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: &Device) -> CliResult<Vec<((String, String), Difference)>> {
+pub fn node_errors(
+    a: &CompareArgs,
+    module: &Module,
+    inputs: &[Tensor],
+    device: &Device,
+) -> CliResult<Vec<((String, String), Difference)>> {
     let wanted = a.cumulative || a.write_keep.is_some() || a.common.verbose > 0;
     if !wanted || matches!(device, Device::Cpu) {
         return Ok(vec![]);

@@ -21,7 +21,10 @@ pub fn execute(a: &InspectArgs) -> CliResult<()> {
         }
     }
     match all.iter().find(|(_, i)| !i.unsupported.is_empty()) {
-        Some((m, i)) => Err(CliError::new(Code::Unsupported, format!("{} operators are not supported", i.unsupported.len())).at(m.as_str())),
+        Some((m, i)) => {
+            Err(CliError::new(Code::Unsupported, format!("{} operators are not supported", i.unsupported.len()))
+                .at(m.as_str()))
+        }
         None => Ok(()),
     }
 }

@@ -46,7 +46,8 @@ fn main() -> ExitCode {
             .cloned()
             .or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string()))
             .unwrap_or_else(|| "unknown".into());
-        Err(CliError::new(Code::Bug, format!("internal error: {text}")).help("please report this with the model and the command"))
+        Err(CliError::new(Code::Bug, format!("internal error: {text}"))
+            .help("please report this with the model and the command"))
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

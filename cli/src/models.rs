@@ -41,7 +41,11 @@ impl ExternalData for Folder {
         let size = std::fs::metadata(&path).map_err(|e| format!("external data {}: {e}", path.display()))?.len();
         let end = offset.checked_add(length.unwrap_or(0));
         if end.is_none_or(|e| e > size) {
-            return Err(format!("external data {} has {size} bytes, the model asks for {offset}+{}", path.display(), length.unwrap_or(0)));
+            return Err(format!(
+                "external data {} has {size} bytes, the model asks for {offset}+{}",
+                path.display(),
+                length.unwrap_or(0)
+            ));
         }
         Ok(Arc::new(FileSlice { path, offset, length }))
     }
@@ -81,7 +85,8 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     let path = Path::new(model);
     if !is_path(model) {
         return benches::zoo::build(model, common.batch.unwrap_or(1) as usize, common.seed).map_err(|e| {
-            CliError::input(format!("no model `{model}`: {e}")).help("`weft zoo` lists the built-in models; a file needs its path")
+            CliError::input(format!("no model `{model}`: {e}"))
+                .help("`weft zoo` lists the built-in models; a file needs its path")
         });
     }
     if path.extension().is_some_and(|e| e == "weft") {
@@ -96,7 +101,9 @@ fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
     list.iter()
         .map(|s| {
             // Names may hold '=' themselves; the value never does.
-            s.rsplit_once('=').map(|(a, b)| (a.to_string(), b.to_string())).ok_or_else(|| CliError::usage(format!("{flag} {s}: needs NAME=VALUE")))
+            s.rsplit_once('=')
+                .map(|(a, b)| (a.to_string(), b.to_string()))
+                .ok_or_else(|| CliError::usage(format!("{flag} {s}: needs NAME=VALUE")))
         })
         .collect()
 }
@@ -106,15 +113,24 @@ fn decide_dims(module: &mut Module, common: &Common, inputs: Option<&Named>) -> 
     let bad = |e: compiler::graph::BindError| CliError::usage(e.to_string());
     for (name, value) in pairs(&common.shape, "--shape")? {
         let shape: Option<Vec<usize>> = value.split(['x', ',']).map(|d| d.parse().ok()).collect();
-        let shape = shape.ok_or_else(|| CliError::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
+        let shape = shape
+            .ok_or_else(|| CliError::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
         let name = check_input(&known, &name, "--shape")?;
         set_input_shape(module, name, &shape).map_err(bad)?;
     }
     for (name, value) in pairs(&common.dim, "--dim")? {
-        let n: i64 = value.parse().ok().filter(|&n| n > 0).ok_or_else(|| CliError::usage(format!("--dim {name}={value}: needs a positive size")))?;
+        let n: i64 = value
+            .parse()
+            .ok()
+            .filter(|&n| n > 0)
+            .ok_or_else(|| CliError::usage(format!("--dim {name}={value}: needs a positive size")))?;
         let open = open_dims(module);
         let found = open.iter().copied().find(|d| d.as_str() == name).ok_or_else(|| {
-            let list = if open.is_empty() { "the model leaves none open".into() } else { format!("open: {}", open.iter().map(|d| d.to_string()).collect::<Vec<_>>().join(", ")) };
+            let list = if open.is_empty() {
+                "the model leaves none open".into()
+            } else {
+                format!("open: {}", open.iter().map(|d| d.to_string()).collect::<Vec<_>>().join(", "))
+            };
             CliError::usage(format!("--dim {name}: no such dimension; {list}"))
         })?;
         bind_dims(module, &[(found, n)]).map_err(bad)?;
@@ -147,7 +163,8 @@ fn set_batch(module: &mut Module, common: &Common, known: &[Name]) -> CliResult<
         match (first.as_const(), common.batch) {
             (None, batch) => {
                 if let Some(symbol) = first.as_var() {
-                    bind_dims(module, &[(symbol, batch.unwrap_or(1) as i64)]).map_err(|e| CliError::usage(e.to_string()))?;
+                    bind_dims(module, &[(symbol, batch.unwrap_or(1) as i64)])
+                        .map_err(|e| CliError::usage(e.to_string()))?;
                 }
             }
             (Some(now), Some(batch)) if now != batch as i64 && shape.len() > 1 => {
@@ -155,7 +172,11 @@ fn set_batch(module: &mut Module, common: &Common, known: &[Name]) -> CliResult<
                 for d in &shape {
                     match d.as_const() {
                         Some(c) => wanted.push(c as usize),
-                        None => return Err(CliError::usage(format!("--batch: input `{name}` has open dimensions; use --shape"))),
+                        None => {
+                            return Err(CliError::usage(format!(
+                                "--batch: input `{name}` has open dimensions; use --shape"
+                            )));
+                        }
                     }
                 }
                 wanted[0] = batch as usize;
@@ -178,7 +199,8 @@ fn check_input(known: &[Name], name: &str, flag: &str) -> CliResult<Name> {
 pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {
     let f = module.main();
     let mut out = Vec::new();
-    let names: Vec<String> = f.params().iter().map(|&p| f.values[p].name.map_or(String::new(), |n| n.to_string())).collect();
+    let names: Vec<String> =
+        f.params().iter().map(|&p| f.values[p].name.map_or(String::new(), |n| n.to_string())).collect();
     if let Some(given) = given {
         for (name, _) in given {
             if !names.contains(name) {
@@ -188,13 +210,20 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
     }
     for (i, &p) in f.params().iter().enumerate() {
         let ty = f.ty(p);
-        let shape = ty.const_shape().ok_or_else(|| CliError::usage(format!("input `{}` has open dimensions", names[i])))?;
+        let shape =
+            ty.const_shape().ok_or_else(|| CliError::usage(format!("input `{}` has open dimensions", names[i])))?;
         match given {
             Some(list) => {
                 let t = list.iter().find(|(n, _)| *n == names[i]).map(|(_, t)| t.clone());
                 let t = t.ok_or_else(|| CliError::input(format!("input `{}` is missing", names[i])))?;
                 if t.dtype() != ty.dtype || t.shape() != shape {
-                    return Err(CliError::input(format!("input `{}` is {}{shape:?}, the file has {}{:?}", names[i], ty.dtype, t.dtype(), t.shape())));
+                    return Err(CliError::input(format!(
+                        "input `{}` is {}{shape:?}, the file has {}{:?}",
+                        names[i],
+                        ty.dtype,
+                        t.dtype(),
+                        t.shape()
+                    )));
                 }
                 out.push(t);
             }

@@ -18,9 +18,11 @@ pub fn execute(a: &OptArgs) -> CliResult<()> {
         }
         path => std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?,
     };
-    let mut module = compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(a.file.clone()))?;
-    compiler::verify::verify_module(&module)
-        .map_err(|e| CliError::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone()))?;
+    let mut module =
+        compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(a.file.clone()))?;
+    compiler::verify::verify_module(&module).map_err(|e| {
+        CliError::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone())
+    })?;
     let profile = target_profile(&a.common)?;
     let mut cx = PassContext::new(profile.clone());
     compile_options(&a.common).pipeline.configure(&mut cx);

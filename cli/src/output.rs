@@ -21,7 +21,9 @@ pub fn write_json(common: &Common, value: &serde_json::Value) -> CliResult<bool>
 pub fn print_text(text: &str) -> CliResult<()> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::usage(format!("cannot write to stdout: {e}"))),
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(CliError::usage(format!("cannot write to stdout: {e}")))
+        }
         _ => Ok(()),
     }
 }

@@ -36,7 +36,8 @@ fn given_inputs(a: &RunArgs) -> CliResult<Option<Named>> {
         None => vec![],
     };
     for s in &a.inputs {
-        let (name, file) = s.rsplit_once('=').ok_or_else(|| CliError::usage(format!("--input {s}: needs NAME=FILE.npy")))?;
+        let (name, file) =
+            s.rsplit_once('=').ok_or_else(|| CliError::usage(format!("--input {s}: needs NAME=FILE.npy")))?;
         named.push((name.to_string(), read_npy(Path::new(file))?));
     }
     Ok((a.input_npz.is_some() || !a.inputs.is_empty()).then_some(named))
@@ -53,13 +54,22 @@ fn report(a: &RunArgs, outputs: &Named, random: bool) -> CliResult<()> {
         })
         .collect();
     let seed = random.then_some(a.common.seed);
-    if write_json(&a.common, &serde_json::json!({ "schema": 1, "model": a.model, "seed": seed, "outputs": rows }))? || a.common.quiet {
+    if write_json(&a.common, &serde_json::json!({ "schema": 1, "model": a.model, "seed": seed, "outputs": rows }))?
+        || a.common.quiet
+    {
         return Ok(());
     }
     let mut t = table(&["output", "dtype", "shape", "mean", "max", "at"]);
     for r in &rows {
         let f = |k: &str| r[k].as_f64().map_or("-".into(), |v| format!("{v:.6}"));
-        t.add_row([r["name"].as_str().unwrap_or("").to_string(), r["dtype"].as_str().unwrap_or("").to_string(), r["shape"].to_string(), f("mean"), f("max"), r["argmax"].to_string()]);
+        t.add_row([
+            r["name"].as_str().unwrap_or("").to_string(),
+            r["dtype"].as_str().unwrap_or("").to_string(),
+            r["shape"].to_string(),
+            f("mean"),
+            f("max"),
+            r["argmax"].to_string(),
+        ]);
     }
     print_text(&t.to_string())?;
     if let Some(s) = seed {
@@ -75,8 +85,12 @@ fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
         if !path.exists() {
             break;
         }
-        let bytes = std::fs::read(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
-        out.push(parse_tensor_proto(Bytes::from(bytes)).map_err(|e| CliError::input(e.to_string()).at(path.display().to_string()))?);
+        let bytes =
+            std::fs::read(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+        out.push(
+            parse_tensor_proto(Bytes::from(bytes))
+                .map_err(|e| CliError::input(e.to_string()).at(path.display().to_string()))?,
+        );
     }
     Ok(out)
 }
@@ -89,7 +103,12 @@ fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<()> {
         return Err(CliError::input(format!("{} holds no output_0.pb", dir.display())));
     }
     let open = crate::models::load_open(&a.model, &a.common)?;
-    let names: Vec<String> = open.main().params().iter().map(|&p| open.main().values[p].name.map_or(String::new(), |n| n.to_string())).collect();
+    let names: Vec<String> = open
+        .main()
+        .params()
+        .iter()
+        .map(|&p| open.main().values[p].name.map_or(String::new(), |n| n.to_string()))
+        .collect();
     for (i, g) in given.iter_mut().enumerate() {
         if !names.contains(&g.0) {
             g.0 = names.get(i).cloned().unwrap_or_default();

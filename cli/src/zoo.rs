@@ -16,7 +16,13 @@ pub fn execute(a: &ZooArgs) -> CliResult<()> {
     }
     let mut t = table(&["model", "parameters", "MACs", "input", ""]);
     for z in list {
-        t.add_row([z.name.to_string(), si(z.parameters as f64), si(z.macs as f64), format!("{:?}", z.input), z.description.to_string()]);
+        t.add_row([
+            z.name.to_string(),
+            si(z.parameters as f64),
+            si(z.macs as f64),
+            format!("{:?}", z.input),
+            z.description.to_string(),
+        ]);
     }
     print_text(&t.to_string())
 }

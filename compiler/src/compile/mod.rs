@@ -14,9 +14,9 @@ pub use memory::{Lifetime, assign_pool};
 
 use crate::graph::Module;
 use crate::name::Name;
+use crate::passes::{Clock, PassContext, PassStats, PipelineOptions, Sequential, default_pipeline};
 use crate::plan::{EmitKernel, Plan};
 use crate::profile::DeviceProfile;
-use crate::passes::{Clock, PassContext, PassStats, PipelineOptions, Sequential, default_pipeline};
 use crate::remark::Remark;
 use crate::tir::TensorFunction;
 use indexmap::IndexMap;
