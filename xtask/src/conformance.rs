@@ -125,17 +125,15 @@ fn run_all(weft: &Path, device: &str, cases: &[PathBuf]) -> Vec<Outcome> {
 
 /// All data sets of a case; the first that does not pass decides.
 fn run_case(weft: &Path, device: &str, case: &Path) -> Outcome {
-    for set in 0.. {
-        let data = case.join(format!("test_data_set_{set}"));
-        if !data.exists() {
+    let sets = (0..).map(|set| case.join(format!("test_data_set_{set}"))).take_while(|data| data.exists());
+    let mut outcome = Outcome::Fail("has no test_data_set_0".into());
+    for data in sets {
+        outcome = run_data_set(weft, device, case, &data);
+        if !matches!(outcome, Outcome::Pass) {
             break;
         }
-        match run_data_set(weft, device, case, &data) {
-            Outcome::Pass => {}
-            other => return other,
-        }
     }
-    Outcome::Pass
+    outcome
 }
 
 fn run_data_set(weft: &Path, device: &str, case: &Path, data: &Path) -> Outcome {
@@ -211,5 +209,18 @@ mod tests {
         assert!(parse(&["--limit"]).is_err());
         assert!(parse(&["--limit", "many"]).is_err());
         assert!(parse(&["--devices"]).is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_exit_code_decides() {
+        let case = std::env::temp_dir().join(format!("weft-case-{}", std::process::id()));
+        let run = |program: &str| run_case(Path::new(program), "cpu", &case);
+        assert!(matches!(run("true"), Outcome::Fail(why) if why.contains("test_data_set_0")));
+        std::fs::create_dir_all(case.join("test_data_set_0")).unwrap();
+        assert!(matches!(run("true"), Outcome::Pass));
+        assert!(matches!(run("false"), Outcome::Fail(why) if why.starts_with("exit code 1")));
+        assert!(matches!(run("/no/such/program"), Outcome::Fail(why) if why.contains("start")));
+        std::fs::remove_dir_all(&case).unwrap();
     }
 }
