@@ -144,7 +144,10 @@ fn accumulate(
     sketch.apply(PadReduction { block: reduce })?;
     stage_operands(sketch, reduce, c, k[0], row_loop, lanes, out, tile)?;
     sketch.apply(DecomposeReduction { block: reduce, at: outermost })?;
-    finish_loops(sketch, reduce, out)
+    // The loops over windows and K steps stay loops; everything inside is unrolled or a vector.
+    let mut keep: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
+    keep.push(k[0]);
+    finish_loops(sketch, reduce, out, &keep)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -173,11 +176,10 @@ fn stage_operands(
 }
 
 /// Unrolls and vectorizes what is left serial inside the lane loop, except the reduction loops.
-fn finish_loops(sketch: &mut Sketch<'_>, reduce: Name, out: &OutputLoops) -> Result<(), Decline> {
+fn finish_loops(sketch: &mut Sketch<'_>, reduce: Name, out: &OutputLoops, keep: &[Name]) -> Result<(), Decline> {
     let blocks: Vec<Name> = sketch.f.body.blocks().iter().map(|b| b.name).collect();
     let init = Name::new(&format!("{reduce}_init"));
     let update_reductions = sketch.f.reduction_loops(reduce);
-    let keep: Vec<Name> = update_reductions.iter().copied().take(update_reductions.len().saturating_sub(1)).collect();
     for block in blocks {
         let loops = sketch.loops(block)?;
         let Some(start) = loops.iter().position(|l| l.var == out.lane) else { continue };
