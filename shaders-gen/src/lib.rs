@@ -10,7 +10,8 @@
 //! 4. `guards`: conditions are placed as far out as uniform control flow allows.
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
 //!    variables for registers with constant indices, banks for what is beyond one binding.
-//! 6. `kernel`, `index`, `memory`, `value`: statements, indices, accesses and values become naga IR.
+//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `banks`, `subgroup`): statements, indices, values and accesses
+//!    become naga IR through `builder` and `ops`.
 //! 7. `generated`: validation, and text and words for each target.
 //!
 //! Always holds: a load is in bounds, because it is proved or because its index is clamped; [`EmittedKernel::bounds_proved`]
@@ -20,6 +21,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod banks;
 mod barriers;
 mod builder;
 mod error;
@@ -33,7 +35,9 @@ mod lanes;
 mod layout;
 mod memory;
 mod ops;
+mod packing;
 mod ranges;
+mod subgroup;
 mod tree;
 mod value;
 

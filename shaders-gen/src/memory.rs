@@ -1,18 +1,18 @@
-//! Loads and stores: vector units, packed words, banks, registers, other lanes' registers.
+//! Loads and stores of elements and vector units, in any kind of memory.
 
 use crate::access::{Access, Form, resolve};
-use crate::builder::{Kind, LoadKey, Value};
+use crate::builder::{LoadKey, Value};
 use crate::error::EmitError;
 use crate::kernel::{Home, KernelEmitter};
 use crate::lanes::is_multiple;
-use crate::layout::{Layout, Word};
+use crate::layout::Layout;
 use compiler::int::Int;
 use compiler::tir::{BufferId, Scope};
-use naga::{BinaryOperator as B, Expression, Handle, MathFunction as M, Statement};
+use naga::{Expression, Handle};
 
 /// A part of a unit.
 #[derive(Clone, Debug)]
-enum Part {
+pub(crate) enum Part {
     Whole,
     Word(u32),
     Dynamic(Int),
@@ -20,13 +20,13 @@ enum Part {
 
 /// A place in memory: a unit and the part of it.
 #[derive(Clone, Debug)]
-struct Place {
-    unit: Int,
-    part: Part,
+pub(crate) struct Place {
+    pub unit: Int,
+    pub part: Part,
 }
 
 impl KernelEmitter<'_> {
-    fn layout(&self, b: BufferId) -> Layout {
+    pub fn layout(&self, b: BufferId) -> Layout {
         self.layouts[&b].clone()
     }
 
@@ -54,25 +54,27 @@ impl KernelEmitter<'_> {
     }
 
     /// `i` when it is proved in bounds here, else clamped into the buffer: what a load out of bounds gives is never used.
-    fn inside(&mut self, buffer: BufferId, i: &Int, access: &Access) -> Int {
-        if access.proved {
-            return i.clone();
+    pub fn inside(&mut self, buffer: BufferId, i: &Int, access: &Access) -> Int {
+        if access.proved { i.clone() } else { self.clamp(i, &self.last_element(buffer)) }
+    }
+
+    fn last_element(&self, buffer: BufferId) -> Int {
+        match self.layouts[&buffer].numel {
+            Some(n) => Int::new(n.saturating_sub(1) as i64),
+            None => self.f.buffers[buffer].numel() - 1,
         }
-        let Some(n) = self.layouts[&buffer].numel else {
-            self.proved = false;
-            return i.clone();
+    }
+
+    fn clamp(&mut self, i: &Int, last: &Int) -> Int {
+        let below = match last.as_const() {
+            Some(last) => self.ranges.prove(i, i64::MIN, last),
+            None => self.ranges.prove(&(i.clone() - last), i64::MIN, 0),
         };
-        let last = n.saturating_sub(1) as i64;
-        if self.ranges.prove(i, 0, last) { i.clone() } else { self.clamp(i, last) }
+        let upper = if below { i.clone() } else { i.min(last) };
+        if self.ranges.prove(i, 0, i64::MAX) { upper } else { upper.max(0) }
     }
 
-    fn clamp(&mut self, i: &Int, last: i64) -> Int {
-        let (low, high) = self.ranges.span(i);
-        let upper = if high > last { i.min(last) } else { i.clone() };
-        if low < 0 { upper.max(0) } else { upper }
-    }
-
-    fn load_run(
+    pub fn load_run(
         &mut self,
         buffer: BufferId,
         base: &Int,
@@ -146,18 +148,19 @@ impl KernelEmitter<'_> {
         if access.proved {
             return unit.clone();
         }
-        let layout = self.layout(buffer);
-        let (Some(n), Some(units)) = (layout.numel, layout.units()) else {
-            self.proved = false;
-            return unit.clone();
+        let last = self.last_element(buffer);
+        let here = match last.as_const() {
+            Some(last) => self.ranges.prove(base, 0, last),
+            None => self.ranges.prove(base, 0, i64::MAX) && self.ranges.prove(&(base.clone() - &last), i64::MIN, 0),
         };
-        if self.ranges.prove(base, 0, n.saturating_sub(1) as i64) {
+        if here {
             return unit.clone();
         }
-        self.clamp(unit, units.saturating_sub(1) as i64)
+        let last = self.ranges.simplify(&last.div(self.layouts[&buffer].unit()));
+        self.clamp(unit, &last)
     }
 
-    fn load_element(&mut self, buffer: BufferId, i: &Int) -> Result<Value, EmitError> {
+    pub fn load_element(&mut self, buffer: BufferId, i: &Int) -> Result<Value, EmitError> {
         let layout = self.layout(buffer);
         let key = LoadKey::Decoded { base: i.clone(), count: 1 };
         if let Some(v) = self.b.remembered(buffer, &key) {
@@ -241,13 +244,13 @@ impl KernelEmitter<'_> {
         Ok(v)
     }
 
-    fn load_name(&self, buffer: BufferId) -> Option<&'static str> {
+    pub fn load_name(&self, buffer: BufferId) -> Option<&'static str> {
         let b = &self.f.buffers[buffer];
         matches!(b.scope, Scope::Global | Scope::Shared).then(|| b.name.as_str())
     }
 
     /// A pointer into one bank of a buffer.
-    fn pointer(&mut self, buffer: BufferId, bank: usize, place: &Place) -> Result<Handle<Expression>, EmitError> {
+    pub fn pointer(&mut self, buffer: BufferId, bank: usize, place: &Place) -> Result<Handle<Expression>, EmitError> {
         let home = self.homes.get(&buffer).cloned().expect("every used buffer has a home");
         let (base, indexed) = match home {
             Home::Banks(list) => (self.b.global(list[bank]), true),
@@ -302,71 +305,6 @@ impl KernelEmitter<'_> {
             }
         };
         Ok(self.b.local(var))
-    }
-
-    fn decode_native(&mut self, v: Value, word: Word, buffer: BufferId) -> Value {
-        if self.f.buffers[buffer].dtype == compiler::dtype::DType::Bool {
-            let zero = self.b.constant(Kind::U32, v.lanes, 0.0);
-            return self.b.binary(B::NotEqual, v, zero);
-        }
-        if word == Word::F16 { self.b.convert(v, Kind::F32) } else { v }
-    }
-
-    /// `count` elements from `first` on of packed words.
-    fn decode_packed(&mut self, words: Value, word: Word, first: u32, count: u8) -> Value {
-        let pack = word.pack();
-        let mut parts = Vec::with_capacity(count as usize);
-        let mut e = first;
-        while e < first + u32::from(count) {
-            let w = self.b.component(words, e / pack);
-            let take = (pack - e % pack).min(first + u32::from(count) - e);
-            let all = self.unpack(w, word);
-            if take == u32::from(count) && take == pack {
-                return all;
-            }
-            for c in 0..take {
-                parts.push(self.b.component(all, e % pack + c));
-            }
-            e += take;
-        }
-        self.b.compose(&parts)
-    }
-
-    /// All elements of a word as a vector.
-    fn unpack(&mut self, w: Value, word: Word) -> Value {
-        match word {
-            Word::Halves => {
-                self.b.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-                let v = self.b.math(M::Unpack2x16float, &[w]);
-                Value { kind: Kind::F32, lanes: 2, ..v }
-            }
-            Word::BrainHalves => {
-                let (shift, mask) =
-                    (self.b.constant(Kind::U32, 1, 16.0), self.b.constant(Kind::U32, 1, 4_294_901_760.0));
-                let low = self.b.binary(B::ShiftLeft, w, shift);
-                let high = self.b.binary(B::And, w, mask);
-                let v = self.b.compose(&[low, high]);
-                self.b.bitcast(v, Kind::F32)
-            }
-            Word::Bytes { signed } => {
-                let fun = if signed { M::Unpack4xI8 } else { M::Unpack4xU8 };
-                let v = self.b.math(fun, &[w]);
-                Value { kind: if signed { Kind::I32 } else { Kind::U32 }, lanes: 4, ..v }
-            }
-            _ => w,
-        }
-    }
-
-    /// Element `sub` of a packed word, at run time.
-    fn decode_one_of(&mut self, w: Value, word: Word, sub: &Int) -> Result<Value, EmitError> {
-        let sub = self.int(sub)?;
-        let sub = Value { handle: sub, kind: Kind::I32, lanes: 1 };
-        let sub = self.b.bitcast(sub, Kind::U32);
-        let bits = self.b.constant(Kind::U32, 1, if word.pack() == 2 { 16.0 } else { 8.0 });
-        let by = self.b.mul(sub, bits);
-        let low = self.b.binary(B::ShiftRight, w, by);
-        let all = self.unpack(low, word);
-        Ok(self.b.component(all, 0))
     }
 
     /// Stores `value` at `indices`.
@@ -456,69 +394,6 @@ impl KernelEmitter<'_> {
         self.store_part(buffer, &place, word)
     }
 
-    /// A value as storage words.
-    fn encode(&mut self, v: Value, layout: &Layout, buffer: BufferId) -> Value {
-        let t = self.f.buffers[buffer].dtype;
-        let v = if t == compiler::dtype::DType::Bool {
-            let (one, zero) = (self.b.constant(Kind::U32, v.lanes, 1.0), self.b.constant(Kind::U32, v.lanes, 0.0));
-            self.b.select(v, one, zero)
-        } else {
-            v
-        };
-        match layout.word {
-            Word::F16 => self.b.convert(v, Kind::F16),
-            Word::RoundedHalf => {
-                self.b.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-                self.b.math(M::QuantizeToF16, &[v])
-            }
-            Word::Halves | Word::BrainHalves | Word::Bytes { .. } => {
-                let pack = layout.word.pack() as u8;
-                let mut words = Vec::new();
-                for k in (0..v.lanes).step_by(pack as usize) {
-                    let part = self.b.slice(v, u32::from(k), pack);
-                    words.push(self.pack_word(part, layout.word));
-                }
-                self.b.compose(&words)
-            }
-            Word::F32 | Word::I32 | Word::U32 => v,
-        }
-    }
-
-    fn pack_word(&mut self, v: Value, word: Word) -> Value {
-        let one = |v: Value| Value { kind: Kind::U32, lanes: 1, ..v };
-        match word {
-            Word::Halves => {
-                self.b.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-                one(self.b.math(M::Pack2x16float, &[v]))
-            }
-            Word::BrainHalves => {
-                // Rounds to nearest even on the upper 16 bits; a NaN keeps its upper bits.
-                let bits = self.b.bitcast(v, Kind::U32);
-                let shift = self.b.constant(Kind::U32, 2, 16.0);
-                let (one_bit, bias) = (self.b.constant(Kind::U32, 2, 1.0), self.b.constant(Kind::U32, 2, 32767.0));
-                let upper = self.b.binary(B::ShiftRight, bits, shift);
-                let odd = self.b.binary(B::And, upper, one_bit);
-                let sum = self.b.add(bits, bias);
-                let sum = self.b.add(sum, odd);
-                let rounded = self.b.binary(B::ShiftRight, sum, shift);
-                let mask = self.b.constant(Kind::U32, 2, f64::from(0x7fff_ffffu32));
-                let magnitude = self.b.binary(B::And, bits, mask);
-                let inf = self.b.constant(Kind::U32, 2, f64::from(0x7f80_0000u32));
-                let nan = self.b.binary(B::Greater, magnitude, inf);
-                let halves = self.b.select(nan, upper, rounded);
-                let (low, high) = (self.b.component(halves, 0), self.b.component(halves, 1));
-                let by = self.b.constant(Kind::U32, 1, 16.0);
-                let high = self.b.binary(B::ShiftLeft, high, by);
-                self.b.binary(B::InclusiveOr, low, high)
-            }
-            Word::Bytes { signed } => {
-                let fun = if signed { M::Pack4xI8 } else { M::Pack4xU8 };
-                one(self.b.math(fun, &[v]))
-            }
-            _ => v,
-        }
-    }
-
     fn store_part(&mut self, buffer: BufferId, place: &Place, v: Value) -> Result<(), EmitError> {
         let layout = self.layout(buffer);
         if layout.banks > 1 {
@@ -529,204 +404,4 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// Units of one bank, and the banks that a unit index can fall into.
-    fn banks_of(&mut self, place: &Place, layout: &Layout) -> (i64, std::ops::Range<i64>) {
-        let per_bank = (layout.bank_elements as i64 / layout.unit()).max(1);
-        let (low, high) = self.ranges.span(&place.unit);
-        let last = i64::from(layout.banks) - 1;
-        let first = (low / per_bank).clamp(0, last);
-        (per_bank, first..(high / per_bank).clamp(first, last) + 1)
-    }
-
-    fn in_bank(&mut self, place: &Place, bank: i64, per_bank: i64) -> Place {
-        let unit = self.ranges.simplify(&(place.unit.clone() - bank * per_bank));
-        Place { unit, part: place.part.clone() }
-    }
-
-    /// Reads from the bank that holds the unit, through a variable.
-    fn load_banked(
-        &mut self,
-        buffer: BufferId,
-        place: &Place,
-        layout: &Layout,
-        kind: Kind,
-        lanes: u8,
-    ) -> Result<Value, EmitError> {
-        let (per_bank, banks) = self.banks_of(place, layout);
-        if banks.end - banks.start == 1 {
-            let local = self.in_bank(place, banks.start, per_bank);
-            let pointer = self.pointer(buffer, banks.start as usize, &local)?;
-            let name = self.load_name(buffer);
-            return Ok(self.b.load(pointer, kind, lanes, name));
-        }
-        let ty = self.b.lanes_ty(kind, lanes);
-        let name = format!("{}_banked", self.f.buffers[buffer].name);
-        let var = self.b.local_var(&name, ty);
-        let target = self.b.local(var);
-        self.bank_chain(place, per_bank, banks, &mut |this, bank, local| {
-            let pointer = this.pointer(buffer, bank as usize, local)?;
-            let v = this.b.load(pointer, kind, lanes, None);
-            this.b.store(target, v.handle);
-            Ok(())
-        })?;
-        Ok(self.b.load(target, kind, lanes, None))
-    }
-
-    fn store_banked(&mut self, buffer: BufferId, place: &Place, layout: &Layout, v: Value) -> Result<(), EmitError> {
-        let (per_bank, banks) = self.banks_of(place, layout);
-        self.bank_chain(place, per_bank, banks, &mut |this, bank, local| {
-            let pointer = this.pointer(buffer, bank as usize, local)?;
-            this.b.store(pointer, v.handle);
-            Ok(())
-        })
-    }
-
-    /// `if unit < end of first bank { .. } else if .. else { last bank }`
-    fn bank_chain(
-        &mut self,
-        place: &Place,
-        per_bank: i64,
-        banks: std::ops::Range<i64>,
-        body: &mut dyn FnMut(&mut Self, i64, &Place) -> Result<(), EmitError>,
-    ) -> Result<(), EmitError> {
-        let bank = banks.start;
-        let local = self.in_bank(place, bank, per_bank);
-        if banks.end - bank == 1 {
-            return body(self, bank, &local);
-        }
-        let unit = self.int(&place.unit)?;
-        let unit = Value { handle: unit, kind: Kind::I32, lanes: 1 };
-        let end = Value { handle: self.b.i32(((bank + 1) * per_bank).min(i64::from(i32::MAX)) as i32), ..unit };
-        let here = self.b.binary(B::Less, unit, end);
-        self.b.open();
-        body(self, bank, &local)?;
-        let accept = self.b.close();
-        self.b.open();
-        self.bank_chain(place, per_bank, bank + 1..banks.end, body)?;
-        let reject = self.b.close();
-        self.b.statement(Statement::If { condition: here.handle, accept, reject });
-        Ok(())
-    }
-
-    /// True when `index % size` is this thread's place along x.
-    fn is_own_lane(&mut self, index: &Int, size: i64) -> bool {
-        let lane = self.ranges.simplify(&index.rem(size));
-        match self.axes.local[0] {
-            Some(a) if a.extent > 1 => {
-                lane.as_var() == Some(a.var) || lane == self.ranges.simplify(&Int::var(a.var).rem(size))
-            }
-            _ => false,
-        }
-    }
-
-    fn check_own_lane(&mut self, buffer: BufferId, access: &Access, size: u32) -> Result<(), EmitError> {
-        let own = access.lane_index.iter().all(|i| self.is_own_lane(i, i64::from(size)));
-        if own {
-            return Ok(());
-        }
-        Err(EmitError::unsupported(format!(
-            "block `{}` stores to `{}` outside its own lane ({:?} of {size})",
-            self.block, self.f.buffers[buffer].name, access.lane_index
-        )))
-    }
-
-    /// Reads a distributed buffer: the lane's own element, a constant lane's by broadcast, any other by shuffle.
-    fn load_subgroup(&mut self, buffer: BufferId, access: &Access, size: u32) -> Result<Value, EmitError> {
-        let size = i64::from(size);
-        match (&access.form, access.lane_index.as_slice()) {
-            (Form::Each(slots), lanes) => {
-                let mut parts = Vec::with_capacity(slots.len());
-                for (k, slot) in slots.iter().enumerate() {
-                    let index = lanes[k.min(lanes.len() - 1)].clone();
-                    let one = Access { form: Form::One(slot.clone()), lane_index: vec![index], proved: access.proved };
-                    parts.push(self.load_subgroup(buffer, &one, size as u32)?);
-                }
-                Ok(self.b.compose(&parts))
-            }
-            (form, lanes) => {
-                let index = lanes[0].clone();
-                if self.is_own_lane(&index, size) {
-                    return self.load_slot(buffer, form, access);
-                }
-                let lane = self.ranges.simplify(&index.rem(size));
-                let (slot, count) = match form {
-                    Form::One(i) => (i.clone(), 1),
-                    Form::Run { base, count, .. } => (base.clone(), *count),
-                    Form::Each(_) => unreachable!("handled above"),
-                };
-                let key = LoadKey::Gather { slot: slot.clone(), lane: lane.clone(), count };
-                if let Some(v) = self.b.remembered(buffer, &key) {
-                    return Ok(v);
-                }
-                let v = if self.axes.is_uniform(&slot) {
-                    let own = self.load_slot(buffer, form, access)?;
-                    self.gather(own, &lane)?
-                } else {
-                    self.gather_any_slot(buffer, &slot, count, &lane)?
-                };
-                self.b.remember(buffer, key, v);
-                Ok(v)
-            }
-        }
-    }
-
-    fn load_slot(&mut self, buffer: BufferId, form: &Form, access: &Access) -> Result<Value, EmitError> {
-        match form {
-            Form::One(i) => {
-                let i = self.inside(buffer, i, access);
-                self.load_element(buffer, &i)
-            }
-            Form::Run { base, count, align } => self.load_run(buffer, base, *count, *align, access),
-            Form::Each(_) => unreachable!("one access for each element"),
-        }
-    }
-
-    /// The slot differs between lanes: every slot is shuffled, and the right one is chosen.
-    fn gather_any_slot(&mut self, buffer: BufferId, slot: &Int, count: u8, lane: &Int) -> Result<Value, EmitError> {
-        let n = self.layouts[&buffer].numel.unwrap_or(1) as i64;
-        let mut parts = Vec::new();
-        for k in 0..i64::from(count) {
-            let at = self.ranges.simplify(&(slot.clone() + k));
-            let at = self.int(&at)?;
-            let at = Value { handle: at, kind: Kind::I32, lanes: 1 };
-            let mut chosen: Option<Value> = None;
-            for s in 0..n {
-                let own = self.load_element(buffer, &Int::new(s))?;
-                let v = self.gather(own, lane)?;
-                chosen = Some(match chosen {
-                    None => v,
-                    Some(old) => {
-                        let this = Value { handle: self.b.i32(s as i32), ..at };
-                        let here = self.b.binary(B::Equal, at, this);
-                        self.b.select(here, v, old)
-                    }
-                });
-            }
-            parts.extend(chosen);
-        }
-        Ok(self.b.compose(&parts))
-    }
-
-    fn gather(&mut self, v: Value, lane: &Int) -> Result<Value, EmitError> {
-        self.b.capabilities |= naga::valid::Capabilities::SUBGROUP;
-        let flag = v.kind == Kind::Bool;
-        let v = if flag { self.b.convert(v, Kind::U32) } else { v };
-        let mode = match lane.as_const() {
-            Some(c) => naga::GatherMode::Broadcast(self.b.u32(c as u32)),
-            None => {
-                let handle = self.int(lane)?;
-                let lane = Value { handle, kind: Kind::I32, lanes: 1 };
-                naga::GatherMode::Shuffle(self.b.bitcast(lane, Kind::U32).handle)
-            }
-        };
-        let ty = self.b.lanes_ty(v.kind, v.lanes);
-        let result = self.b.declare(Expression::SubgroupOperationResult { ty });
-        self.b.statement(Statement::SubgroupGather { mode, argument: v.handle, result });
-        let out = Value { handle: result, ..v };
-        if !flag {
-            return Ok(out);
-        }
-        let zero = self.b.constant(Kind::U32, v.lanes, 0.0);
-        Ok(self.b.binary(B::NotEqual, out, zero))
-    }
 }

@@ -6,6 +6,7 @@ mod device;
 
 mod elementwise;
 mod gemm;
+mod rules;
 mod storage;
 
 use compiler::profile::DeviceProfile;

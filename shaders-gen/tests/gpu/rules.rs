@@ -1,0 +1,273 @@
+//! What the schedule rules make of common workloads, for several devices, against the host executor.
+
+
+use crate::device::gpu;
+use crate::{assert_close, random, run_bytes};
+use compiler::compile::assign_encodings;
+use compiler::cpu::run_tensor_function;
+use compiler::dtype::DType;
+use compiler::int::{Int, const_dims};
+use compiler::profile::DeviceProfile;
+use compiler::schedule::rules::schedule;
+use compiler::te::ComputeContext;
+use compiler::tensor::Tensor;
+use compiler::tir::{
+    Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp,
+};
+use half::f16;
+
+fn ints(dims: &[i64]) -> Vec<Int> {
+    dims.iter().map(|&d| Int::new(d)).collect()
+}
+
+/// A function with read parameters `inputs`; `build` appends stages, the last of which writes the result.
+fn function(
+    dtype: DType,
+    inputs: &[(&str, &[i64])],
+    build: impl FnOnce(&mut TensorFunction, &[BufferId]) -> BufferId,
+) -> TensorFunction {
+    let mut f = TensorFunction::new("test");
+    let mut ids = Vec::new();
+    for (name, shape) in inputs {
+        let (scope, encoding) = (Scope::Global, Encoding::Native);
+        let buffer = f.buffers.push(Buffer { name: (*name).into(), dtype, shape: ints(shape), scope, encoding });
+        f.params.push(Param { buffer, access: Access::Read });
+        ids.push(buffer);
+    }
+    let out = build(&mut f, &ids);
+    f.params.push(Param { buffer: out, access: Access::Write });
+    f
+}
+
+fn stage(
+    f: &mut TensorFunction,
+    prefix: &str,
+    build: impl FnOnce(&mut ComputeContext) -> BufferId,
+) -> BufferId {
+    build(&mut ComputeContext::new(f, vec![], vec![], vec![], prefix))
+}
+
+fn wide(b: BufferId, ix: Vec<Int>, t: DType) -> Expr {
+    Expr::load(b, ix).cast(t, DType::F32)
+}
+
+fn narrow(e: Expr, t: DType) -> Expr {
+    e.cast(DType::F32, t)
+}
+
+fn elementwise(t: DType, shape: &[i64]) -> TensorFunction {
+    function(t, &[("x", shape), ("s", &shape[1..])], |f, ids| {
+        let (x, s) = (ids[0], ids[1]);
+        stage(f, "y", |c| {
+            c.compute("", &ints(shape), t, |i| {
+                let e = Expr::unary(UnaryOp::Tanh, wide(x, i.to_vec(), t)) * wide(s, i[1..].to_vec(), t);
+                narrow(e, t)
+            })
+        })
+    })
+}
+
+fn transpose(shape: [i64; 3]) -> TensorFunction {
+    function(DType::F32, &[("x", &shape)], |f, ids| {
+        let x = ids[0];
+        let out = [shape[0], shape[2], shape[1]];
+        stage(f, "y", |c| {
+            c.compute("", &ints(&out), DType::F32, |i| Expr::load(x, vec![i[0].clone(), i[2].clone(), i[1].clone()]))
+        })
+    })
+}
+
+fn matmul(t: DType, m: i64, n: i64, k: i64) -> TensorFunction {
+    function(t, &[("a", &[m, k]), ("w", &[k, n]), ("bias", &[n])], |f, ids| {
+        let (a, w, bias) = (ids[0], ids[1], ids[2]);
+        let mm = stage(f, "mm", |c| {
+            c.reduce("", &ints(&[m, n]), DType::F32, &ints(&[k]), Combiner::Sum, |s, r| {
+                wide(a, vec![s[0].clone(), r[0].clone()], t) * wide(w, vec![r[0].clone(), s[1].clone()], t)
+            })
+        });
+        stage(f, "y", |c| {
+            c.compute("", &ints(&[m, n]), t, |i| {
+                let sum = Expr::load(mm, i.to_vec()) + wide(bias, vec![i[1].clone()], t);
+                narrow(sum.max(Expr::constant(0.0, DType::F32)), t)
+            })
+        })
+    })
+}
+
+struct Conv {
+    n: i64,
+    c: i64,
+    h: i64,
+    oc: i64,
+    k: i64,
+    stride: i64,
+    pad: i64,
+}
+
+fn conv(t: DType, p: &Conv) -> TensorFunction {
+    let oh = (p.h + 2 * p.pad - p.k) / p.stride + 1;
+    let inputs: [(&str, &[i64]); 3] =
+        [("x", &[p.n, p.h, p.h, p.c]), ("w", &[p.k, p.k, p.c, p.oc]), ("bias", &[p.oc])];
+    function(t, &inputs, |f, ids| {
+        let (x, wt, bias) = (ids[0], ids[1], ids[2]);
+        let shape = ints(&[p.n, oh, oh, p.oc]);
+        let acc = stage(f, "conv", |c| {
+            c.reduce("", &shape, DType::F32, &ints(&[p.k, p.k, p.c]), Combiner::Sum, |s, r| {
+                let at = |d: usize| s[d + 1].clone() * p.stride + &r[d] - p.pad;
+                let conds = [at(0), at(1)].into_iter().flat_map(|i| [Cond::ge(i.clone(), 0), Cond::lt(i, p.h)]);
+                let load = wide(x, vec![s[0].clone(), at(0), at(1), r[2].clone()], t);
+                let conds = if p.pad == 0 { vec![] } else { conds.collect() };
+                let load = Expr::guarded(conds, load, Expr::constant(0.0, DType::F32));
+                load * wide(wt, vec![r[0].clone(), r[1].clone(), r[2].clone(), s[3].clone()], t)
+            })
+        });
+        stage(f, "y", |c| {
+            c.compute("", &shape, t, |i| {
+                narrow(Expr::load(acc, i.to_vec()) + wide(bias, vec![i[3].clone()], t), t)
+            })
+        })
+    })
+}
+
+fn softmax(t: DType, rows: i64, columns: i64) -> TensorFunction {
+    function(t, &[("x", &[rows, columns])], |f, ids| {
+        let x = ids[0];
+        let (row, all, red) = (ints(&[rows]), ints(&[rows, columns]), ints(&[columns]));
+        let max = stage(f, "max", |c| {
+            c.reduce("", &row, DType::F32, &red, Combiner::Max, |s, r| wide(x, vec![s[0].clone(), r[0].clone()], t))
+        });
+        let exp = stage(f, "exp", |c| {
+            c.compute("", &all, DType::F32, |i| {
+                Expr::unary(UnaryOp::Exp, wide(x, i.to_vec(), t) - Expr::load(max, vec![i[0].clone()]))
+            })
+        });
+        let sum = stage(f, "sum", |c| {
+            c.reduce("", &row, DType::F32, &red, Combiner::Sum, |s, r| Expr::load(exp, vec![s[0].clone(), r[0].clone()]))
+        });
+        stage(f, "y", |c| {
+            c.compute("", &all, t, |i| narrow(Expr::load(exp, i.to_vec()) / Expr::load(sum, vec![i[0].clone()]), t))
+        })
+    })
+}
+
+fn max_pool(h: i64, channels: i64) -> TensorFunction {
+    function(DType::F32, &[("x", &[1, h, h, channels])], |f, ids| {
+        let x = ids[0];
+        stage(f, "y", |c| {
+            c.reduce("", &ints(&[1, h / 2, h / 2, channels]), DType::F32, &ints(&[3, 3]), Combiner::Max, |s, r| {
+                let at = |d: usize| s[d + 1].clone() * 2 + &r[d] - 1;
+                let conds = [at(0), at(1)].into_iter().flat_map(|i| [Cond::ge(i.clone(), 0), Cond::lt(i, h)]).collect();
+                let load = Expr::load(x, vec![s[0].clone(), at(0), at(1), s[3].clone()]);
+                Expr::guarded(conds, load, Expr::constant(f64::NEG_INFINITY, DType::F32))
+            })
+        })
+    })
+}
+
+fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
+    let mut out = vec![
+        ("elementwise 64x32", elementwise(t, &[64, 32])),
+        ("elementwise 5x7", elementwise(t, &[5, 7])),
+        ("matmul 56x64x16", matmul(t, 56, 64, 16)),
+        ("matmul 30x20x12", matmul(t, 30, 20, 12)),
+        ("matmul 33x17x13", matmul(t, 33, 17, 13)),
+        ("matmul 1x40x64", matmul(t, 1, 40, 64)),
+        ("conv 3x3", conv(t, &Conv { n: 1, c: 16, h: 14, oc: 32, k: 3, stride: 1, pad: 1 })),
+        ("conv 1x1", conv(t, &Conv { n: 2, c: 12, h: 7, oc: 24, k: 1, stride: 1, pad: 0 })),
+        ("conv stem", conv(t, &Conv { n: 1, c: 3, h: 17, oc: 8, k: 7, stride: 2, pad: 3 })),
+        ("softmax 6x10", softmax(t, 6, 10)),
+        ("softmax 3x1000", softmax(t, 3, 1000)),
+    ];
+    if t == DType::F32 {
+        out.push(("transpose", transpose([3, 20, 36])));
+        out.push(("max pool", max_pool(12, 8)));
+    }
+    out
+}
+
+fn bytes_of(t: &Tensor) -> Vec<u8> {
+    t.bytes().to_vec()
+}
+
+fn tensor(dtype: DType, f: &TensorFunction, b: BufferId, seed: u64) -> Tensor {
+    let shape = const_dims(&f.buffers[b].shape).expect("constant shape");
+    let n = shape.iter().product();
+    Tensor::from_f64(dtype, shape, random(n, seed).into_iter().map(f64::from))
+}
+
+/// Schedules, emits, runs, compares.
+fn check(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfile) {
+    let mut f = original.clone();
+    assign_encodings(&mut f, profile).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let inputs: Vec<BufferId> = f.inputs().collect();
+    let tensors: Vec<Tensor> = inputs.iter().enumerate().map(|(i, b)| tensor(t, &f, *b, i as u64 + 1)).collect();
+    let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
+    let s = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
+    println!("{what} {t} on {}: rule {}", profile.name, s.rule);
+    let memory: Vec<(BufferId, Vec<u8>)> = inputs
+        .iter()
+        .zip(&tensors)
+        .map(|(b, x)| match s.function.prepacks.iter().find(|p| p.buffer == *b) {
+            Some(p) => {
+                let packed = run_tensor_function(&p.packer, std::slice::from_ref(x)).expect("packs");
+                (*b, bytes_of(&packed[0]))
+            }
+            None => (*b, bytes_of(x)),
+        })
+        .collect();
+    let out = s.function.outputs().next().expect("an output");
+    let got = run_bytes(&s.function, profile, &memory, out);
+    let n = want.len();
+    let got: Vec<f32> = match t {
+        DType::F16 => got[..2 * n].chunks_exact(2).map(|c| f16::from_le_bytes([c[0], c[1]]).to_f32()).collect(),
+        _ => got[..4 * n].chunks_exact(4).map(|c| f32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect(),
+    };
+    let want: Vec<f32> = want.to_f64_vec().into_iter().map(|x| x as f32).collect();
+    assert_close(&got, &want, if t == DType::F16 { 4e-3 } else { 2e-4 });
+}
+
+fn real_device() -> DeviceProfile {
+    let name = "no subgroups".into();
+    DeviceProfile { name, software: false, subgroup: (0, 0), driver: String::new(), ..gpu().profile.clone() }
+}
+
+fn software_device() -> DeviceProfile {
+    DeviceProfile { name: "software".into(), subgroup: gpu().profile.subgroup, ..DeviceProfile::lavapipe() }
+}
+
+#[test]
+fn rules_for_software_devices() {
+    for (what, f) in workloads(DType::F32) {
+        check(what, DType::F32, &f, &software_device());
+    }
+}
+
+#[test]
+fn rules_for_real_devices() {
+    for (what, f) in workloads(DType::F32) {
+        check(what, DType::F32, &f, &real_device());
+    }
+}
+
+#[test]
+fn rules_on_native_halves() {
+    for (what, f) in workloads(DType::F16) {
+        check(what, DType::F16, &f, &software_device());
+        check(what, DType::F16, &f, &real_device());
+    }
+}
+
+#[test]
+fn rules_on_packed_halves() {
+    for (what, f) in workloads(DType::F16) {
+        check(what, DType::F16, &f, &DeviceProfile { f16: false, ..software_device() });
+        check(what, DType::F16, &f, &DeviceProfile { f16: false, ..real_device() });
+    }
+}
+
+#[test]
+fn rules_with_banks() {
+    let profile = DeviceProfile { max_binding: 4096, max_storage_buffers: 32, ..real_device() };
+    check("matmul", DType::F32, &matmul(DType::F32, 40, 48, 64), &profile);
+    check("elementwise", DType::F32, &elementwise(DType::F32, &[100, 30]), &profile);
+}
