@@ -52,7 +52,13 @@ impl KernelEmitter<'_> {
         Ok(self.b.load(target, kind, lanes, None))
     }
 
-    pub fn store_banked(&mut self, buffer: BufferId, place: &Place, layout: &Layout, v: Value) -> Result<(), EmitError> {
+    pub fn store_banked(
+        &mut self,
+        buffer: BufferId,
+        place: &Place,
+        layout: &Layout,
+        v: Value,
+    ) -> Result<(), EmitError> {
         let (per_bank, banks) = self.banks_of(place, layout);
         self.bank_chain(place, per_bank, banks, &mut |this, bank, local| {
             let pointer = this.pointer(buffer, bank as usize, local)?;

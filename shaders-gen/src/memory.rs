@@ -403,5 +403,4 @@ impl KernelEmitter<'_> {
         self.b.store(pointer, v.handle);
         Ok(())
     }
-
 }

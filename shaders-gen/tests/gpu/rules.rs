@@ -1,6 +1,5 @@
 //! What the schedule rules make of common workloads, for several devices, against the host executor.
 
-
 use crate::device::gpu;
 use crate::{assert_close, random, run_bytes};
 use compiler::compile::assign_encodings;
@@ -11,9 +10,7 @@ use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::schedule;
 use compiler::te::ComputeContext;
 use compiler::tensor::Tensor;
-use compiler::tir::{
-    Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp,
-};
+use compiler::tir::{Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp};
 use half::f16;
 
 fn ints(dims: &[i64]) -> Vec<Int> {
@@ -39,11 +36,7 @@ fn function(
     f
 }
 
-fn stage(
-    f: &mut TensorFunction,
-    prefix: &str,
-    build: impl FnOnce(&mut ComputeContext) -> BufferId,
-) -> BufferId {
+fn stage(f: &mut TensorFunction, prefix: &str, build: impl FnOnce(&mut ComputeContext) -> BufferId) -> BufferId {
     build(&mut ComputeContext::new(f, vec![], vec![], vec![], prefix))
 }
 
@@ -106,8 +99,7 @@ struct Conv {
 
 fn conv(t: DType, p: &Conv) -> TensorFunction {
     let oh = (p.h + 2 * p.pad - p.k) / p.stride + 1;
-    let inputs: [(&str, &[i64]); 3] =
-        [("x", &[p.n, p.h, p.h, p.c]), ("w", &[p.k, p.k, p.c, p.oc]), ("bias", &[p.oc])];
+    let inputs: [(&str, &[i64]); 3] = [("x", &[p.n, p.h, p.h, p.c]), ("w", &[p.k, p.k, p.c, p.oc]), ("bias", &[p.oc])];
     function(t, &inputs, |f, ids| {
         let (x, wt, bias) = (ids[0], ids[1], ids[2]);
         let shape = ints(&[p.n, oh, oh, p.oc]);
@@ -122,9 +114,7 @@ fn conv(t: DType, p: &Conv) -> TensorFunction {
             })
         });
         stage(f, "y", |c| {
-            c.compute("", &shape, t, |i| {
-                narrow(Expr::load(acc, i.to_vec()) + wide(bias, vec![i[3].clone()], t), t)
-            })
+            c.compute("", &shape, t, |i| narrow(Expr::load(acc, i.to_vec()) + wide(bias, vec![i[3].clone()], t), t))
         })
     })
 }
@@ -142,7 +132,9 @@ fn softmax(t: DType, rows: i64, columns: i64) -> TensorFunction {
             })
         });
         let sum = stage(f, "sum", |c| {
-            c.reduce("", &row, DType::F32, &red, Combiner::Sum, |s, r| Expr::load(exp, vec![s[0].clone(), r[0].clone()]))
+            c.reduce("", &row, DType::F32, &red, Combiner::Sum, |s, r| {
+                Expr::load(exp, vec![s[0].clone(), r[0].clone()])
+            })
         });
         stage(f, "y", |c| {
             c.compute("", &all, t, |i| narrow(Expr::load(exp, i.to_vec()) / Expr::load(sum, vec![i[0].clone()]), t))
@@ -259,10 +251,16 @@ fn rules_on_native_halves() {
 
 #[test]
 fn rules_on_packed_halves() {
+    let mut bad = vec![];
     for (what, f) in workloads(DType::F16) {
-        check(what, DType::F16, &f, &DeviceProfile { f16: false, ..software_device() });
-        check(what, DType::F16, &f, &DeviceProfile { f16: false, ..real_device() });
+        for p in [software_device(), real_device()] {
+            let p = DeviceProfile { f16: false, ..p };
+            if let Err(e) = std::panic::catch_unwind(|| check(what, DType::F16, &f, &p)) {
+                bad.push(format!("{what} {}: {:?}", p.name, e.downcast_ref::<String>()));
+            }
+        }
     }
+    assert!(bad.is_empty(), "{bad:#?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply};
-use crate::tir::{BufferId, Stmt, TensorFunction};
+use crate::tir::{BufferId, Encoding, Scope, Stmt, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
 #[derive(Clone, Debug)]
@@ -64,6 +64,13 @@ impl<'a> Sketch<'a> {
         let into: Vec<Name> = into.iter().map(|s| Name::new(&format!("{var}_{s}"))).collect();
         self.apply(Split { r#loop: var, factors: factors.to_vec(), into: into.clone() })?;
         Ok(into)
+    }
+    /// True when `block` stores to a global buffer of several elements a word.
+    pub fn is_packed(&self, block: Name) -> bool {
+        self.f.body.blocks().iter().filter(|b| b.name == block).any(|b| {
+            let buffer = &self.f.buffers[b.buffer];
+            buffer.scope == Scope::Global && matches!(buffer.encoding, Encoding::HalfPair | Encoding::ByteQuad)
+        })
     }
     /// `fuse`; a single loop stays as it is.
     ///
