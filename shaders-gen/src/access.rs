@@ -1,10 +1,10 @@
 //! Which elements of a buffer an access touches, in the buffer's physical order.
 
 use crate::error::EmitError;
-use crate::lanes::{Lane, divisor, per_lane, split_lane};
+use crate::lanes::{Lane, per_lane, split_lane};
 use crate::ranges::Ranges;
 use crate::tree::has_load;
-use compiler::int::{self, Int};
+use compiler::int::{self, Int, divisor};
 use compiler::tir::{Buffer, Scope};
 
 /// The elements of one access.

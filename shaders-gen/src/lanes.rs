@@ -1,6 +1,6 @@
 //! How an index depends on the lane of a vectorised loop: `base + step * lane`, and what divides `base`.
 
-use compiler::int::{Int, IntNode};
+use compiler::int::{Int, IntNode, divisor};
 use compiler::name::Name;
 
 /// The variable of a vectorised loop, `0 <= var < count`.
@@ -12,23 +12,6 @@ pub(crate) struct Lane {
 
 fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a.abs() } else { gcd(b, a % b) }
-}
-
-/// A number that divides every value of `e`; 0 when `e` is always 0.
-pub(crate) fn divisor(e: &Int) -> i64 {
-    match e.node() {
-        IntNode::Const(c) => c.checked_abs().unwrap_or(1),
-        IntNode::Var(_) | IntNode::Load(..) => 1,
-        IntNode::Add(a, b) | IntNode::Sub(a, b) | IntNode::Min(a, b) | IntNode::Max(a, b) => {
-            gcd(divisor(a), divisor(b))
-        }
-        IntNode::Mul(a, b) => divisor(a).checked_mul(divisor(b)).unwrap_or(1),
-        IntNode::Div(a, b) => match b.as_const() {
-            Some(c) if c > 0 && divisor(a) % c == 0 => divisor(a) / c,
-            _ => 1,
-        },
-        IntNode::Mod(a, b) => gcd(divisor(a), divisor(b)),
-    }
 }
 
 /// True when `n` divides every value of `e`.

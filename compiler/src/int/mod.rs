@@ -7,8 +7,10 @@
 //! Always holds: evaluation is in i64; a shader evaluates in i32, and [`range`] over the declared bounds proves that
 //! nothing overflows.
 
+mod divisor;
 mod range;
 mod simplify;
+pub use divisor::divisor;
 pub use range::range;
 pub use simplify::{prove, prove_cond, simplify};
 

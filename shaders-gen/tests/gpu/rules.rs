@@ -251,16 +251,10 @@ fn rules_on_native_halves() {
 
 #[test]
 fn rules_on_packed_halves() {
-    let mut bad = vec![];
     for (what, f) in workloads(DType::F16) {
-        for p in [software_device(), real_device()] {
-            let p = DeviceProfile { f16: false, ..p };
-            if let Err(e) = std::panic::catch_unwind(|| check(what, DType::F16, &f, &p)) {
-                bad.push(format!("{what} {}: {:?}", p.name, e.downcast_ref::<String>()));
-            }
-        }
+        check(what, DType::F16, &f, &DeviceProfile { f16: false, ..software_device() });
+        check(what, DType::F16, &f, &DeviceProfile { f16: false, ..real_device() });
     }
-    assert!(bad.is_empty(), "{bad:#?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name) -> Result<(Name, O
     let flat = sketch.fuse(&names, Name::new(&format!("{block}_i")))?;
     let inner = innermost.map_or(Ok(1), |e| sketch.constant_extent(&e))?;
     // A packed store owns whole words; the last vector may reach into the buffer's padding.
-    let width = if sketch.is_packed(block) || total % 4 == 0 && inner % 2 == 0 {
+    let width = if sketch.elements_per_word(block) > 1 || total % 4 == 0 && inner % 2 == 0 {
         4
     } else if total % 2 == 0 && inner % 2 == 0 {
         2

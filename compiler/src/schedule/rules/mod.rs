@@ -63,7 +63,8 @@ pub fn schedule(
     sketch.inline_all();
     let mut missed = Vec::new();
     let mut whole = sketch.clone();
-    match rows::apply_whole(&mut whole) {
+    let outputs: Vec<BufferId> = f.outputs().collect();
+    match rows::apply_whole(&mut whole).and_then(|()| whole.require_whole_words(&outputs)) {
         Ok(()) => return Ok(Scheduled { function: whole.finish()?, rule: "rows", missed }),
         Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule rows: {why}")),
         Err(_) => {}
@@ -76,7 +77,9 @@ pub fn schedule(
         }
         for rule in RULES {
             let saved = sketch.clone();
-            match (rule.apply)(&mut sketch, &unit) {
+            let target: Vec<BufferId> =
+                sketch.f.body.blocks().iter().filter(|b| b.name == unit.output).map(|b| b.buffer).collect();
+            match (rule.apply)(&mut sketch, &unit).and_then(|()| sketch.require_whole_words(&target)) {
                 Ok(()) => {
                     if unit.work >= best.0 {
                         best = (unit.work, rule.name);

@@ -2,7 +2,7 @@
 
 use super::analysis::{Unit, units_of};
 use crate::attr::AttrStruct;
-use crate::int::Int;
+use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::CutKernel;
@@ -16,7 +16,7 @@ use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply};
-use crate::tir::{BufferId, Encoding, Scope, Stmt, TensorFunction};
+use crate::tir::{Buffer, BufferId, Encoding, LoopKind, Scope, Stmt, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
 #[derive(Clone, Debug)]
@@ -30,6 +30,14 @@ impl Decline {
     /// Not of the rule's kind: nothing to explain.
     pub fn other_kind() -> Decline {
         Decline(String::new())
+    }
+}
+
+fn elements_per_word(buffer: &Buffer) -> i64 {
+    match buffer.encoding {
+        Encoding::HalfPair if buffer.scope == Scope::Global => 2,
+        Encoding::ByteQuad if buffer.scope == Scope::Global => 4,
+        _ => 1,
     }
 }
 
@@ -65,12 +73,39 @@ impl<'a> Sketch<'a> {
         self.apply(Split { r#loop: var, factors: factors.to_vec(), into: into.clone() })?;
         Ok(into)
     }
-    /// True when `block` stores to a global buffer of several elements a word.
-    pub fn is_packed(&self, block: Name) -> bool {
-        self.f.body.blocks().iter().filter(|b| b.name == block).any(|b| {
+    /// Elements of a storage word of the buffer that `block` stores to.
+    pub fn elements_per_word(&self, block: Name) -> i64 {
+        let blocks = self.f.body.blocks();
+        let Some(b) = blocks.iter().find(|b| b.name == block) else { return 1 };
+        elements_per_word(&self.f.buffers[b.buffer])
+    }
+    /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised loop,
+    /// aligned to the word.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn require_whole_words(&self, buffers: &[BufferId]) -> Result<(), Decline> {
+        for b in self.f.body.blocks() {
             let buffer = &self.f.buffers[b.buffer];
-            buffer.scope == Scope::Global && matches!(buffer.encoding, Encoding::HalfPair | Encoding::ByteQuad)
-        })
+            let pack = elements_per_word(buffer);
+            if pack == 1 || !buffers.contains(&b.buffer) || buffer.numel().is(1) {
+                continue;
+            }
+            let lane = loops_around_block(&self.f, b.name)
+                .ok()
+                .and_then(|around| around.into_iter().rev().find(|l| l.kind == LoopKind::Vectorize));
+            let whole = lane.is_some_and(|l| {
+                let bounds = self.f.bounds();
+                let flat = int::simplify(&int::flatten_index(&b.indices, &buffer.shape), &bounds);
+                let first = int::simplify(&flat.substitute(l.var, &Int::new(0)), &bounds);
+                let step = int::simplify(&(flat - &first - Int::var(l.var)), &bounds);
+                step.is(0) && int::divisor(&first) % pack == 0 && int::divisor(&l.extent) % pack == 0
+            });
+            if !whole {
+                return Err(Decline(format!("{} does not store whole words of packed {}", b.name, buffer.name)));
+            }
+        }
+        Ok(())
     }
     /// `fuse`; a single loop stays as it is.
     ///
