@@ -376,8 +376,15 @@ impl<'a> Planner<'a> {
             self.touch(v, last);
             places.insert(b, self.place[&v]);
         }
+        // Scratch is what kernels really bind: buffers of inlined stages are left behind in the arena.
+        let bound: Vec<BufferId> = f
+            .kernels()
+            .iter()
+            .flat_map(|(k, _)| &self.kernels[self.kernel_of[&(name, *k)]].emitted.bindings)
+            .map(|b| b.buffer)
+            .collect();
         for (b, buffer) in f.buffers.iter() {
-            if buffer.scope == Scope::Global && !places.contains_key(&b) {
+            if buffer.scope == Scope::Global && !places.contains_key(&b) && bound.contains(&b) {
                 let elements = buffer.numel().as_const().unwrap_or(0) as u64;
                 places.insert(b, Place::Pool(self.pool.len()));
                 let bytes = buffer.encoding.storage_bytes(buffer.dtype, elements);
