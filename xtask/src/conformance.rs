@@ -1,7 +1,7 @@
 //! `cargo xtask conformance`: ONNX's own node cases, each through `weft run --test-dir`.
 //!
-//! The cases come with the Python package `onnx`. A case of an operator that Weft does not have is counted apart: the
-//! command says so with its exit code.
+//! The cases come with the Python package `onnx`. Cases of operators that Weft does not have are counted apart (the command
+//! says so with its exit code), and so are those with elements of a type that it does not have (float8, int4, strings ...).
 
 use crate::cargo::{build_weft, target_dir};
 use crate::python;
@@ -35,7 +35,10 @@ struct Options {
 /// How a case ended.
 enum Outcome {
     Pass,
-    Unsupported,
+    /// The operator is not there.
+    NoOperator,
+    /// An element type is not there; the message.
+    NoType(String),
     Fail(String),
 }
 
@@ -166,34 +169,45 @@ fn run_data_set(weft: &Path, device: &str, case: &Path, data: &Path) -> Outcome 
         }
     };
     let text = reader.join().unwrap_or_default();
-    match status.code() {
+    outcome_of(status.code(), &text)
+}
+
+/// What an exit code and the error text say.
+fn outcome_of(code: Option<i32>, text: &str) -> Outcome {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("at: ")).collect();
+    let message = lines[..lines.len().min(3)].join(" | ");
+    match code {
         Some(0) => Outcome::Pass,
-        Some(UNSUPPORTED) => Outcome::Unsupported,
-        code => {
-            let code = code.map_or("killed".to_string(), |c| format!("exit code {c}"));
-            let line: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).take(3).collect();
-            Outcome::Fail(format!("{code}: {}", line.join(" | ")))
+        Some(UNSUPPORTED) => Outcome::NoOperator,
+        Some(_) if message.contains("has the type") && message.contains("which is not supported") => {
+            Outcome::NoType(message)
         }
+        Some(c) => Outcome::Fail(format!("exit code {c}: {message}")),
+        None => Outcome::Fail(format!("killed: {message}")),
     }
 }
 
 fn report(cases: &[PathBuf], outcomes: &[Outcome]) -> Result<(), String> {
-    let pick = |wanted: fn(&Outcome) -> bool| -> Vec<String> {
-        cases.iter().zip(outcomes).filter(|(_, o)| wanted(o)).map(|(c, _)| name(c)).collect()
+    let list = |title: &str, pick: fn(&Outcome) -> Option<&str>| -> usize {
+        println!("\n{title}:");
+        let picked = cases.iter().zip(outcomes).filter_map(|(c, o)| pick(o).map(|why| (name(c), why)));
+        picked.map(|(case, why)| println!("  {case}  {why}")).count()
     };
-    let unsupported = pick(|o| matches!(o, Outcome::Unsupported));
-    println!("\nunsupported:");
-    unsupported.iter().for_each(|n| println!("  {n}"));
-    println!("\nfailed:");
-    let mut failed = 0;
-    for (case, outcome) in cases.iter().zip(outcomes) {
-        if let Outcome::Fail(why) = outcome {
-            failed += 1;
-            println!("  {}: {why}", name(case));
-        }
-    }
-    let passed = pick(|o| matches!(o, Outcome::Pass)).len();
-    println!("\n{} cases: {passed} passed, {failed} failed, {} unsupported", cases.len(), unsupported.len());
+    let no_operator = list("operator not supported", |o| matches!(o, Outcome::NoOperator).then_some(""));
+    let no_type = list("element type not supported", |o| match o {
+        Outcome::NoType(why) => Some(why),
+        _ => None,
+    });
+    let failed = list("failed", |o| match o {
+        Outcome::Fail(why) => Some(why),
+        _ => None,
+    });
+    let passed = outcomes.iter().filter(|o| matches!(o, Outcome::Pass)).count();
+    println!(
+        "\n{} cases: {passed} passed, {failed} failed, {no_operator} of operators and {no_type} of element types that are not \
+         supported",
+        cases.len()
+    );
     if failed == 0 { Ok(()) } else { Err(format!("{failed} cases failed")) }
 }
 
@@ -209,6 +223,15 @@ mod tests {
         assert!(parse(&["--limit"]).is_err());
         assert!(parse(&["--limit", "many"]).is_err());
         assert!(parse(&["--devices"]).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_told_from_what_is_wrong() {
+        let missing = "error[3]: tensor `x` has the type int4, which is not supported\n  at: model.onnx\n";
+        assert!(matches!(outcome_of(Some(4), "error[4]: no Foo"), Outcome::NoOperator));
+        assert!(matches!(outcome_of(Some(3), missing), Outcome::NoType(why) if !why.contains("model.onnx")));
+        assert!(matches!(outcome_of(Some(1), "error[1]: results differ"), Outcome::Fail(_)));
+        assert!(matches!(outcome_of(None, missing), Outcome::Fail(_)));
     }
 
     #[test]
