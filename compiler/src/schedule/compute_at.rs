@@ -185,8 +185,15 @@ impl Instruction for ComputeAt {
             _ => self.place_whole(f, &consumers, &vars, &shape)?,
         };
         let mut heads = place.dims.clone();
-        heads.extend(loops.into_iter().filter(|l| !vars.contains(&Some(l.var))));
         let mut moved: Block = block;
+        for l in loops.into_iter().filter(|l| !vars.contains(&Some(l.var))) {
+            // A dimension of extent 1 has lost its variable; its loop would only stand in the way of the reductions.
+            if l.extent.is(1) {
+                moved.map_ints(&mut |i| i.substitute(l.var, &Int::new(0)));
+            } else {
+                heads.push(l);
+            }
+        }
         moved.map_ints(&mut |i| substitute(i, &place.by));
         moved.indices = place.dims.iter().map(|d| Int::var(d.var)).collect();
         if consumers.iter().any(|c| c.conditional) {
@@ -234,6 +241,17 @@ mod tests {
                 "reorder {loops=[conv_r0, conv_r1, conv_r2, conv_pi, conv_ci]}",
             ],
         );
+        assert_same(&f, &g);
+    }
+
+    #[test]
+    fn loops_of_one_iteration_are_left_behind() {
+        let f = conv(1, 3, 5, 6, 4, 3, 1, 1);
+        let g = scheduled(&f, &["compute-at {block=conv, at=y_i1, scope=register}"]);
+        let around = crate::schedule::loops::loops_around_block(&g, "conv".into()).expect("block");
+        let inner: Vec<&str> = around[2..].iter().map(|l| l.var.as_str()).collect();
+        assert_eq!(inner, ["conv_y_i2", "conv_y_i3", "conv_r0", "conv_r1", "conv_r2"]);
+        assert_eq!(g.reduction_loops("conv".into()).len(), 3);
         assert_same(&f, &g);
     }
 
