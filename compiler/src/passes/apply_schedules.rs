@@ -1,14 +1,16 @@
 //! apply-schedules: applies the instructions that stand in the `schedule` block of each tensor function.
 //!
-//!     tensor @f(out %y: f32[8]) {                           tensor @f(out %y: f32[8]) {
-//!       for i in 0..8 {                                       kernel y {
-//!         block y { %y[i] <- 1.0 }                              group_x for i in 0..8 {
-//!       }                                           =>            block y { %y[i] <- 1.0 }
-//!       schedule {                                              }
-//!         bind {loop=i, axis=group_x}                         }
-//!         cut-kernel                                          applied { ... }
-//!       }                                                   }
-//!     }
+//! ```text
+//! tensor @f(out %y: f32[8]) {                           tensor @f(out %y: f32[8]) {
+//!   for i in 0..8 {                                       kernel y {
+//!     block y { %y[i] <- 1.0 }                              group_x for i in 0..8 {
+//!   }                                           =>            block y { %y[i] <- 1.0 }
+//!   schedule {                                              }
+//!     bind {loop=i, axis=group_x}                         }
+//!     cut-kernel                                          applied { ... }
+//!   }                                                   }
+//! }
+//! ```
 //!
 //! The block becomes the function's record of applied instructions. A function without the block stays as it is.
 

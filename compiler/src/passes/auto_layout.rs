@@ -1,11 +1,13 @@
 //! auto-layout: runs convolutions, pools and everything between them in the layout that costs least.
 //!
-//!     %0 = conv %x, %w              %t = transpose %x {perm=[0,2,3,1]}
-//!     %1 = relu %0           =>     %0 = conv %t, %w {layout=nhwc}
-//!     %2 = conv %1, %v              %1 = relu %0
-//!     return %2                     %2 = conv %1, %v {layout=nhwc}
-//!                                   %u = transpose %2 {perm=[0,3,1,2]}
-//!                                   return %u
+//! ```text
+//! %0 = conv %x, %w              %t = transpose %x {perm=[0,2,3,1]}
+//! %1 = relu %0           =>     %0 = conv %t, %w {layout=nhwc}
+//! %2 = conv %1, %v              %1 = relu %0
+//! return %2                     %2 = conv %1, %v {layout=nhwc}
+//!                               %u = transpose %2 {perm=[0,3,1,2]}
+//!                               return %u
+//! ```
 //!
 //! After OneFlow's auto-NHWC, in three steps. *Frames*: an op with a layout rule says in which layout its data stand, and
 //! that spreads through every op whose index maps allow it: ops that carry axes answer `Op::permuted`, elementwise and

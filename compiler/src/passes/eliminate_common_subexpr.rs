@@ -1,8 +1,10 @@
 //! eliminate-common-subexpr: computes equal things once.
 //!
-//!     %0 = add %x, %c
-//!     %1 = add %x, %c           =>      %0 = add %x, %c
-//!     %2 = add %0, %1                   %2 = add %0, %0
+//! ```text
+//! %0 = add %x, %c
+//! %1 = add %x, %c           =>      %0 = add %x, %c
+//! %2 = add %0, %1                   %2 = add %0, %0
+//! ```
 //!
 //! Two nodes are equal when op, attributes and operands are; constants also when their data are (up to 4 KiB). A value
 //! of an enclosing block may stand for one of a region, never the other way round. Stateful nodes are never merged, nor

@@ -1,9 +1,11 @@
 //! eliminate-dead: removes nodes whose results nobody uses and that have no effects, constants that nobody reads, and
 //! fused groups that nobody calls.
 //!
-//!     %0 = relu %x
-//!     %1 = exp %x           =>     %0 = relu %x
-//!     return %0                    return %0
+//! ```text
+//! %0 = relu %x
+//! %1 = exp %x           =>     %0 = relu %x
+//! return %0                    return %0
+//! ```
 //!
 //! Operands of a removed node die with it; stateful nodes, and all that they need, stay.
 

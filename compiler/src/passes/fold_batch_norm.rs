@@ -1,11 +1,13 @@
 //! fold-batch-norm: batch normalisation with constant statistics is a factor and an offset per channel, and those move
 //! into the weights and bias of the convolution or matrix product before.
 //!
-//!     %0 = conv %x, %w, %b                                     %0 = conv %x, %w2, %b2
-//!     %1 = batch_norm %0, %scale, %bias, %mean, %var    =>     w2 = w * s    b2 = (b - mean) * s + bias
+//! ```text
+//! %0 = conv %x, %w, %b                                     %0 = conv %x, %w2, %b2
+//! %1 = batch_norm %0, %scale, %bias, %mean, %var    =>     w2 = w * s    b2 = (b - mean) * s + bias
 //!
-//!     %1 = batch_norm %x, ...                           =>     %0 = mul %x, s
-//!                                                              %1 = add %0, bias - mean * s
+//! %1 = batch_norm %x, ...                           =>     %0 = mul %x, s
+//!                                                          %1 = add %0, bias - mean * s
+//! ```
 //!
 //! with `s = scale / sqrt(var + epsilon)`. New weights are computed from the old ones on demand, so host memory never
 //! holds both sets.

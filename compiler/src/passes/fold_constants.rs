@@ -1,9 +1,11 @@
 //! fold-constants: computes at compile time what depends on constants only.
 //!
-//!     %c = const @c                                %y = const @y      (c + c, named after the node)
-//!     %y = add %c, %c                     =>
-//!     %s = shape %x  : i64[2]                      %s = const @s = [2, 3]
-//!     if (const true) { A } else { B }             A
+//! ```text
+//! %c = const @c                                %y = const @y      (c + c, named after the node)
+//! %y = add %c, %c                     =>
+//! %s = shape %x  : i64[2]                      %s = const @s = [2, 3]
+//! if (const true) { A } else { B }             A
+//! ```
 //!
 //! Shape queries of static shapes fold through the values that inference knows. A result larger than 1 MiB is folded
 //! only when it is not more than 64 times its operands, and its data are then computed on demand, so that host memory

@@ -1,8 +1,10 @@
 //! fuse-ops: groups nodes that become one kernel each.
 //!
-//!     %0 = conv %x, %w                 func @fused_conv_add_relu_0(%x, %w, %b) { conv; add; relu }
-//!     %1 = add %0, %b           =>     %2 = call %x, %w, %b {callee=fused_conv_add_relu_0}
-//!     %2 = relu %1
+//! ```text
+//! %0 = conv %x, %w                 func @fused_conv_add_relu_0(%x, %w, %b) { conv; add; relu }
+//! %1 = add %0, %b           =>     %2 = call %x, %w, %b {callee=fused_conv_add_relu_0}
+//! %2 = relu %1
+//! ```
 //!
 //! The classic rules are TVM's FuseOps: fusion kinds from the index maps of each op's tensor expression, the
 //! post-dominator tree, a union-find with at most one anchor a group, three phases (see `fuse_ops/`). Each group becomes

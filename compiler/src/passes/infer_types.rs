@@ -1,7 +1,9 @@
 //! infer-types: infers the type of every value again, callees before callers, with canonical dimensions.
 //!
-//!     %x: f32[n*1 + 0,4]                        %x: f32[n,4]
-//!     %0 = relu %x : f32[n*1 + 0,4]     =>      %0 = relu %x : f32[n,4]
+//! ```text
+//! %x: f32[n*1 + 0,4]                        %x: f32[n,4]
+//! %0 = relu %x : f32[n*1 + 0,4]     =>      %0 = relu %x : f32[n,4]
+//! ```
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;

@@ -1,8 +1,10 @@
 //! simplify: algebra and the removal of what does nothing, as a table of small rules.
 //!
-//!     %0 = mul %x, 1.0                         %x
-//!     %1 = transpose %0 {perm=[1,0]}    =>
-//!     %2 = transpose %1 {perm=[1,0]}
+//! ```text
+//! %0 = mul %x, 1.0                         %x
+//! %1 = transpose %0 {perm=[1,0]}    =>
+//! %2 = transpose %1 {perm=[1,0]}
+//! ```
 //!
 //! Each rule stands under its equation in `simplify/`. A rule looks at one node and the nodes that make its operands;
 //! nodes are visited in order until nothing changes any more. Rules hold for every finite value; the sign of a zero may

@@ -2,8 +2,10 @@
 //!
 //! Before -> after, `bind {loop=i, axis=group_x}`:
 //!
-//!     for i in 0..8:                    for i in 0..8 group_x:
-//!       b: ...                            b: ...
+//! ```text
+//! for i in 0..8:                    for i in 0..8 group_x:
+//!   b: ...                            b: ...
+//! ```
 
 use super::loops::{find_loop, find_loop_mut, loops_around_loop};
 use super::{Instruction, Refusal};

@@ -7,13 +7,15 @@
 //!
 //! Before -> after, `compute-at {block=t, at=i, scope=register}`:
 //!
-//!     for a in 0..8:                    for i in 0..8:
-//!       for b in 0..4:                    for t_j in 0..4:
-//!         for r in 0..5:                    for r in 0..5:
-//!           t: t[a, b] += x[a, b, r]          t: t[t_j] += x[i, t_j, r]
-//!     for i in 0..8:                      for j in 0..4:
-//!       for j in 0..4:                      y: y[i, j] = max(t[j], 0)
-//!         y: y[i, j] = max(t[i, j], 0)
+//! ```text
+//! for a in 0..8:                    for i in 0..8:
+//!   for b in 0..4:                    for t_j in 0..4:
+//!     for r in 0..5:                    for r in 0..5:
+//!       t: t[a, b] += x[a, b, r]          t: t[t_j] += x[i, t_j, r]
+//! for i in 0..8:                      for j in 0..4:
+//!   for j in 0..4:                      y: y[i, j] = max(t[j], 0)
+//!     y: y[i, j] = max(t[i, j], 0)
+//! ```
 
 use super::accesses::{buffers_read, clamp_loads, rewrite_loads};
 use super::loops::{

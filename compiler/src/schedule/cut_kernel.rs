@@ -2,12 +2,14 @@
 //!
 //! Before -> after, `cut-kernel {}`:
 //!
-//!     for i in 0..8 group_x:            kernel t
-//!       t: ...                            for i in 0..8 group_x:
-//!     for j in 0..8 group_x:                t: ...
-//!       y: ...                          kernel y
-//!                                         for j in 0..8 group_x:
-//!                                           y: ...
+//! ```text
+//! for i in 0..8 group_x:            kernel t
+//!   t: ...                            for i in 0..8 group_x:
+//! for j in 0..8 group_x:                t: ...
+//!   y: ...                          kernel y
+//!                                     for j in 0..8 group_x:
+//!                                       y: ...
+//! ```
 //!
 //! `together=[[t, y]]` puts the neighbours that hold these blocks into one kernel: right only when no workgroup reads
 //! what another one of the same kernel writes.

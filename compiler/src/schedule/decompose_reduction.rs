@@ -2,11 +2,13 @@
 //!
 //! Before -> after, `decompose-reduction {block=b, at=k}`:
 //!
-//!     for k in 0..8:                    for b_init_i in 0..4:
-//!       for i in 0..4:                    b_init: c[b_init_i] = 0
-//!         b: c[i] += a[i, k]            for k in 0..8:
-//!                                         for i in 0..4:
-//!                                           b: c[i] += a[i, k]   (no longer sets the identity)
+//! ```text
+//! for k in 0..8:                    for b_init_i in 0..4:
+//!   for i in 0..4:                    b_init: c[b_init_i] = 0
+//!     b: c[i] += a[i, k]            for k in 0..8:
+//!                                     for i in 0..4:
+//!                                       b: c[i] += a[i, k]   (no longer sets the identity)
+//! ```
 
 use super::loops::{
     LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_block_mut,

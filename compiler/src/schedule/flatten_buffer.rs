@@ -4,8 +4,10 @@
 //!
 //! Before -> after, `flatten-buffer {buffer=y, dims=[0, 1]}` for `y: [4, 6]`:
 //!
-//!     for p in 0..24:                   for p in 0..24:
-//!       b: y[p/6, p%6] = f(p)             b: y[p] = f(p)                            y: [24]
+//! ```text
+//! for p in 0..24:                   for p in 0..24:
+//!   b: y[p/6, p%6] = f(p)             b: y[p] = f(p)                            y: [24]
+//! ```
 
 use super::layout::{apply_layout, flatten};
 use super::loops::find_buffer;

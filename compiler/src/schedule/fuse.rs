@@ -2,9 +2,11 @@
 //!
 //! Before -> after, `fuse {loops=[i, j], into=p}`:
 //!
-//!     for i in 0..3:                    for p in 0..12:
-//!       for j in 0..4:                    b: y[p/4, p%4] = f(p/4, p%4)
-//!         b: y[i, j] = f(i, j)
+//! ```text
+//! for i in 0..3:                    for p in 0..12:
+//!   for j in 0..4:                    b: y[p/4, p%4] = f(p/4, p%4)
+//!     b: y[i, j] = f(i, j)
+//! ```
 
 use super::loops::{
     LoopHead, Substitution, check_new_loop, find_loop, nest, perfect_chain, replace_loop, substitute_stmt,

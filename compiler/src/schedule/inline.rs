@@ -2,10 +2,12 @@
 //!
 //! Before -> after, `inline {block=t}`:
 //!
-//!     for i in 0..9:                    for i2 in 0..9:
-//!       t: t[i] = x[i] + 1                y: y[i2] = (x[i2] + 1) * 2
-//!     for i2 in 0..9:
-//!       y: y[i2] = t[i2] * 2
+//! ```text
+//! for i in 0..9:                    for i2 in 0..9:
+//!   t: t[i] = x[i] + 1                y: y[i2] = (x[i2] + 1) * 2
+//! for i2 in 0..9:
+//!   y: y[i2] = t[i2] * 2
+//! ```
 
 use super::accesses::{rewrite_int_loads, rewrite_loads};
 use super::loops::{Substitution, plain_store, substitute, take_stage};

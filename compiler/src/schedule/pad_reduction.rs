@@ -5,9 +5,11 @@
 //!
 //! Before -> after, `pad-reduction {block=b}`:
 //!
-//!     for k in 0..12:                   for k in 0..12:
-//!       b: c[i] += a[i, k]*w[k]           b: c[i] += (k < 10 ? a[i, k] : 0)*(k < 10 ? w[k] : 0)
-//!          if k < 10
+//! ```text
+//! for k in 0..12:                   for k in 0..12:
+//!   b: c[i] += a[i, k]*w[k]           b: c[i] += (k < 10 ? a[i, k] : 0)*(k < 10 ? w[k] : 0)
+//!      if k < 10
+//! ```
 
 use super::decompose_reduction::identity;
 use super::loops::{find_block, find_block_mut};

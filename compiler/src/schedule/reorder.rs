@@ -4,10 +4,12 @@
 //!
 //! Before -> after, `reorder {loops=[k, i]}`:
 //!
-//!     for i in 0..3:                    for k in 0..5:
-//!       for j in 0..4:                    for j in 0..4:
-//!         for k in 0..5:                    for i in 0..3:
-//!           b: ...                            b: ...
+//! ```text
+//! for i in 0..3:                    for k in 0..5:
+//!   for j in 0..4:                    for j in 0..4:
+//!     for k in 0..5:                    for i in 0..3:
+//!       b: ...                            b: ...
+//! ```
 
 use super::loops::{LoopHead, find_loop, loops_around_loop, nest, perfect_chain, replace_loop};
 use super::{Instruction, Refusal};

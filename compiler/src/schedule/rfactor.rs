@@ -2,13 +2,15 @@
 //!
 //! Before -> after, `rfactor {block=b, loop=k, into=part}`:
 //!
-//!     for i in 0..8:                    for part_i in 0..8:
-//!       for r in 0..5:                    for part_k in 0..4:
-//!         for k in 0..4:                    for part_r in 0..5:
-//!           b: y[i] += x[i, r, k]             part: part[part_i, part_k] += x[part_i, part_r, part_k]
-//!                                       for i in 0..8:
-//!                                         for k in 0..4:
-//!                                           b: y[i] += part[i, k]
+//! ```text
+//! for i in 0..8:                    for part_i in 0..8:
+//!   for r in 0..5:                    for part_k in 0..4:
+//!     for k in 0..4:                    for part_r in 0..5:
+//!       b: y[i] += x[i, r, k]             part: part[part_i, part_k] += x[part_i, part_r, part_k]
+//!                                   for i in 0..8:
+//!                                     for k in 0..4:
+//!                                       b: y[i] += part[i, k]
+//! ```
 
 use super::accesses::buffers_read;
 use super::decompose_reduction::identity;

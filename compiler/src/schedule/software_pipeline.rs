@@ -5,15 +5,17 @@
 //!
 //! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
 //!
-//!     for k in 0..8:                    for as_first_i in 0..4:
-//!       for as_i in 0..4:                 as_first: as[as_first_i] = a[as_first_i, 0]
-//!         as: as[as_i] = a[as_i, k]     for k in 0..8:
-//!       for i in 0..4:                    for as_next_i in 0..4:
-//!         b: c[i] += as[i]*w[k]             as_next: as_next[as_next_i] = a[as_next_i, k + 1]   if k + 1 < 8
-//!                                         for i in 0..4:
-//!                                           b: c[i] += as[i]*w[k]
-//!                                         for as_i in 0..4:
-//!                                           as: as[as_i] = as_next[as_i]   if k + 1 < 8
+//! ```text
+//! for k in 0..8:                    for as_first_i in 0..4:
+//!   for as_i in 0..4:                 as_first: as[as_first_i] = a[as_first_i, 0]
+//!     as: as[as_i] = a[as_i, k]     for k in 0..8:
+//!   for i in 0..4:                    for as_next_i in 0..4:
+//!     b: c[i] += as[i]*w[k]             as_next: as_next[as_next_i] = a[as_next_i, k + 1]   if k + 1 < 8
+//!                                     for i in 0..4:
+//!                                       b: c[i] += as[i]*w[k]
+//!                                     for as_i in 0..4:
+//!                                       as: as[as_i] = as_next[as_i]   if k + 1 < 8
+//! ```
 
 use super::accesses::rewrite_accesses;
 use super::loops::{

@@ -2,9 +2,11 @@
 //!
 //! Before -> after, `split {loop=i, factors=[0, 4], into=[io, ii]}` with 10 iterations:
 //!
-//!     for i in 0..10:                   for io in 0..3:
-//!       b: y[i] = f(i)                    for ii in 0..4:
-//!                                           b: y[io*4 + ii] = f(io*4 + ii)   if io*4 + ii < 10
+//! ```text
+//! for i in 0..10:                   for io in 0..3:
+//!   b: y[i] = f(i)                    for ii in 0..4:
+//!                                       b: y[io*4 + ii] = f(io*4 + ii)   if io*4 + ii < 10
+//! ```
 
 use super::loops::{LoopHead, Substitution, check_new_loop, find_loop, nest, replace_loop, substitute_stmt};
 use super::{Instruction, Refusal};

@@ -4,11 +4,13 @@
 //!
 //! Before -> after, `split-epilogue {block=b, into=out}`:
 //!
-//!     for i in 0..8:                    for i in 0..8:
-//!       for r in 0..5:                    for r in 0..5:
-//!         b: y[i] += x[i, r]                b: b_local[i] += x[i, r]
-//!                                       for out_i in 0..8:
-//!                                         out: y[out_i] = b_local[out_i]
+//! ```text
+//! for i in 0..8:                    for i in 0..8:
+//!   for r in 0..5:                    for r in 0..5:
+//!     b: y[i] += x[i, r]                b: b_local[i] += x[i, r]
+//!                                   for out_i in 0..8:
+//!                                     out: y[out_i] = b_local[out_i]
+//! ```
 
 use super::loops::{LoopHead, check_new_block, check_new_loop, derived_name, nest, plain_store, take_stage};
 use super::{Instruction, Refusal};

@@ -2,12 +2,14 @@
 //!
 //! Before -> after, `stage-in-registers {block=b, operand="1", at=k, into=wr}`:
 //!
-//!     for k in 0..8:                    for k in 0..8:
-//!       for i in 0..4:                    for wr_j in 0..4:
-//!         for j in 0..4:                    wr: wr[wr_j] = w[k, wr_j]
-//!           b: c[i, j] += a[i, k]*w[k, j]   for i in 0..4:
-//!                                           for j in 0..4:
-//!                                             b: c[i, j] += a[i, k]*wr[j]
+//! ```text
+//! for k in 0..8:                    for k in 0..8:
+//!   for i in 0..4:                    for wr_j in 0..4:
+//!     for j in 0..4:                    wr: wr[wr_j] = w[k, wr_j]
+//!       b: c[i, j] += a[i, k]*w[k, j]   for i in 0..4:
+//!                                       for j in 0..4:
+//!                                         b: c[i, j] += a[i, k]*wr[j]
+//! ```
 
 use super::staging::{Staging, Target};
 use super::{Instruction, Refusal};

@@ -5,13 +5,15 @@
 //!
 //! Before -> after, `stage-in-shared {block=b, operand="0", at=ko, into=as}`:
 //!
-//!     for i in 0..16 local_x:           for i in 0..16 local_x:
-//!       for ko in 0..8:                   for ko in 0..8:
-//!         for ki in 0..4:                   for as_i in 0..16:
-//!           b: c[i] += a[i, ko*4 + ki]        for as_ki in 0..4:
-//!                                               as: as[as_i, as_ki] = a[as_i, ko*4 + as_ki]
-//!                                           for ki in 0..4:
-//!                                             b: c[i] += as[i, ki]
+//! ```text
+//! for i in 0..16 local_x:           for i in 0..16 local_x:
+//!   for ko in 0..8:                   for ko in 0..8:
+//!     for ki in 0..4:                   for as_i in 0..16:
+//!       b: c[i] += a[i, ko*4 + ki]        for as_ki in 0..4:
+//!                                           as: as[as_i, as_ki] = a[as_i, ko*4 + as_ki]
+//!                                       for ki in 0..4:
+//!                                         b: c[i] += as[i, ki]
+//! ```
 
 use super::staging::{Staging, Target};
 use super::{Instruction, Refusal};

@@ -6,13 +6,15 @@
 //!
 //! Before -> after, `stage-in-subgroup {block=b, operand="0", at=k, into=as, lane=l, dim=p}`:
 //!
-//!     for l in 0..8 local_x:            for l in 0..8 local_x:
-//!       for k in 0..8:                    for k in 0..8:
-//!         for p in 0..28:                   for as_p in 0..4:
-//!           b: c[p] += a[p, k]*w[k, l]        for as_p_lane in 0..8 local_x:
-//!                                               as: as[as_p*8 + as_p_lane] = a[min(as_p*8 + as_p_lane, 27), k]
-//!                                           for p in 0..28:
-//!                                             b: c[p] += as[p]*w[k, l]
+//! ```text
+//! for l in 0..8 local_x:            for l in 0..8 local_x:
+//!   for k in 0..8:                    for k in 0..8:
+//!     for p in 0..28:                   for as_p in 0..4:
+//!       b: c[p] += a[p, k]*w[k, l]        for as_p_lane in 0..8 local_x:
+//!                                           as: as[as_p*8 + as_p_lane] = a[min(as_p*8 + as_p_lane, 27), k]
+//!                                       for p in 0..28:
+//!                                         b: c[p] += as[p]*w[k, l]
+//! ```
 
 use super::staging::{Staging, Target};
 use super::{Instruction, Refusal};

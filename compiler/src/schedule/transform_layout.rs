@@ -6,8 +6,10 @@
 //!
 //! Before -> after, `transform-layout {buffer=w, splits=[0, 32], order=[1, 0, 2]}` for `w: [K, 70]`:
 //!
-//!     b: c[i, j] += a[i, k]*w[k, j]     b: c[i, j] += a[i, k]*w[j/32, k, j%32]      w: [3, K, 32]
-//!                                       packer: w_packed[p, k, q] = p*32 + q < 70 ? w[k, p*32 + q] : 0
+//! ```text
+//! b: c[i, j] += a[i, k]*w[k, j]     b: c[i, j] += a[i, k]*w[j/32, k, j%32]      w: [3, K, 32]
+//!                                   packer: w_packed[p, k, q] = p*32 + q < 70 ? w[k, p*32 + q] : 0
+//! ```
 
 use super::layout::{Layout, apply_layout};
 use super::loops::find_buffer;

@@ -2,8 +2,10 @@
 //!
 //! Before -> after, `unroll {loop=i}`:
 //!
-//!     for i in 0..4:                    for i in 0..4 unroll:
-//!       b: ...                            b: ...
+//! ```text
+//! for i in 0..4:                    for i in 0..4 unroll:
+//!   b: ...                            b: ...
+//! ```
 
 use super::loops::find_loop_mut;
 use super::{Instruction, Refusal};

@@ -2,8 +2,10 @@
 //!
 //! Before -> after, `vectorize {loop=i}`:
 //!
-//!     for i in 0..4:                    for i in 0..4 vectorize:
-//!       b: ...                            b: ...
+//! ```text
+//! for i in 0..4:                    for i in 0..4 vectorize:
+//!   b: ...                            b: ...
+//! ```
 
 use super::loops::find_loop_mut;
 use super::{Instruction, Refusal};
