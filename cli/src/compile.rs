@@ -173,7 +173,7 @@ fn to_json(model: &str, a: &CompileArgs, c: &Compiled) -> serde_json::Value {
         .iter()
         .map(|k| {
             let f = c.module.tensor_functions.get(&k.function);
-            let schedule: Vec<String> = f.map(|f| f.trace.iter().map(|i| compiler::text::print_instruction(i)).collect()).unwrap_or_default();
+            let schedule: Vec<String> = f.map(|f| f.trace.iter().map(compiler::text::print_instruction).collect()).unwrap_or_default();
             let half = f.is_some_and(|f| f.outputs().any(|b| f.buffers[b].dtype == compiler::dtype::DType::F16));
             let e = &k.emitted;
             serde_json::json!({ "name": e.name, "schedule": schedule, "workgroup": e.workgroup, "bindings": e.bindings.len(),

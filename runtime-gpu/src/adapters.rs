@@ -159,7 +159,7 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         ],
         max_workgroups: limits.max_compute_workgroups_per_dimension,
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
-        max_binding: (limits.max_storage_buffer_binding_size as u64).min((1 << 31) - 16),
+        max_binding: limits.max_storage_buffer_binding_size.min((1 << 31) - 16),
         max_buffer: limits.max_buffer_size,
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
         cores: if software { cpus } else { guess_cores(info) },

@@ -115,7 +115,7 @@ fn fold_grid(kernel: Name, extents: [u64; 3], max: u64) -> Result<Grid, EmitErro
     // Prefer an exact split with a few more rows over a remainder.
     let split = |n: u64| -> (u64, u64) {
         let rows = n.div_ceil(max);
-        (rows..rows + 64).find(|r| *r <= max && n % r == 0).map_or((n.div_ceil(rows), rows), |r| (n / r, r))
+        (rows..rows + 64).find(|r| *r <= max && n.is_multiple_of(*r)).map_or((n.div_ceil(rows), rows), |r| (n / r, r))
     };
     let (x, rows) = split(total);
     let (y, z) = if rows <= max { (rows, 1) } else { split(rows) };

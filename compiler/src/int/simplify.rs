@@ -35,7 +35,7 @@ pub fn simplify(e: &Int, bounds: &Bounds) -> Int {
         _ => {
             let mut s = Simplifier::new(bounds);
             match s.form(e) {
-                Some(l) => s.to_int(&l),
+                Some(l) => s.rebuild(&l),
                 None => e.clone(),
             }
         }
@@ -117,7 +117,7 @@ impl<'b> Simplifier<'b> {
                 let mut simple = Vec::with_capacity(ix.len());
                 for i in ix {
                     let l = self.form(i)?;
-                    simple.push(self.to_int(&l));
+                    simple.push(self.rebuild(&l));
                 }
                 Linear::atom(Int::load(*b, simple))
             }
@@ -193,7 +193,7 @@ impl<'b> Simplifier<'b> {
     }
 
     /// The expression of a linear form; it is remembered as simplified.
-    fn to_int(&mut self, l: &Linear) -> Int {
+    fn rebuild(&mut self, l: &Linear) -> Int {
         let e = l.to_int();
         if !matches!(e.node(), IntNode::Const(_) | IntNode::Var(_)) {
             self.forms.entry(Arc::as_ptr(&e.0)).or_insert_with(|| (e.clone(), l.clone()));

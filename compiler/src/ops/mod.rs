@@ -1,4 +1,4 @@
-//! Ops: one file per family, one place per op, one line per op in the [`ops!`] table below.
+//! Ops: one file per family, one place per op, one line per op in the `ops!` table below.
 //!
 //! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. From its
 //! tensor expression ([`Op::compute`]) follow the fusion kind, the CPU oracle and the GPU kernel; passes ask for

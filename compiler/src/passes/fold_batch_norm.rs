@@ -268,7 +268,7 @@ mod tests {
         let mut m = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let shape: Vec<usize> = data.split(',').map(|d| d.parse().unwrap()).collect();
         let x = random_tensor(DType::F32, &shape, 9);
-        let want = run_function(&m, m.entry, &[x.clone()]).unwrap()[0].to_f32_vec();
+        let want = run_function(&m, m.entry, std::slice::from_ref(&x)).unwrap()[0].to_f32_vec();
         let mut cx = PassContext::default();
         run_pass(&FoldBatchNorm {}, &mut m, &mut cx).unwrap();
         let f = m.main();

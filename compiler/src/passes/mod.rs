@@ -1,4 +1,4 @@
-//! Passes: one file each, one line each in the [`passes!`] table.
+//! Passes: one file each, one line each in the `passes!` table.
 //!
 //! A pass is a struct of typed options ([`attr_struct!`](crate::attr_struct)) that implements [`Pass`]; the struct's
 //! text name is the pass's name, and the file's name with dashes. Options come from [`PassContext::config`] or from a

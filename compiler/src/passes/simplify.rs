@@ -176,7 +176,7 @@ mod tests {
         let mut m = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let ty = m.main().ty(m.main().params()[0]).clone();
         let x = random_tensor(ty.dtype, &ty.const_shape().unwrap(), 5);
-        let want = run_function(&m, m.entry, &[x.clone()]).unwrap();
+        let want = run_function(&m, m.entry, std::slice::from_ref(&x)).unwrap();
         let mut cx = PassContext::default();
         run_pass(&Simplify::default(), &mut m, &mut cx).unwrap();
         run_pass(&EliminateDead {}, &mut m, &mut cx).unwrap();

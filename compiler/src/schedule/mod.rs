@@ -1,7 +1,7 @@
 //! Schedules are data: a trace of instructions that rewrite a tensor function's loops.
 //!
 //! Each [`Instruction`] is an attribute struct in its own file under `schedule/` with one line in the
-//! [`instructions!`] table; it prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to
+//! `instructions!` table; it prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to
 //! the same function always gives the same result.
 
 mod accesses;

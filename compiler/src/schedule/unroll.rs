@@ -30,7 +30,7 @@ impl Instruction for Unroll {
         if l.kind != LoopKind::Serial {
             return Err(Refusal::at(self.r#loop, "only a serial loop can be unrolled"));
         }
-        if !l.extent.as_const().is_some_and(|e| e <= MAX_UNROLL) {
+        if l.extent.as_const().is_none_or(|e| e > MAX_UNROLL) {
             return Err(Refusal::at(self.r#loop, format!("needs a constant extent of at most {MAX_UNROLL}")));
         }
         l.kind = LoopKind::Unroll;

@@ -37,7 +37,7 @@ impl Simplifier<'_> {
     }
 
     pub(super) fn div_atom(&mut self, a: &Linear, b: &Linear) -> Option<Linear> {
-        let (a, b) = (self.to_int(a), self.to_int(b));
+        let (a, b) = (self.rebuild(a), self.rebuild(b));
         Some(self.irreducible(Int(Arc::new(IntNode::Div(a, b)))))
     }
 

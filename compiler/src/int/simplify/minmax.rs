@@ -33,7 +33,7 @@ impl Simplifier<'_> {
         if let [one] = keep.as_slice() {
             return Some(one.clone());
         }
-        let mut keep: Vec<Int> = keep.iter().map(|l| self.to_int(l)).collect();
+        let mut keep: Vec<Int> = keep.iter().map(|l| self.rebuild(l)).collect();
         keep.sort_by(compare);
         keep.dedup();
         let atom = keep

@@ -16,7 +16,7 @@ impl Simplifier<'_> {
     }
 
     pub(super) fn mod_atom(&mut self, a: &Linear, b: &Linear) -> Option<Linear> {
-        let (a, b) = (self.to_int(a), self.to_int(b));
+        let (a, b) = (self.rebuild(a), self.rebuild(b));
         Some(self.irreducible(Int(Arc::new(IntNode::Mod(a, b)))))
     }
 

@@ -128,7 +128,7 @@ impl Simplifier<'_> {
         y: &Linear,
         quotient: &Linear,
     ) -> Option<Option<Linear>> {
-        let quotient = self.to_int(quotient);
+        let quotient = self.rebuild(quotient);
         for upper in list {
             if !upper.is_mod || upper.y != quotient || upper.term == d.term {
                 continue;

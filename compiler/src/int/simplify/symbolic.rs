@@ -132,7 +132,7 @@ impl Simplifier<'_> {
 
     /// `0 <= a < b` is proved.
     fn below(&mut self, a: &Linear, b: &Linear) -> bool {
-        if !self.span(a).is_some_and(|(low, _)| low >= 0) {
+        if self.span(a).is_none_or(|(low, _)| low < 0) {
             return false;
         }
         let mut difference = b.clone();

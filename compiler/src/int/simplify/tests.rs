@@ -82,7 +82,7 @@ fn ranges_decide() {
     check(v("z").rem(8), "z - 8", &b);
     check(v("x").min(6), "x", &b);
     check(v("x").max(6), "6", &b);
-    check(v("x").min(&v("z")), "x", &b);
+    check(v("x").min(v("z")), "x", &b);
     check((v("n") + 1).max(v("n")), "n + 1", &b);
     check(v("n").min(v("m")).min(v("n") + 1), "min(m, n)", &b);
 }

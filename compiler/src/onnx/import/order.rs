@@ -28,7 +28,7 @@ fn captures<'p>(g: &'p GraphProto, out: &mut Vec<&'p str>) {
 }
 
 /// Every name that the nodes read, captures included.
-pub(super) fn used_names<'p>(nodes: &'p [NodeProto]) -> FxHashSet<&'p str> {
+pub(super) fn used_names(nodes: &[NodeProto]) -> FxHashSet<&str> {
     let mut out = Vec::new();
     nodes.iter().for_each(|n| reads(n, &mut out));
     out.into_iter().collect()

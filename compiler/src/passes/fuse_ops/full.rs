@@ -131,7 +131,7 @@ fn grow_chain(
             let mut fits = true;
             for &m in &members[&r] {
                 if g.nodes[m].kind == FusionKind::Reduction {
-                    let Some((full, reduce)) = reduce_of(g, f, m) else { return None };
+                    let (full, reduce) = reduce_of(g, f, m)?;
                     let own = Rows { full, axes: &reduce.axes };
                     fits &= !own.is_single() && rows.as_ref().is_none_or(|known| *known == own);
                     rows.get_or_insert(own);
