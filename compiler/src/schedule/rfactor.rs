@@ -49,8 +49,8 @@ impl Rfactor {
             Some(at) => position_around(&path, at, self.block)? + 1,
             None => 0,
         };
-        for n in first..path.len() {
-            let (heads, body) = perfect_chain(find_loop(f, path[n].var)?);
+        for l in &path[first..] {
+            let (heads, body) = perfect_chain(find_loop(f, l.var)?);
             let ends_here = matches!(body, Stmt::Block(b) if b.name == self.block);
             let known = |l: &LoopHead| reduction.contains(&l.var) || block.indices.iter().any(|i| i.uses(l.var));
             if ends_here && heads.iter().all(known) && heads.iter().any(|l| l.var == self.r#loop) {
