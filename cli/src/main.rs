@@ -58,7 +58,30 @@ fn main() -> ExitCode {
     }
 }
 
+/// Options that no pass of this build honours are refused rather than ignored.
+fn check_options(command: &Command) -> CliResult<()> {
+    let common = match command {
+        Command::Compile(a) => &a.common,
+        Command::Run(a) => &a.common,
+        Command::Bench(a) => &a.common,
+        Command::Compare(a) => &a.common,
+        Command::Explain(a) => &a.common,
+        Command::Export(a) => &a.common,
+        _ => return Ok(()),
+    };
+    let swept = matches!(command, Command::Bench(a) if a.sweep.iter().any(|s| s.starts_with("amp=") && s != "amp=off"));
+    let amp = common.amp != "off" || swept || !common.keep_f32.is_empty();
+    if amp && compiler::passes::find_pass("mixed-precision").is_none() {
+        return Err(CliError::usage("mixed precision is not built yet: only --amp off works"));
+    }
+    if common.tuning != "off" {
+        return Err(CliError::usage("tuning is not built yet: only --tuning off works"));
+    }
+    Ok(())
+}
+
 fn dispatch(command: &Command) -> CliResult<()> {
+    check_options(command)?;
     match command {
         Command::Devices(a) => devices::execute(a),
         Command::Inspect(a) => inspect::execute(a),
