@@ -27,7 +27,10 @@ pub(super) fn apply_whole(sketch: &mut Sketch<'_>) -> Result<(), Decline> {
     let order: Vec<Name> = row.iter().chain(&inner).copied().collect();
     sketch.reorder(&order)?;
     let rows = sketch.fuse(&row, Name::new(&format!("{output}_row")))?;
-    let threads = if sketch.profile.software { 8 } else { 32 };
+    // A tail would make the rows of the reductions and of the output differ by a clamp, and the buffers between them whole.
+    let most = if sketch.profile.software { 8 } else { 32 };
+    let count = sketch.extent_of(rows).ok_or_else(|| Decline("the number of rows is not a constant".into()))?;
+    let threads = (1..=most).rev().find(|t| count % t == 0).unwrap_or(1);
     let parts = sketch.split(rows, &[0, threads], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
