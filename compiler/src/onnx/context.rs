@@ -55,8 +55,8 @@ impl OnnxAttrs {
 /// Importing one ONNX node: add graph nodes through `b` and return one value per ONNX output.
 /// Names, origins and result names are set by the importer around the call.
 ///
-/// A message that begins with `unsupported` says that the model is right but uses what Weft does not have; any other
-/// message says that the model is wrong.
+/// A message that holds `unsupported` or `at compile time` says that the model is right but needs what Weft does not
+/// have; any other message says that the model is wrong.
 pub struct ImportContext<'a, 'm> {
     /// Where nodes go.
     pub b: &'a mut FunctionBuilder<'m>,

@@ -25,10 +25,11 @@ use super::proto::{
     DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, OperatorSetId, TypeValue, ValueInfoProto,
 };
 use super::tensor_data::dtype_from_onnx;
-use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use crate::graph::{Constant, FunctionBuilder, Module, TensorType, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::control::Const;
+use crate::tensor::Tensor;
 use attributes::FunctionAttrs;
 use bytes::Bytes;
 use prost::Message;
@@ -46,21 +47,23 @@ const NODE_LIMIT: usize = 1_000_000;
 /// # Errors
 /// See [`ImportError`]; unsupported operators are listed all at once.
 pub fn import_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Module, ImportError> {
-    import_onnx_with(bytes, external, &InputShapes::default())
+    import_onnx_with(bytes, external, &ImportOptions::default())
 }
 
-/// Shapes of inputs that are chosen when a model is imported, so that everything computed from them is known.
+/// What is fixed when a model is imported, so that everything computed from it is known.
 #[derive(Clone, Debug, Default)]
-pub struct InputShapes {
+pub struct ImportOptions {
     /// The first dimension of every input that has dimensions.
     pub batch: Option<usize>,
     /// Sizes of named dimensions.
     pub dims: Vec<(Name, i64)>,
     /// Whole shapes of inputs; they go before the others.
     pub shapes: Vec<(Name, Vec<usize>)>,
+    /// Inputs that become constants: sizes and axes that would otherwise be known only at run time.
+    pub values: Vec<(Name, Tensor)>,
 }
 
-/// As [`import_onnx`], with shapes of inputs. Dimensions that the model fixes may be replaced, as far as the model's
+/// As [`import_onnx`], with shapes or values of inputs. Dimensions that the model fixes may be replaced, as far as the model's
 /// nodes accept it.
 ///
 /// # Errors
@@ -68,7 +71,7 @@ pub struct InputShapes {
 pub fn import_onnx_with(
     bytes: Bytes,
     external: &dyn ExternalData,
-    shapes: &InputShapes,
+    options: &ImportOptions,
 ) -> Result<Module, ImportError> {
     let model = decode_model(bytes)?;
     let importer = Importer::new(&model, external)?;
@@ -76,7 +79,7 @@ pub fn import_onnx_with(
     if !unsupported.is_empty() {
         return Err(ImportError::Unsupported(unsupported));
     }
-    importer.import_main(shapes)
+    importer.import_main(options)
 }
 
 /// Decodes the protobuf message and checks that nothing essential is missing.
@@ -169,13 +172,19 @@ impl<'p> Importer<'p> {
         env.opsets.as_ref().unwrap_or(&self.opsets).get(domain)
     }
 
-    fn import_main(&self, shapes: &InputShapes) -> Result<Module, ImportError> {
+    fn import_main(&self, options: &ImportOptions) -> Result<Module, ImportError> {
         let mut module = Module::new("main");
         let mut b = FunctionBuilder::new(&mut module, "main");
         let env = Environment { opsets: None, prefix: String::new(), attrs: None, calls: vec![] };
         let mut scope = Scope { parent: None, values: FxHashMap::default(), env: &env };
-        for (name, ty) in input_types(self.graph, shapes)? {
-            let value = b.param(name, ty);
+        for (name, ty) in input_types(self.graph, options)? {
+            let value = match options.values.iter().find(|v| v.0.as_str() == name) {
+                Some((_, t)) => {
+                    check_value(name, &ty, t)?;
+                    node::add_constant(&mut b, name, Constant::from_tensor(t))
+                }
+                None => b.param(name, ty),
+            };
             if scope.values.insert(name, Some(value)).is_some() {
                 return Err(invalid_value("input", name, "the graph has two inputs of this name"));
             }
@@ -252,13 +261,27 @@ fn remove_unused_constants(module: &mut Module) {
 }
 
 /// Names and types of the graph's inputs, with the chosen shapes.
-fn input_types<'p>(graph: &'p GraphProto, chosen: &InputShapes) -> Result<Vec<(&'p str, TensorType)>, ImportError> {
+fn input_types<'p>(graph: &'p GraphProto, chosen: &ImportOptions) -> Result<Vec<(&'p str, TensorType)>, ImportError> {
     let named = |i: &'p ValueInfoProto| Ok((i.name.as_deref().unwrap_or(""), import_type(i)?));
     let mut inputs: Vec<(&str, TensorType)> = real_inputs(graph).map(named).collect::<Result<_, ImportError>>()?;
     let ports: Vec<(Name, TensorType)> = inputs.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();
+    let unknown = chosen.values.iter().find(|v| !ports.iter().any(|p| p.0 == v.0));
+    if let Some(&(name, _)) = unknown {
+        let known = ports.iter().map(|p| p.0).collect();
+        return Err(crate::graph::BindError::UnknownInput { name, known }.into());
+    }
     let types = crate::graph::choose_shapes(ports, chosen.batch, &chosen.dims, &chosen.shapes)?;
     inputs.iter_mut().zip(types).for_each(|(i, t)| i.1 = t);
     Ok(inputs)
+}
+
+/// Refuses a constant that an input of type `ty` cannot have.
+fn check_value(name: &str, ty: &TensorType, t: &Tensor) -> Result<(), ImportError> {
+    let fits = |(d, &n): (&Dim, &usize)| d.as_const().is_none_or(|d| d == n as i64);
+    if ty.dtype == t.dtype() && ty.rank() == t.shape().len() && ty.shape.iter().zip(t.shape()).all(fits) {
+        return Ok(());
+    }
+    Err(invalid_value("input", name, &format!("it is {}{:?}, the value is {t:?}", ty.dtype, ty.shape)))
 }
 
 fn invalid_value(what: &'static str, name: &str, message: &str) -> ImportError {

@@ -53,9 +53,10 @@ impl NodeRef<'_> {
         let domain = canonical_domain(self.node.domain.as_deref()).to_string();
         ImportError::Unsupported(vec![UnsupportedOp { op: self.op(), domain, nodes: vec![self.name], why: why.into() }])
     }
-    /// By the convention of the ops' importers, a message that begins with `unsupported` is no fault of the model.
+    /// By the convention of the ops' importers (see [`ImportContext`]), some messages are no fault of the model.
     pub(super) fn refused(&self, message: String) -> ImportError {
-        if message.starts_with("unsupported") { self.unsupported(message) } else { self.invalid(message) }
+        let model_is_right = message.contains("unsupported") || message.contains("at compile time");
+        if model_is_right { self.unsupported(message) } else { self.invalid(message) }
     }
     pub(super) fn tensor_error(&self, e: TensorError) -> ImportError {
         self.refused(e.message())

@@ -6,7 +6,7 @@ use super::super::proto::{
 };
 use super::super::tensor_data::write_tensor;
 use super::super::{
-    ImportError, InputShapes, NoExternalData, export_onnx, import_onnx, import_onnx_with, inspect_onnx,
+    ImportError, ImportOptions, NoExternalData, export_onnx, import_onnx, import_onnx_with, inspect_onnx,
 };
 use crate::dtype::DType;
 use crate::graph::Module;
@@ -271,12 +271,19 @@ fn shape_arithmetic_folds_where_it_is_known() {
     let bytes: Bytes = reshape_model().encode_to_vec().into();
     let open = import_onnx(bytes.clone(), &NoExternalData).unwrap();
     assert_eq!(format!("{:?}", open.main().result_types[0].shape), "[n, 6]");
-    let chosen = InputShapes { batch: Some(4), ..InputShapes::default() };
+    let chosen = ImportOptions { batch: Some(4), ..ImportOptions::default() };
     let fixed = import_onnx_with(bytes.clone(), &NoExternalData, &chosen).unwrap();
     assert_eq!(fixed.main().result_types[0].const_shape(), Some(vec![4, 6]));
     let ops: Vec<&str> = fixed.main().walk().iter().map(|&n| fixed.main().nodes[n].op.name()).collect();
     assert_eq!(ops, ["reshape"], "the chain of shapes is folded");
-    let typo = InputShapes { dims: vec![(Name::new("m"), 4)], ..InputShapes::default() };
+    let mut reshaped = reshape_model();
+    let graph = reshaped.graph.as_mut().unwrap();
+    graph.input.push(input("zero", vec![Some(DimensionValue::Value(1))], 7));
+    graph.initializer.clear();
+    let given = ImportOptions { values: vec![(Name::new("zero"), Tensor::ints(&[0]))], ..ImportOptions::default() };
+    let m = import_onnx_with(reshaped.encode_to_vec().into(), &NoExternalData, &given).unwrap();
+    assert_eq!(m.main().params().len(), 1, "an input with a value is a constant");
+    let typo = ImportOptions { dims: vec![(Name::new("m"), 4)], ..ImportOptions::default() };
     assert!(matches!(import_onnx_with(bytes, &NoExternalData, &typo).unwrap_err(), ImportError::Shape(_)));
 }
 
