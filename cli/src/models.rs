@@ -5,9 +5,9 @@ use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
 use bytes::Bytes;
 use compiler::dtype::DType;
-use compiler::graph::{Module, bind_dims, open_dims, set_input_shape};
+use compiler::graph::{Module, TensorType, choose_shapes, input_ports, set_input_shapes};
 use compiler::name::Name;
-use compiler::onnx::ExternalData;
+use compiler::onnx::{ExternalData, ImportOptions, import_onnx_with};
 use compiler::tensor::{DataSource, Tensor};
 use rand::{RngExt, SeedableRng};
 use std::path::{Path, PathBuf};
@@ -73,11 +73,45 @@ pub fn is_path(model: &str) -> bool {
     model.contains(['/', '\\', '.']) || Path::new(model).exists()
 }
 
-/// Loads a model and decides its open dimensions from the options and from `inputs`.
+/// Loads a model and decides its open dimensions from the options and from `inputs`. An ONNX model is told its shapes
+/// while it comes in, so that what is computed from them is known.
 pub fn load(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Module> {
+    load_with_values(model, common, inputs, &[])
+}
+
+/// As [`load`]; `values` are inputs of an ONNX model that become constants.
+pub fn load_with_values(
+    model: &str,
+    common: &Common,
+    inputs: Option<&Named>,
+    values: &[(Name, Tensor)],
+) -> CliResult<Module> {
+    if is_onnx(model) {
+        let (bytes, external) = read_onnx(Path::new(model))?;
+        let ports = compiler::onnx::onnx_inputs(bytes.clone()).map_err(|e| CliError::from(e).at(model))?;
+        let shapes = decide_shapes(ports, common, inputs)?;
+        let options = ImportOptions { shapes, values: values.to_vec(), ..ImportOptions::default() };
+        return import_onnx_with(bytes, &*external, &options).map_err(|e| CliError::from(e).at(model));
+    }
     let mut module = load_open(model, common)?;
-    decide_dims(&mut module, common, inputs)?;
+    let shapes = decide_shapes(input_ports(&module), common, inputs)?;
+    set_input_shapes(&mut module, &shapes).map_err(|e| CliError::usage(e.to_string()))?;
     Ok(module)
+}
+
+/// Names of a model's inputs.
+pub fn input_names(model: &str, common: &Common) -> CliResult<Vec<String>> {
+    let ports = if is_onnx(model) {
+        let (bytes, _) = read_onnx(Path::new(model))?;
+        compiler::onnx::onnx_inputs(bytes).map_err(|e| CliError::from(e).at(model))?
+    } else {
+        input_ports(&load_open(model, common)?)
+    };
+    Ok(ports.into_iter().map(|p| p.0.to_string()).collect())
+}
+
+fn is_onnx(model: &str) -> bool {
+    is_path(model) && Path::new(model).extension().is_none_or(|e| e != "weft")
 }
 
 /// Loads a model as it stands.
@@ -108,84 +142,71 @@ fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
         .collect()
 }
 
-fn decide_dims(module: &mut Module, common: &Common, inputs: Option<&Named>) -> CliResult<()> {
-    let known: Vec<Name> = module.main().params().iter().filter_map(|&p| module.main().values[p].name).collect();
-    let bad = |e: compiler::graph::BindError| CliError::usage(e.to_string());
+/// The shape of every input: from `--shape`, the arrays of `inputs`, `--dim`, `--batch` and the model, in this order.
+/// An open first dimension is 1 where nothing says otherwise.
+fn decide_shapes(
+    ports: Vec<(Name, TensorType)>,
+    common: &Common,
+    inputs: Option<&Named>,
+) -> CliResult<Vec<(Name, Vec<usize>)>> {
+    let known: Vec<Name> = ports.iter().map(|p| p.0).collect();
+    let mut shapes = Vec::new();
     for (name, value) in pairs(&common.shape, "--shape")? {
         let shape: Option<Vec<usize>> = value.split(['x', ',']).map(|d| d.parse().ok()).collect();
         let shape = shape
             .ok_or_else(|| CliError::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
-        let name = check_input(&known, &name, "--shape")?;
-        set_input_shape(module, name, &shape).map_err(bad)?;
+        shapes.push((check_input(&known, &name, "--shape")?, shape));
     }
+    for (name, t) in inputs.into_iter().flatten() {
+        let name = Name::new(name);
+        if known.contains(&name) && !shapes.iter().any(|s| s.0 == name) {
+            shapes.push((name, t.shape().to_vec()));
+        }
+    }
+    let mut dims = decide_dims(&ports, common)?;
+    let choose = |batch: Option<usize>, dims: &[(Name, i64)]| {
+        choose_shapes(ports.clone(), batch, dims, &shapes).map_err(|e| CliError::usage(e.to_string()))
+    };
+    let batch = common.batch.map(|b| b as usize);
+    let open = choose(batch, &dims)?;
+    for symbol in open.iter().filter_map(|t| t.shape.first()?.as_var()) {
+        if !dims.iter().any(|d| d.0 == symbol) {
+            dims.push((symbol, 1));
+        }
+    }
+    let types = choose(batch, &dims)?;
+    if let Some(d) = types.iter().flat_map(|t| &t.shape).find_map(|d| d.vars().first().copied()) {
+        let names: Vec<String> = known.iter().map(|k| k.to_string()).collect();
+        return Err(CliError::usage(format!("dimension `{d}` is open"))
+            .at(format!("inputs {}", names.join(", ")))
+            .help(format!("give it a size with `--dim {d}=N`, or inputs with -i")));
+    }
+    Ok(known.into_iter().zip(types.iter().map(|t| t.const_shape().unwrap_or_default())).collect())
+}
+
+/// The sizes of `--dim`.
+fn decide_dims(ports: &[(Name, TensorType)], common: &Common) -> CliResult<Vec<(Name, i64)>> {
+    let mut dims = Vec::new();
     for (name, value) in pairs(&common.dim, "--dim")? {
         let n: i64 = value
             .parse()
             .ok()
             .filter(|&n| n > 0)
             .ok_or_else(|| CliError::usage(format!("--dim {name}={value}: needs a positive size")))?;
-        let open = open_dims(module);
+        let open: Vec<Name> = ports.iter().flat_map(|p| &p.1.shape).flat_map(|d| d.vars()).collect();
         let found = open.iter().copied().find(|d| d.as_str() == name).ok_or_else(|| {
+            let mut names: Vec<&str> = open.iter().map(|d| d.as_str()).collect();
+            names.dedup();
             let list = if open.is_empty() {
                 "the model leaves none open".into()
             } else {
-                format!("open: {}", open.iter().map(|d| d.to_string()).collect::<Vec<_>>().join(", "))
+                format!("open: {}", names.join(", "))
             };
             CliError::usage(format!("--dim {name}: no such dimension; {list}"))
         })?;
-        bind_dims(module, &[(found, n)]).map_err(bad)?;
+        dims.push((found, n));
     }
-    if let Some(inputs) = inputs {
-        for (name, t) in inputs {
-            if known.iter().any(|k| k.as_str() == name) {
-                set_input_shape(module, Name::new(name), t.shape()).map_err(|e| CliError::input(e.to_string()))?;
-            }
-        }
-    }
-    set_batch(module, common, &known)?;
-    let open = open_dims(module);
-    if let Some(d) = open.first() {
-        let inputs: Vec<String> = known.iter().map(|k| k.to_string()).collect();
-        return Err(CliError::usage(format!("dimension `{d}` is open"))
-            .at(format!("inputs {}", inputs.join(", ")))
-            .help(format!("give it a size with `--dim {d}=N`, or inputs with -i")));
-    }
-    Ok(())
-}
-
-/// `--batch` for the first dimension of every input of rank 2 and more; an open first dimension is 1 by default.
-fn set_batch(module: &mut Module, common: &Common, known: &[Name]) -> CliResult<()> {
-    for (i, &name) in known.iter().enumerate() {
-        let f = module.main();
-        let Some(&p) = f.params().get(i) else { break };
-        let shape = f.ty(p).shape.clone();
-        let Some(first) = shape.first() else { continue };
-        match (first.as_const(), common.batch) {
-            (None, batch) => {
-                if let Some(symbol) = first.as_var() {
-                    bind_dims(module, &[(symbol, batch.unwrap_or(1) as i64)])
-                        .map_err(|e| CliError::usage(e.to_string()))?;
-                }
-            }
-            (Some(now), Some(batch)) if now != batch as i64 && shape.len() > 1 => {
-                let mut wanted: Vec<usize> = Vec::new();
-                for d in &shape {
-                    match d.as_const() {
-                        Some(c) => wanted.push(c as usize),
-                        None => {
-                            return Err(CliError::usage(format!(
-                                "--batch: input `{name}` has open dimensions; use --shape"
-                            )));
-                        }
-                    }
-                }
-                wanted[0] = batch as usize;
-                set_input_shape(module, name, &wanted).map_err(|e| CliError::usage(e.to_string()))?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
+    Ok(dims)
 }
 
 fn check_input(known: &[Name], name: &str, flag: &str) -> CliResult<Name> {

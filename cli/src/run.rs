@@ -5,9 +5,11 @@ use crate::arrays::{Named, read_npy, read_npz, write_npz};
 use crate::compare::{Tolerance, agree};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor};
-use crate::models::{inputs_for, load};
+use crate::models::{inputs_for, load, load_with_values};
 use crate::output::{print_text, table, write_json};
 use bytes::Bytes;
+use compiler::graph::Module;
+use compiler::name::Name;
 use compiler::onnx::parse_tensor_proto;
 use compiler::tensor::Tensor;
 use std::path::Path;
@@ -87,12 +89,28 @@ fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
         }
         let bytes =
             std::fs::read(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
-        out.push(
-            parse_tensor_proto(Bytes::from(bytes))
-                .map_err(|e| CliError::input(e.to_string()).at(path.display().to_string()))?,
-        );
+        out.push(parse_tensor_proto(Bytes::from(bytes)).map_err(|e| CliError::from(e).at(path.display().to_string()))?);
     }
     Ok(out)
+}
+
+/// The most elements of an input that becomes a constant.
+const SIZES_LIMIT: usize = 64;
+
+/// Test cases give sizes and axes as inputs, which real models hold as constants. Where the model cannot be compiled without
+/// knowing them, the small inputs after the first become constants.
+fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<Module> {
+    if error.code != Code::Unsupported || !error.message.contains("at compile time") {
+        return Err(error);
+    }
+    let small = |(i, (_, t)): (usize, &(String, Tensor))| i > 0 && t.shape().len() <= 1 && t.len() <= SIZES_LIMIT;
+    let sizes: Vec<bool> = given.iter().enumerate().map(small).collect();
+    let picked = given.iter().zip(&sizes).filter(|(_, s)| **s);
+    let values: Vec<(Name, Tensor)> = picked.map(|((n, t), _)| (Name::new(n), t.clone())).collect();
+    let module = load_with_values(&a.model, &a.common, Some(given), &values)?;
+    let mut sizes = sizes.into_iter();
+    given.retain(|_| sizes.next() != Some(true));
+    Ok(module)
 }
 
 /// Runs an ONNX test case: inputs by position where their names are empty, outputs compared.
@@ -102,19 +120,13 @@ fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<()> {
     if expected.is_empty() {
         return Err(CliError::input(format!("{} holds no output_0.pb", dir.display())));
     }
-    let open = crate::models::load_open(&a.model, &a.common)?;
-    let names: Vec<String> = open
-        .main()
-        .params()
-        .iter()
-        .map(|&p| open.main().values[p].name.map_or(String::new(), |n| n.to_string()))
-        .collect();
+    let names = crate::models::input_names(&a.model, &a.common)?;
     for (i, g) in given.iter_mut().enumerate() {
         if !names.contains(&g.0) {
             g.0 = names.get(i).cloned().unwrap_or_default();
         }
     }
-    let module = load(&a.model, &a.common, Some(&given))?;
+    let module = load(&a.model, &a.common, Some(&given)).or_else(|e| load_with_sizes(a, &mut given, e))?;
     let inputs = inputs_for(&module, Some(&given), &a.common)?;
     let executor = Executor::new(module, &a.common, device)?;
     let outputs = executor.run(&inputs)?;

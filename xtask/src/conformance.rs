@@ -178,10 +178,10 @@ fn outcome_of(code: Option<i32>, text: &str) -> Outcome {
     let message = lines[..lines.len().min(3)].join(" | ");
     match code {
         Some(0) => Outcome::Pass,
-        Some(UNSUPPORTED) => Outcome::NoOperator,
         Some(_) if message.contains("has the type") && message.contains("which is not supported") => {
             Outcome::NoType(message)
         }
+        Some(UNSUPPORTED) => Outcome::NoOperator,
         Some(c) => Outcome::Fail(format!("exit code {c}: {message}")),
         None => Outcome::Fail(format!("killed: {message}")),
     }
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_from_what_is_wrong() {
-        let missing = "error[3]: tensor `x` has the type int4, which is not supported\n  at: model.onnx\n";
+        let missing = "error[4]: tensor `x` has the type int4, which is not supported\n  at: model.onnx\n";
         assert!(matches!(outcome_of(Some(4), "error[4]: no Foo"), Outcome::NoOperator));
-        assert!(matches!(outcome_of(Some(3), missing), Outcome::NoType(why) if !why.contains("model.onnx")));
+        assert!(matches!(outcome_of(Some(4), missing), Outcome::NoType(why) if !why.contains("model.onnx")));
         assert!(matches!(outcome_of(Some(1), "error[1]: results differ"), Outcome::Fail(_)));
         assert!(matches!(outcome_of(None, missing), Outcome::Fail(_)));
     }

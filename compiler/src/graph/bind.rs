@@ -114,30 +114,45 @@ pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindEr
     callees.into_iter().chain([entry]).try_for_each(|name| reinfer(module, name))
 }
 
-/// Gives an input of the entry a constant shape, binds the symbols that this determines, and infers all types anew.
+/// [`set_input_shapes`] of one input.
+///
+/// # Errors
+/// As there.
+pub fn set_input_shape(module: &mut Module, input: Name, shape: &[usize]) -> Result<(), BindError> {
+    set_input_shapes(module, &[(input, shape.to_vec())])
+}
+
+/// Names and types of the entry's parameters.
+pub fn input_ports(module: &Module) -> Vec<(Name, TensorType)> {
+    let f = module.main();
+    f.params().iter().map(|&p| (f.values[p].name.unwrap_or(Name::new("")), f.ty(p).clone())).collect()
+}
+
+/// Gives inputs of the entry constant shapes, binds the symbols that this determines, and infers all types anew.
 /// A dimension that the model already fixes may be replaced too, as long as every node accepts it.
 ///
 /// # Errors
 /// An unknown input, another rank, one symbol with two sizes, or a node that does not accept the new types.
-pub fn set_input_shape(module: &mut Module, input: Name, shape: &[usize]) -> Result<(), BindError> {
-    let f = module.main();
-    let found = f.params().iter().copied().find(|&p| f.values[p].name == Some(input));
-    let Some(param) = found else {
-        let known = f.params().iter().filter_map(|&p| f.values[p].name).collect();
-        return Err(BindError::UnknownInput { name: input, known });
-    };
+pub fn set_input_shapes(module: &mut Module, shapes: &[(Name, Vec<usize>)]) -> Result<(), BindError> {
+    let ports = input_ports(module);
+    let types = choose_shapes(ports.clone(), None, &[], shapes)?;
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
-    match_shape(input, &f.ty(param).shape, shape, &mut map)?;
+    for ((_, old), new) in ports.iter().zip(&types) {
+        let symbols = old.shape.iter().zip(&new.shape).filter_map(|(o, n)| Some((o.as_var()?, n.clone())));
+        map.extend(symbols.filter(|(symbol, n)| n.as_var() != Some(*symbol)));
+    }
     substitute_dims(module, &map);
-    let dtype = module.main().ty(param).dtype;
-    module.main_mut().values[param].ty = TensorType::fixed(dtype, shape);
+    let f = module.main_mut();
+    for (p, ty) in f.params().to_vec().into_iter().zip(types) {
+        f.values[p].ty = ty;
+    }
     let entry = module.entry;
     reinfer(module, entry)
 }
 
 /// The types of inputs `ports` (names and types) after shapes are chosen: whole shapes by input, sizes of named
-/// dimensions, and a size for every first dimension, in this order of precedence. A symbol that is given a size by any
-/// of them has it everywhere.
+/// dimensions, and a size for every first dimension (a fixed one only where there are others), in this order of
+/// precedence. A symbol that is given a size by any of them has it everywhere.
 ///
 /// # Errors
 /// Names that no input or dimension has, another rank, or one symbol with two sizes.
@@ -162,10 +177,12 @@ pub fn choose_shapes(
     }
     for (ty, port) in types.iter_mut().zip(&ports) {
         let chosen = shapes.iter().any(|s| s.0 == port.0);
+        let rank = ty.rank();
         if let (Some(batch), Some(first), false) = (batch, ty.shape.first_mut(), chosen) {
             match first.as_var() {
                 Some(symbol) => drop(map.entry(symbol).or_insert(Int::from(batch))),
-                None => *first = Int::from(batch),
+                None if rank > 1 => *first = Int::from(batch),
+                None => {}
             }
         }
     }
@@ -345,6 +362,21 @@ mod tests {
         let want = TensorType::fixed(DType::F32, &[2, 5]);
         assert_eq!(m.main().result_types.as_slice(), std::slice::from_ref(&want));
         assert_eq!(m.functions[&Name::new("identity")].result_types, [want]);
+    }
+
+    #[test]
+    fn batches_and_dims_are_chosen_together() {
+        let ty = |shape: Vec<Dim>| TensorType::new(DType::F32, shape);
+        let named = |n: &str, shape: Vec<Dim>| (Name::new(n), ty(shape));
+        let ports = vec![
+            named("x", vec![Dim::var("n"), Dim::var("h")]),
+            named("y", vec![Dim::new(1), Dim::var("h")]),
+            named("z", vec![Dim::new(7)]),
+        ];
+        let dims = [(Name::new("h"), 5)];
+        let types = choose_shapes(ports, Some(2), &dims, &[]).unwrap();
+        let shapes: Vec<_> = types.iter().map(|t| t.const_shape().unwrap()).collect();
+        assert_eq!(shapes, [vec![2, 5], vec![2, 5], vec![7]]);
     }
 
     #[test]

@@ -10,7 +10,10 @@
 
 mod bind;
 mod builder;
-pub use bind::{BindError, bind_dims, choose_shapes, open_dims, reinfer, set_input_shape, substitute_dims};
+pub use bind::{
+    BindError, bind_dims, choose_shapes, input_ports, open_dims, reinfer, set_input_shape, set_input_shapes,
+    substitute_dims,
+};
 pub use builder::{BuildError, FunctionBuilder};
 
 use crate::arena::Arena;

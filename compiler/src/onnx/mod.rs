@@ -14,7 +14,7 @@ pub use context::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs,
 pub use error::{ExportError, ImportError, UnsupportedOp};
 pub use export::{FUNCTION_DOMAIN, export_onnx, export_tensor};
 pub use external::{ExternalData, NoExternalData, verify_location};
-pub use import::{ImportOptions, OLDEST_OPSET, import_onnx, import_onnx_with};
+pub use import::{ImportOptions, OLDEST_OPSET, import_onnx, import_onnx_with, onnx_inputs};
 pub use inspect::inspect_onnx;
 pub use tensor_data::{dtype_from_onnx, dtype_to_onnx, parse_tensor_proto};
 

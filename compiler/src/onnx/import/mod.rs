@@ -82,6 +82,16 @@ pub fn import_onnx_with(
     importer.import_main(options)
 }
 
+/// Names and types of a model's inputs, without importing it.
+///
+/// # Errors
+/// A file that is no model, or an input of an unsupported type.
+pub fn onnx_inputs(bytes: Bytes) -> Result<Vec<(Name, TensorType)>, ImportError> {
+    let model = decode_model(bytes)?;
+    let Some(graph) = &model.graph else { return Ok(vec![]) };
+    real_inputs(graph).map(|i| Ok((Name::new(i.name.as_deref().unwrap_or("")), import_type(i)?))).collect()
+}
+
 /// Decodes the protobuf message and checks that nothing essential is missing.
 pub(crate) fn decode_model(bytes: Bytes) -> Result<ModelProto, ImportError> {
     let malformed = |m: &str| Err(ImportError::Malformed(m.to_string()));
