@@ -131,7 +131,9 @@ impl From<ImportError> for CliError {
                 }
                 CliError::new(Code::Unsupported, text).help("`weft inspect MODEL` shows the whole model all the same")
             }
-            ImportError::UnsupportedType { .. } => CliError::new(Code::Unsupported, e.to_string()),
+            ImportError::UnsupportedType { .. } | ImportError::OldOpset { .. } => {
+                CliError::new(Code::Unsupported, e.to_string())
+            }
             ImportError::Shape(_) => CliError::usage(e.to_string()),
             _ => CliError::input(e.to_string()),
         }

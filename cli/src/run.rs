@@ -97,17 +97,14 @@ fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
 /// The most elements of an input that becomes a constant.
 const SIZES_LIMIT: usize = 64;
 
-/// Test cases give sizes and axes as inputs, which real models hold as constants. Where the model cannot be compiled without
-/// knowing them, the small inputs after the first become constants.
+/// Test cases give sizes and axes as inputs, which real models hold as constants. Where the model cannot be imported without
+/// knowing them (`error` says why), the small inputs after the first become constants.
 fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<Module> {
-    if error.code != Code::Unsupported || !error.message.contains("at compile time") {
-        return Err(error);
-    }
     let small = |(i, (_, t)): (usize, &(String, Tensor))| i > 0 && t.shape().len() <= 1 && t.len() <= SIZES_LIMIT;
     let sizes: Vec<bool> = given.iter().enumerate().map(small).collect();
     let picked = given.iter().zip(&sizes).filter(|(_, s)| **s);
     let values: Vec<(Name, Tensor)> = picked.map(|((n, t), _)| (Name::new(n), t.clone())).collect();
-    let module = load_with_values(&a.model, &a.common, Some(given), &values)?;
+    let module = load_with_values(&a.model, &a.common, Some(given), &values).map_err(|_| error)?;
     let mut sizes = sizes.into_iter();
     given.retain(|_| sizes.next() != Some(true));
     Ok(module)
@@ -115,12 +112,12 @@ fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult
 
 /// Runs an ONNX test case: inputs by position where their names are empty, outputs compared.
 fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<()> {
+    let names = crate::models::input_names(&a.model, &a.common)?;
     let mut given: Named = protos(dir, "input")?;
     let expected = protos(dir, "output")?;
     if expected.is_empty() {
         return Err(CliError::input(format!("{} holds no output_0.pb", dir.display())));
     }
-    let names = crate::models::input_names(&a.model, &a.common)?;
     for (i, g) in given.iter_mut().enumerate() {
         if !names.contains(&g.0) {
             g.0 = names.get(i).cloned().unwrap_or_default();

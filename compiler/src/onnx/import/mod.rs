@@ -85,11 +85,15 @@ pub fn import_onnx_with(
 /// Names and types of a model's inputs, without importing it.
 ///
 /// # Errors
-/// A file that is no model, or an input of an unsupported type.
+/// A file that is no model, all unsupported operators, or an input of an unsupported type.
 pub fn onnx_inputs(bytes: Bytes) -> Result<Vec<(Name, TensorType)>, ImportError> {
     let model = decode_model(bytes)?;
-    let Some(graph) = &model.graph else { return Ok(vec![]) };
-    real_inputs(graph).map(|i| Ok((Name::new(i.name.as_deref().unwrap_or("")), import_type(i)?))).collect()
+    let importer = Importer::new(&model, &super::NoExternalData)?;
+    let unsupported = unsupported_ops(&importer);
+    if !unsupported.is_empty() {
+        return Err(ImportError::Unsupported(unsupported));
+    }
+    real_inputs(importer.graph).map(|i| Ok((Name::new(i.name.as_deref().unwrap_or("")), import_type(i)?))).collect()
 }
 
 /// Decodes the protobuf message and checks that nothing essential is missing.
