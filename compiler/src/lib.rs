@@ -24,3 +24,8 @@ pub mod tensor;
 pub mod text;
 pub mod tir;
 pub mod verify;
+
+/// The code of docs/add-a-pass.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/add-a-pass.md")]
+struct AddAPass;

@@ -83,7 +83,7 @@ fn pipeline(t: &TestFile<'_>) -> Result<String, String> {
     Ok(format!("{}\n{remarks}", print_module(&m)))
 }
 
-/// Level 3, every pass verified, with the header's settings `fuse`, `layout`, `amp`.
+/// Level 3, every pass verified, with the header's settings `level`, `disable`, `require`, `fuse`, `layout`, `amp`.
 pub fn context(t: &TestFile<'_>) -> Result<PassContext, String> {
     let mut cx = PassContext::new(profile(t)?);
     cx.opt_level = 3;
@@ -98,6 +98,11 @@ pub fn context(t: &TestFile<'_>) -> Result<PassContext, String> {
     mode!("fuse", fuse, FuseMode);
     mode!("layout", layout, LayoutMode);
     mode!("amp", amp, AmpMode);
+    if let Some(level) = t.setting("level") {
+        cx.opt_level = level.parse().map_err(|_| format!("level `{level}`"))?;
+    }
+    let names = |key: &str| t.setting(key).map_or(vec![], |l| l.split(',').map(|n| n.trim().to_string()).collect());
+    (cx.disabled, cx.required) = (names("disable"), names("require"));
     Ok(cx)
 }
 

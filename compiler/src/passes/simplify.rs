@@ -17,7 +17,7 @@ mod windows;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{Module, NodeId, TensorType, ValueId};
+use crate::graph::{Module, NodeId, Origins, TensorType, ValueId};
 use crate::ops::OpRef;
 use crate::ops::control::Const;
 use crate::tensor::Tensor;
@@ -34,7 +34,7 @@ attr_struct! {
 pub(super) enum Change {
     /// A value that is there already.
     Value(ValueId),
-    /// A new node with the same name and the origins of both nodes.
+    /// A new node with the same name and the origins of all nodes it stands for.
     Node(OpRef, Vec<Option<ValueId>>),
 }
 
@@ -129,19 +129,18 @@ impl Simplify {
         }
         for rule in algebra::RULES.iter().chain(shapes::RULES).chain(windows::RULES) {
             let Some(change) = (rule.apply)(&Match { r, n }) else { continue };
-            let (name, origins) = (r.f.nodes[n].name, r.f.nodes[n].origins.clone());
+            let name = r.f.nodes[n].name;
             let new = match change {
-                Change::Value(v) => v,
+                Change::Value(v) => {
+                    let origins = origins_between(r, n, &[Some(v)]);
+                    if let Some(maker) = r.f.def_node(v).filter(|&d| !r.f.nodes[d].op.is::<Const>()) {
+                        r.absorb_origins(maker, &origins);
+                    }
+                    v
+                }
                 Change::Node(op, inputs) => {
-                    let before = inputs.first().copied().flatten();
-                    let skipped = r.f.nodes[n].inputs.iter().flatten().filter_map(|&v| r.f.def_node(v));
-                    let skipped: Vec<NodeId> =
-                        skipped.filter(|&d| before != r.f.nodes[d].outputs.first().copied()).collect();
-                    let all = skipped
-                        .iter()
-                        .filter(|&&d| !r.f.nodes[d].op.is::<Const>())
-                        .fold(origins, |o, &d| o.union(&r.f.nodes[d].origins));
-                    match r.add_before(n, op, inputs, name, all) {
+                    let origins = origins_between(r, n, &inputs);
+                    match r.add_before(n, op, inputs, name, origins) {
                         Ok(made) => made[0],
                         Err(_) => continue,
                     }
@@ -154,6 +153,20 @@ impl Simplify {
             return;
         }
     }
+}
+
+/// Origins of a node and of the nodes between it and the values `kept`, which a rule leaves out with it.
+fn origins_between(r: &Rewriter<'_>, n: NodeId, kept: &[Option<ValueId>]) -> Origins {
+    let mut origins = r.f.nodes[n].origins.clone();
+    let mut layer = vec![n];
+    // No rule looks further back than this.
+    for _ in 0..3 {
+        let operands = layer.iter().flat_map(|&x| r.f.nodes[x].inputs.iter().flatten());
+        let operands = operands.filter(|v| !kept.contains(&Some(**v))).filter_map(|&v| r.f.def_node(v));
+        layer = operands.filter(|&d| !r.f.nodes[d].op.is::<Const>()).collect();
+        origins = layer.iter().fold(origins, |o, &d| o.union(&r.f.nodes[d].origins));
+    }
+    origins
 }
 
 #[cfg(test)]
