@@ -70,7 +70,9 @@ impl FoldConstants {
         }
         match self.fold(r, n) {
             Ok(constants) => {
-                let (outputs, origins) = (r.f.nodes[n].outputs.clone(), r.f.nodes[n].origins.clone());
+                let outputs = r.f.nodes[n].outputs.clone();
+                let makers = r.f.nodes[n].inputs.iter().flatten().filter_map(|&v| r.f.def_node(v));
+                let origins = makers.fold(r.f.nodes[n].origins.clone(), |o, d| o.union(&r.f.nodes[d].origins));
                 for (old, c) in outputs.into_iter().zip(constants) {
                     let base = r.f.values[old].name.unwrap_or(name);
                     let new = r.constant_before(n, base.as_str(), c, origins.clone());
