@@ -155,7 +155,8 @@ fn map(data: &[f32], value: impl FnOnce(Expr) -> Expr) -> Vec<f32> {
 #[test]
 fn unary_functions() {
     let data = [-2.5f32, -1.5, -0.5, -0.01, 0.0, 0.01, 0.3, 0.5, 0.99, 1.5, 2.5, 3.7, 20.0, -20.0, 1e12, -1e12];
-    let cases: Vec<(UnaryOp, fn(f32) -> f32, f32)> = vec![
+    type Case = (UnaryOp, fn(f32) -> f32, f32);
+    let cases: Vec<Case> = vec![
         (UnaryOp::Neg, |x| -x, 0.0),
         (UnaryOp::Abs, f32::abs, 0.0),
         (UnaryOp::Exp, |x| x.min(20.0).exp(), 1e-4),
