@@ -47,7 +47,7 @@ pub(crate) struct Value {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum LoadKey {
     /// A word or unit of memory.
-    Memory { unit: Int, component: Option<u32> },
+    Memory { unit: Int },
     /// A decoded element or run of packed memory.
     Decoded { base: Int, count: u8 },
     /// An element fetched from another lane of the subgroup.

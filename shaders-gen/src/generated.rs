@@ -16,6 +16,8 @@ pub struct GeneratedModule {
     pub capabilities: Capabilities,
     /// All accesses are proved in bounds: no run-time checks are needed.
     pub bounds_proved: bool,
+    /// What could not be proved, where not all is.
+    pub unproved: Vec<String>,
 }
 
 fn validate(module: &naga::Module, capabilities: Capabilities) -> Result<ModuleInfo, String> {
@@ -39,11 +41,12 @@ impl GeneratedModule {
         module: naga::Module,
         entry: String,
         capabilities: Capabilities,
-        bounds_proved: bool,
+        unproved: Vec<String>,
     ) -> Result<GeneratedModule, EmitError> {
         let info =
             validate(&module, capabilities).map_err(|message| EmitError::Invalid { kernel: entry.clone(), message })?;
-        Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved })
+        let bounds_proved = unproved.is_empty();
+        Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved, unproved })
     }
     fn invalid(&self, message: impl ToString) -> EmitError {
         EmitError::Invalid { kernel: self.entry.clone(), message: message.to_string() }

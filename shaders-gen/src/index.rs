@@ -7,6 +7,7 @@ use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::lanes::{per_lane, split_lane};
+use crate::ranges::collect_terms;
 use crate::tree::has_load;
 use compiler::int::{Int, IntNode};
 use compiler::tir::{Cond, CondOp};
@@ -52,18 +53,18 @@ impl KernelEmitter<'_> {
             IntNode::Add(..) | IntNode::Sub(..) => self.sum(e)?,
             _ => self.int_node(e, level)?,
         };
-        self.b.scopes[level].ints.insert(e.clone(), h);
+        self.remember_int(level, e, h);
         Ok(h)
     }
 
     fn int_const(&mut self, c: i64) -> Emitted {
         let clipped = c.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-        self.proved &= clipped == c;
+        self.require(clipped == c, |_| format!("the constant {c} is beyond 32 bits"));
         Ok(self.b.i32(clipped as i32))
     }
 
     fn int_node(&mut self, e: &Int, level: usize) -> Emitted {
-        self.proved &= self.ranges.fits_i32(e);
+        self.require_i32(e);
         match e.node() {
             IntNode::Mul(a, b) => self.int_binary(B::Multiply, a, b, level),
             IntNode::Div(a, b) => self.int_div(a, b, level),
@@ -141,39 +142,43 @@ impl KernelEmitter<'_> {
             let at = if matches!(leveled[..], [(_, _, c)] if c < 0 && constant > 0) { 0 } else { leveled.len() };
             leveled.insert(at, (0, Int::new(constant.abs()), constant));
         }
-        let mut prefix = Int::new(0);
+        let (mut prefix, mut h) = (Int::new(0), self.b.i32(0));
         for (_, term, c) in &leveled {
             let next = if *c < 0 { prefix.clone() - term } else { prefix.clone() + term };
-            if prefix.is(0) && *c > 0 {
-                prefix = next;
-                continue;
-            }
-            self.prefix(&prefix, term, *c < 0, &next)?;
+            h = if next.as_const().is_some() || next == *term {
+                self.int(&next)?
+            } else {
+                self.extend_sum(h, term, *c < 0, &next)?
+            };
             prefix = next;
         }
-        let level = self.level(&prefix);
-        match self.b.scopes[level].ints.get(&prefix) {
-            Some(&h) => Ok(h),
-            None if matches!(prefix.node(), IntNode::Add(..) | IntNode::Sub(..)) => {
-                // The sum cancelled into one of its parts.
-                self.int_node(&prefix, level)
-            }
-            None => self.int(&prefix),
-        }
+        Ok(h)
     }
 
-    /// Emits `next = prefix ± term` and remembers it.
-    fn prefix(&mut self, prefix: &Int, term: &Int, minus: bool, next: &Int) -> Result<(), EmitError> {
+    /// Emits `next = sum ± term`, unless it is known.
+    fn extend_sum(&mut self, sum: Handle<Expression>, term: &Int, minus: bool, next: &Int) -> Emitted {
         let level = self.level(next);
-        if next.as_const().is_some() || next.as_var().is_some() || self.b.scopes[level].ints.contains_key(next) {
-            return Ok(());
+        if let Some(&h) = self.b.scopes[level].ints.get(next) {
+            return Ok(h);
         }
-        self.proved &= self.ranges.fits_i32(next);
-        let (left, right) = (self.int(prefix)?, self.int(term)?);
+        self.require_i32(next);
+        let right = self.int(term)?;
         let op = if minus { B::Subtract } else { B::Add };
-        let h = self.b.emit_at(level, Expression::Binary { op, left, right });
-        self.b.scopes[level].ints.insert(next.clone(), h);
-        Ok(())
+        let h = self.b.emit_at(level, Expression::Binary { op, left: sum, right });
+        self.remember_int(level, next, h);
+        Ok(h)
+    }
+
+    fn require_i32(&mut self, e: &Int) {
+        let fits = self.ranges.fits_i32(e);
+        self.require(fits, |_| format!("`{e}` may be beyond 32 bits"));
+    }
+
+    /// Remembers an index unless it reads memory that may change.
+    fn remember_int(&mut self, level: usize, e: &Int, h: Handle<Expression>) {
+        if !self.is_volatile(e) {
+            self.b.scopes[level].ints.insert(e.clone(), h);
+        }
     }
 
     /// An index as a value: a vector when it differs between lanes.
@@ -217,7 +222,7 @@ impl KernelEmitter<'_> {
             }
             None => self.b.bool(true),
         };
-        if !conds.iter().any(|c| has_load(&c.lhs) || has_load(&c.rhs)) {
+        if !conds.iter().any(|c| self.is_volatile(&c.lhs) || self.is_volatile(&c.rhs)) {
             self.b.scopes[level].conds.insert(conds.to_vec(), h);
         }
         Ok(h)
@@ -240,30 +245,4 @@ fn compare(op: CondOp) -> B {
 
 fn power_of_two(b: &Int) -> Option<u32> {
     b.as_const().filter(|c| *c > 0 && *c <= 1 << 30 && c.count_ones() == 1).map(|c| c.trailing_zeros())
-}
-
-/// The terms of a sum: atoms with their constant factors, and the constant.
-fn collect_terms(e: &Int, factor: i64, out: &mut Vec<(Int, i64)>, constant: &mut i64) {
-    match e.node() {
-        IntNode::Const(c) => *constant = constant.saturating_add(c.saturating_mul(factor)),
-        IntNode::Add(a, b) => {
-            collect_terms(a, factor, out, constant);
-            collect_terms(b, factor, out, constant);
-        }
-        IntNode::Sub(a, b) => {
-            collect_terms(a, factor, out, constant);
-            collect_terms(b, factor.saturating_neg(), out, constant);
-        }
-        IntNode::Mul(a, b) if b.as_const().is_some() => {
-            collect_terms(a, factor.saturating_mul(b.as_const().unwrap_or(1)), out, constant);
-        }
-        IntNode::Mul(a, b) if a.as_const().is_some() => {
-            collect_terms(b, factor.saturating_mul(a.as_const().unwrap_or(1)), out, constant);
-        }
-        _ => match out.iter_mut().find(|t| t.0 == *e) {
-            Some(t) => t.1 = t.1.saturating_add(factor),
-            None => out.push((e.clone(), factor)),
-        },
-    }
-    out.retain(|t| t.1 != 0);
 }

@@ -41,7 +41,8 @@ pub(crate) struct KernelEmitter<'a> {
     pub levels: FxHashMap<Int, usize>,
     pub lane: Option<Lane>,
     pub block: Name,
-    pub proved: bool,
+    /// What could not be proved, for messages.
+    pub unproved: Vec<String>,
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
 }
@@ -66,7 +67,7 @@ impl<'a> KernelEmitter<'a> {
             levels: FxHashMap::default(),
             lane: None,
             block: kernel,
-            proved: true,
+            unproved: vec![],
             shared_bytes: 0,
             symbols: None,
         }
@@ -415,6 +416,21 @@ impl<'a> KernelEmitter<'a> {
             }
         };
         self.store(leaf.buffer, &leaf.indices, sum)
+    }
+
+    /// Notes that something could not be proved.
+    pub fn require(&mut self, proved: bool, what: impl FnOnce(&Self) -> String) {
+        if !proved {
+            let what = what(self);
+            self.unproved.push(what);
+        }
+    }
+
+    /// True when an index reads memory that this kernel changes.
+    pub fn is_volatile(&self, e: &Int) -> bool {
+        let mut found = false;
+        crate::tree::visit_int_loads(e, &mut |b, _| found |= self.layouts.get(&b).is_none_or(|l| l.written));
+        found
     }
 
     /// True when the leaf reads other lanes' registers.

@@ -98,9 +98,9 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.declare_locals();
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     emitter.kernel(&grid, &root)?;
-    let (bounds_proved, shared_bytes) = (emitter.proved, emitter.shared_bytes);
+    let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);
     let (name, workgroup) = (entry_name(kernel), axes.workgroup());
-    let generated = finish(emitter.b, &name, workgroup, bounds_proved)?;
+    let generated = finish(emitter.b, &name, workgroup, unproved)?;
     Ok(EmittedKernel {
         wgsl: generated.emit_wgsl()?,
         name,
@@ -109,7 +109,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
         bindings,
         immediate_bytes,
         shared_bytes,
-        bounds_proved,
+        bounds_proved: generated.bounds_proved,
         module: Arc::new(generated),
     })
 }
@@ -141,10 +141,23 @@ fn check_subgroups(
     Ok(())
 }
 
-/// A name that is an identifier in every target.
+/// A name that is an identifier in every target. It ends in an underscore after a digit or a reserved word, which is what
+/// naga would make of it in texts but not in SPIR-V.
 fn entry_name(kernel: Name) -> String {
     let clean: String = kernel.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    if clean.starts_with(|c: char| c.is_ascii_alphabetic()) { clean } else { format!("k{clean}") }
+    let clean = clean.trim_matches('_');
+    let mut name = String::new();
+    if !clean.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        name.push('k');
+    }
+    for c in clean.chars() {
+        if c != '_' || !name.ends_with('_') {
+            name.push(c);
+        }
+    }
+    let words = [naga::keywords::wgsl::RESERVED, naga::keywords::wgsl::BUILTIN_IDENTIFIERS];
+    let reserved = words.iter().any(|list| list.contains(&name.as_str()));
+    if reserved || name.ends_with(|c: char| c.is_ascii_digit()) { name + "_" } else { name }
 }
 
 /// Makes the entry point and validates.
@@ -152,7 +165,7 @@ fn finish(
     mut b: builder::Builder,
     name: &str,
     workgroup_size: [u32; 3],
-    bounds_proved: bool,
+    unproved: Vec<String>,
 ) -> Result<GeneratedModule, EmitError> {
     let mut function = b.function;
     function.body = std::mem::take(&mut b.scopes).pop().expect("the outermost scope").into_block();
@@ -168,5 +181,5 @@ fn finish(
         task_payload: None,
         incoming_ray_payload: None,
     });
-    GeneratedModule::new(b.module, name.to_string(), b.capabilities, bounds_proved)
+    GeneratedModule::new(b.module, name.to_string(), b.capabilities, unproved)
 }

@@ -207,8 +207,13 @@ impl KernelEmitter<'_> {
     }
 
     /// Registers are left to the driver's compiler; other loads are remembered until a store.
-    fn remember(&mut self, buffer: BufferId, key: LoadKey, v: Value) {
-        if self.f.buffers[buffer].scope != Scope::Register {
+    pub fn remember(&mut self, buffer: BufferId, key: LoadKey, v: Value) {
+        let volatile = match &key {
+            LoadKey::Memory { unit } => self.is_volatile(unit),
+            LoadKey::Decoded { base, .. } => self.is_volatile(base),
+            LoadKey::Gather { slot, lane, .. } => self.is_volatile(slot) || self.is_volatile(lane),
+        };
+        if !volatile && self.f.buffers[buffer].scope != Scope::Register {
             self.b.remember(buffer, key, v);
         }
     }
@@ -222,7 +227,7 @@ impl KernelEmitter<'_> {
             Part::Word(c) => Some(c),
             Part::Dynamic(_) => Some(u32::MAX),
         };
-        let key = LoadKey::Memory { unit: place.unit.clone(), component: None };
+        let key = LoadKey::Memory { unit: place.unit.clone() };
         if let Some(whole) = self.b.remembered(buffer, &key) {
             match place.part {
                 Part::Whole => return Ok(whole),
@@ -334,7 +339,7 @@ impl KernelEmitter<'_> {
 
     fn prove_store(&mut self, access: &Access, i: &Int, layout: &Layout) {
         let inside = access.proved || layout.numel.is_some_and(|n| self.ranges.prove(i, 0, n.saturating_sub(1) as i64));
-        self.proved &= inside;
+        self.require(inside, |this| format!("block `{}` may store beyond its buffer, at `{i}`", this.block));
     }
 
     fn store_run(

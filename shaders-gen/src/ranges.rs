@@ -106,7 +106,7 @@ impl Ranges {
         self.spans.insert(e.clone(), r);
         r
     }
-    /// Range of `e` where the facts hold. A fact bounds `e` through the range of `e - fact`.
+    /// Range of `e` where the facts hold. A fact bounds `e` through the range of `e - k * fact`.
     fn span_here(&mut self, e: &Int) -> Range {
         let mut r = self.span(e);
         if self.facts.is_empty() || e.as_const().is_some() {
@@ -137,12 +137,16 @@ impl Ranges {
             _ => {}
         }
         for k in 0..self.facts.len() {
-            let Fact { expr, low, high } = self.facts[k].clone();
-            let rest = self.simplify(&(e.clone() - expr));
-            let rest = self.span(&rest);
-            let below = if low == i64::MIN { i64::MIN } else { low.saturating_add(rest.0) };
-            let above = if high == i64::MAX { i64::MAX } else { high.saturating_add(rest.1) };
-            r = intersect(r, (below, above));
+            let fact = self.facts[k].clone();
+            for times in factors(e, &fact.expr) {
+                let (low, high) = if times > 0 { (fact.low, fact.high) } else { (fact.high, fact.low) };
+                let rest = self.simplify(&(e.clone() - fact.expr.clone() * times));
+                let rest = self.span(&rest);
+                let scale = |bound: i64| bound.checked_mul(times).filter(|_| bound != i64::MIN && bound != i64::MAX);
+                let below = scale(low).map_or(i64::MIN, |l| l.saturating_add(rest.0));
+                let above = scale(high).map_or(i64::MAX, |h| h.saturating_add(rest.1));
+                r = intersect(r, (below, above));
+            }
         }
         r
     }
@@ -170,6 +174,55 @@ impl Ranges {
     pub fn fits_i32(&mut self, e: &Int) -> bool {
         let (low, high) = self.span(e);
         low >= I32.0 && high <= I32.1
+    }
+}
+
+/// How many times `part` may be contained in `e`: the ratios of their coefficients.
+fn factors(e: &Int, part: &Int) -> Vec<i64> {
+    let terms = |e: &Int| {
+        let mut out = (Vec::new(), 0);
+        collect_terms(e, 1, &mut out.0, &mut out.1);
+        out.0
+    };
+    let (whole, mut out) = (terms(e), Vec::new());
+    for (atom, c) in terms(part) {
+        let found = whole.iter().find(|t| t.0 == atom).map(|t| t.1);
+        if let Some(times) = found.filter(|f| f % c == 0).map(|f| f / c)
+            && !out.contains(&times)
+        {
+            out.push(times);
+        }
+    }
+    out
+}
+
+/// The terms of a sum: atoms with their constant factors, and the constant.
+pub(crate) fn collect_terms(e: &Int, factor: i64, out: &mut Vec<(Int, i64)>, constant: &mut i64) {
+    add_terms(e, factor, out, constant);
+    out.retain(|t| t.1 != 0);
+}
+
+fn add_terms(e: &Int, factor: i64, out: &mut Vec<(Int, i64)>, constant: &mut i64) {
+    match e.node() {
+        IntNode::Const(c) => *constant = constant.saturating_add(c.saturating_mul(factor)),
+        IntNode::Add(a, b) => {
+            add_terms(a, factor, out, constant);
+            add_terms(b, factor, out, constant);
+        }
+        IntNode::Sub(a, b) => {
+            add_terms(a, factor, out, constant);
+            add_terms(b, factor.saturating_neg(), out, constant);
+        }
+        IntNode::Mul(a, b) if b.as_const().is_some() => {
+            add_terms(a, factor.saturating_mul(b.as_const().unwrap_or(1)), out, constant);
+        }
+        IntNode::Mul(a, b) if a.as_const().is_some() => {
+            add_terms(b, factor.saturating_mul(a.as_const().unwrap_or(1)), out, constant);
+        }
+        _ => match out.iter_mut().find(|t| t.0 == *e) {
+            Some(t) => t.1 = t.1.saturating_add(factor),
+            None => out.push((e.clone(), factor)),
+        },
     }
 }
 
@@ -209,6 +262,20 @@ mod tests {
         assert!(!r.prove(&e, 0, 221));
         r.forget(0);
         assert!(!r.prove(&e, 0, 222));
+    }
+
+    #[test]
+    fn a_condition_bounds_multiples_of_its_expression() {
+        let mut bounds = Bounds::new();
+        bounds.insert("o".into(), 0, 1);
+        bounds.insert("t".into(), 0, 7);
+        bounds.insert("r".into(), 0, 3);
+        let mut r = Ranges::new(bounds);
+        r.assume(&[Cond::lt(Int::var("o") * 8 + Int::var("t"), 14)]);
+        let row = Int::var("o") * 32 + Int::var("t") * 4 + Int::var("r");
+        assert!(r.prove(&row, 0, 55));
+        assert!(!r.prove(&row, 0, 54));
+        assert!(r.prove(&(row * -2), -110, 0));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl KernelEmitter<'_> {
                 } else {
                     self.gather_any_slot(buffer, &slot, count, &lane)?
                 };
-                self.b.remember(buffer, key, v);
+                self.remember(buffer, key, v);
                 Ok(v)
             }
         }

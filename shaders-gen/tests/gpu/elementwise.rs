@@ -358,3 +358,47 @@ fn conditions_may_differ_between_lanes() {
         .collect();
     assert_close(&run(&f, &gpu().profile, &[(x, &data)], y), &want, 0.0);
 }
+
+#[test]
+fn entry_points_have_the_same_name_in_every_target() {
+    let (f, _, _) = affine(256);
+    for name in ["conv1", "loop", "a.b/c__d_7", "9lives", "select", "main", "k", "_x_"] {
+        let mut f = f.clone();
+        if let compiler::tir::Stmt::Kernel(n, _) = &mut f.body {
+            *n = name.into();
+        }
+        let k = emit_kernel(&f, name.into(), &gpu().profile).expect("emits");
+        assert!(k.wgsl.contains(&format!("fn {}(", k.name)), "{}: {}", k.name, k.wgsl);
+    }
+}
+
+/// An index loaded from memory that the kernel changes is loaded again.
+#[test]
+fn loaded_indices_follow_stores() {
+    let mut f = TensorFunction::new("chase");
+    let x = param(&mut f, "x", DType::I32, &[8], Access::Read);
+    let at = buffer(&mut f, "at", DType::I32, &[1], Scope::Register);
+    let y = param(&mut f, "y", DType::I32, &[3], Access::Write);
+    let next = || compiler::int::Int::load(at, vec![0.into()]);
+    let body = compiler::tir::Stmt::Seq(vec![
+        store("start", at, vec![0.into()], Expr::int(1, DType::I32)),
+        repeat(
+            "i",
+            3,
+            Unroll,
+            compiler::tir::Stmt::Seq(vec![
+                store("hop", at, vec![0.into()], Expr::load(x, vec![(next() + 6).rem(8)])),
+                store("y", y, vec![v("i")], Expr::Index(next() * 2 + 1, DType::I32)),
+            ]),
+        ),
+    ]);
+    kernel(&mut f, body);
+    let data = [3i32, 7, 5, 1, 6, 2, 4, 0];
+    let out = run_bytes(&f, &gpu().profile, &[(x, bytemuck::cast_slice(&data).to_vec())], y);
+    let mut at = 1usize;
+    for i in 0..3 {
+        at = data[(at + 6) % 8] as usize;
+        let got = i32::from_le_bytes(out[4 * i..4 * i + 4].try_into().expect("4 bytes"));
+        assert_eq!(got, 2 * at as i32 + 1, "hop {i}");
+    }
+}

@@ -196,6 +196,11 @@ fn check(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfil
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
     let s = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
     println!("{what} {t} on {}: rule {}", profile.name, s.rule);
+    for (name, _) in s.function.kernels() {
+        let k = shaders_gen::emit_kernel(&s.function, name, profile).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let generated = k.module.downcast_ref::<shaders_gen::GeneratedModule>().expect("a generated module");
+        assert!(k.bounds_proved, "{what}: {:#?}\n{}", generated.unproved, k.wgsl);
+    }
     let memory: Vec<(BufferId, Vec<u8>)> = inputs
         .iter()
         .zip(&tensors)
