@@ -19,8 +19,8 @@
 
 use super::accesses::{buffers_read, clamp_loads, rewrite_loads};
 use super::loops::{
-    LoopHead, Substitution, check_new_loop, derived_name, insert_before_users, loops_around_block, nest, plain_store,
-    position_around, substitute, take_stage,
+    IndexMap, LoopHead, Substitution, check_new_loop, derived_name, insert_before_users, loops_around_block, nest,
+    plain_store, position_around, substitute, take_stage,
 };
 use super::staging::bounds_with;
 use super::{Instruction, Refusal};
@@ -67,7 +67,7 @@ struct Placement {
     /// Values of the producer's spatial variables in the new loops' variables.
     by: Substitution,
     /// The consumer's new load for its old indices.
-    load: Box<dyn Fn(&[Int]) -> Vec<Int>>,
+    load: IndexMap,
 }
 
 /// A consumer with the loops around it and the index vectors it loads.

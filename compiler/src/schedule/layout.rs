@@ -3,21 +3,24 @@
 
 use super::Refusal;
 use super::accesses::rewrite_accesses;
-use super::loops::{LoopHead, Substitution, nest, substitute};
+use super::loops::{IndexMap, LoopHead, Substitution, nest, substitute};
 use crate::int::{self, Int};
 use crate::name::Name;
 use crate::tir::{Access, Block, Buffer, BufferId, Cond, Encoding, Expr, Param, Prepack, Scope, Stmt, TensorFunction};
+
+/// Conditions on indices.
+type Existence = Box<dyn Fn(&[Int]) -> Vec<Cond>>;
 
 /// A rearrangement of a buffer.
 pub(super) struct Layout {
     /// The new shape.
     pub shape: Vec<Int>,
     /// New indices for old ones.
-    pub forward: Box<dyn Fn(&[Int]) -> Vec<Int>>,
+    pub forward: IndexMap,
     /// Old indices for new ones; may leave the old shape where the new one is padded.
-    pub backward: Box<dyn Fn(&[Int]) -> Vec<Int>>,
+    pub backward: IndexMap,
     /// Conditions on old indices under which an element exists; empty without padding.
-    pub exists: Box<dyn Fn(&[Int]) -> Vec<Cond>>,
+    pub exists: Existence,
     /// True when the row-major order of the elements stays, without padding.
     pub same_order: bool,
 }

@@ -27,6 +27,9 @@ impl LoopHead {
     }
 }
 
+/// New indices for old ones.
+pub type IndexMap = Box<dyn Fn(&[Int]) -> Vec<Int>>;
+
 /// Values for variables, substituted at once.
 pub type Substitution = FxHashMap<Name, Int>;
 

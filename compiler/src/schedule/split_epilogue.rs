@@ -12,7 +12,7 @@
 //!                                     out: y[out_i] = b_local[out_i]
 //! ```
 
-use super::loops::{LoopHead, check_new_block, check_new_loop, derived_name, nest, plain_store, take_stage};
+use super::loops::{LoopHead, any_block, check_new_block, check_new_loop, derived_name, nest, plain_store, take_stage};
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
@@ -34,13 +34,11 @@ impl Instruction for SplitEpilogue {
         check_new_block(f, self.into)?;
         let local = derived_name(self.block, "local".into());
         check_new_block(f, local)?;
-        // The nest goes back to its place: only its last statement and the copy after it change.
-        let list_len = |f: &TensorFunction| if let Stmt::Seq(l) = &f.body { l.len() } else { 1 };
+        // The nest is taken out and goes back to its place, with the copy after it.
         let position = match &f.body {
-            Stmt::Seq(list) => list.iter().position(|s| super::loops::any_block(s, |b| b.name == self.block)),
-            _ => Some(0),
+            Stmt::Seq(list) => list.iter().position(|s| any_block(s, |b| b.name == self.block)),
+            _ => None,
         };
-        let before = list_len(f);
         let (loops, mut block) = take_stage(f, self.block)?;
         let vars = plain_store(f, &block)?;
         let original = block.buffer;
@@ -72,7 +70,7 @@ impl Instruction for SplitEpilogue {
             Stmt::Seq(list) => list,
             one => vec![one],
         };
-        let position = position.unwrap_or(before).min(list.len());
+        let position = position.unwrap_or(0);
         list.insert(position, nest(&heads, Stmt::Block(Box::new(copy))));
         list.insert(position, nest(&loops, Stmt::Block(Box::new(block))));
         f.body = Stmt::seq(list);
