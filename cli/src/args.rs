@@ -35,6 +35,9 @@ pub enum Command {
     Export(ExportArgs),
     /// List the built-in models
     Zoo(ZooArgs),
+    /// Run the ONNX test cases that stdin lists
+    #[command(hide = true)]
+    Cases(CasesArgs),
 }
 
 /// Options that mean the same everywhere.
@@ -156,7 +159,7 @@ pub struct OptArgs {
 }
 
 /// `weft run`
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub struct RunArgs {
     /// Model: a path or a zoo name
     pub model: String,
@@ -278,6 +281,14 @@ pub struct ExportArgs {
 /// `weft zoo`
 #[derive(Args, Debug)]
 pub struct ZooArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft cases`
+#[derive(Args, Debug)]
+pub struct CasesArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -63,6 +63,17 @@ impl CliError {
     }
 }
 
+/// Runs `f`; a panic becomes an error that says what to do.
+pub fn catch_bugs<T>(f: impl FnOnce() -> CliResult<T>) -> CliResult<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string()));
+        let text = text.unwrap_or_else(|| "unknown".into());
+        Err(CliError::new(Code::Bug, format!("internal error: {text}"))
+            .help("please report this with the model and the command"))
+    })
+}
+
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.code as u8, self.message)?;

@@ -3,6 +3,7 @@
 mod args;
 mod arrays;
 mod bench;
+mod cases;
 mod compare;
 mod compile;
 mod devices;
@@ -19,7 +20,7 @@ mod zoo;
 
 use args::{Cli, Command};
 use clap::Parser;
-use error::{CliError, CliResult, Code};
+use error::{CliError, CliResult, Code, catch_bugs};
 use std::process::ExitCode;
 
 /// Vulkan loaders print a line on stderr when the session folder is not set; nothing of ours uses it.
@@ -40,15 +41,7 @@ fn main() -> ExitCode {
         }
     };
     std::panic::set_hook(Box::new(|_| {}));
-    let result = std::panic::catch_unwind(|| dispatch(&cli.command)).unwrap_or_else(|payload| {
-        let text = payload
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string()))
-            .unwrap_or_else(|| "unknown".into());
-        Err(CliError::new(Code::Bug, format!("internal error: {text}"))
-            .help("please report this with the model and the command"))
-    });
+    let result = catch_bugs(|| dispatch(&cli.command));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -93,5 +86,6 @@ fn dispatch(command: &Command) -> CliResult<()> {
         Command::Explain(a) => explain::execute(a),
         Command::Export(a) => export::execute(a),
         Command::Zoo(a) => zoo::execute(a),
+        Command::Cases(a) => cases::execute(a),
     }
 }

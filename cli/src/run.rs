@@ -18,7 +18,8 @@ use std::path::Path;
 pub fn execute(a: &RunArgs) -> CliResult<()> {
     let device = Device::open(&a.common)?;
     if let Some(dir) = &a.test_dir {
-        return run_test_dir(a, dir, &device);
+        let agreed = run_test_dir(a, dir, &device)?;
+        return print_text(&format!("pass: {agreed} results agree"));
     }
     let given = given_inputs(a)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
@@ -110,8 +111,8 @@ fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult
     Ok(module)
 }
 
-/// Runs an ONNX test case: inputs by position where their names are empty, outputs compared.
-fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<()> {
+/// Runs an ONNX test case: inputs by position where their names are empty, outputs compared. Returns how many agree.
+pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<usize> {
     let names = crate::models::input_names(&a.model, &a.common)?;
     let mut given: Named = protos(dir, "input")?;
     let expected = protos(dir, "output")?;
@@ -130,16 +131,27 @@ fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<()> {
     let names = executor.output_names();
     let mut failed = Vec::new();
     for (i, (got, (_, want))) in outputs.iter().zip(&expected).enumerate() {
-        let e = agree(got, want, &Tolerance::new(want.dtype(), a.rtol, a.atol));
-        if !e.pass {
-            failed.push(format!("{}: {}", names[i], e.why));
-        }
+        let why = disagreement(a, got, want);
+        failed.extend(why.map(|w| format!("{}: {w}", names[i])));
     }
     if outputs.len() < expected.len() {
         failed.push(format!("{} results, {} expected", outputs.len(), expected.len()));
     }
     if failed.is_empty() {
-        return print_text(&format!("pass: {} results agree", expected.len()));
+        return Ok(expected.len());
     }
     Err(CliError::new(Code::Check, format!("results differ: {}", failed.join("; "))).at(dir.display().to_string()))
+}
+
+/// How a result differs from the expected one: in type, in any bit of integers and bools, beyond the tolerance of floats.
+fn disagreement(a: &RunArgs, got: &Tensor, want: &Tensor) -> Option<String> {
+    if got.dtype() != want.dtype() {
+        return Some(format!("type {}, expected {}", got.dtype(), want.dtype()));
+    }
+    let tolerance = match want.dtype().is_float() || a.rtol.is_some() || a.atol.is_some() {
+        true => Tolerance::new(want.dtype(), a.rtol, a.atol),
+        false => Tolerance::uniform(0.0),
+    };
+    let e = agree(got, want, &tolerance);
+    (!e.pass).then_some(e.why)
 }

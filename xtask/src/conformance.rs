@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: ONNX's own node cases, each through `weft run --test-dir`.
+//! `cargo xtask conformance`: ONNX's own node cases, each as `weft run --test-dir` would run it.
 //!
 //! The cases come with the Python package `onnx`. Cases of operators that Weft does not have are counted apart (the command
 //! says so with its exit code), and so are those with elements of a type that it does not have (float8, int4, strings ...).
@@ -6,11 +6,13 @@
 use crate::cargo::{build_weft, target_dir};
 use crate::python;
 use crate::vulkan::{Missing, prepare, quiet_loader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// One line for the usage.
 pub const HELP: &str = "[FILTER] [--device cpu|auto] [--limit N] [--release] runs ONNX's node cases";
@@ -19,7 +21,10 @@ pub const HELP: &str = "[FILTER] [--device cpu|auto] [--limit N] [--release] run
 const PACKAGE: &str = "onnx==1.22.0";
 
 /// Exit code of `weft` for operators that it does not have.
-const UNSUPPORTED: i32 = 4;
+const UNSUPPORTED: i64 = 4;
+
+/// Exit codes after which a process is not used again: the device's, and a bug's.
+const DEVICE_OR_BUG: [i64; 2] = [5, 6];
 
 /// A case that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,8 +40,8 @@ struct Options {
 /// How a case ended.
 enum Outcome {
     Pass,
-    /// The operator is not there.
-    NoOperator,
+    /// An operator is not there, or not in this use; the message.
+    NoOperator(String),
     /// An element type is not there; the message.
     NoType(String),
     Fail(String),
@@ -100,7 +105,7 @@ fn name(case: &Path) -> String {
     case.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// One worker a core; the outcomes in the order of the cases.
+/// One `weft cases` process a core; the outcomes in the order of the cases.
 fn run_all(weft: &Path, device: &str, cases: &[PathBuf]) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
@@ -108,10 +113,11 @@ fn run_all(weft: &Path, device: &str, cases: &[PathBuf]) -> Vec<Outcome> {
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
+                let mut runner = Runner { weft, device, process: None };
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(case) = cases.get(i) else { break };
-                    let outcome = run_case(weft, device, case);
+                    let outcome = run_case(&mut runner, case);
                     let mut list = done.lock().unwrap_or_else(PoisonError::into_inner);
                     list.push((i, outcome));
                     if list.len() % 200 == 0 {
@@ -127,11 +133,14 @@ fn run_all(weft: &Path, device: &str, cases: &[PathBuf]) -> Vec<Outcome> {
 }
 
 /// All data sets of a case; the first that does not pass decides.
-fn run_case(weft: &Path, device: &str, case: &Path) -> Outcome {
+fn run_case(runner: &mut Runner<'_>, case: &Path) -> Outcome {
     let sets = (0..).map(|set| case.join(format!("test_data_set_{set}"))).take_while(|data| data.exists());
     let mut outcome = Outcome::Fail("has no test_data_set_0".into());
     for data in sets {
-        outcome = run_data_set(weft, device, case, &data);
+        outcome = match runner.run(&case.join("model.onnx"), &data) {
+            Ok((code, message)) => outcome_of(code, &message),
+            Err(why) => Outcome::Fail(why),
+        };
         if !matches!(outcome, Outcome::Pass) {
             break;
         }
@@ -139,51 +148,83 @@ fn run_case(weft: &Path, device: &str, case: &Path) -> Outcome {
     outcome
 }
 
-fn run_data_set(weft: &Path, device: &str, case: &Path, data: &Path) -> Outcome {
-    let mut c = Command::new(weft);
-    c.arg("run").arg(case.join("model.onnx")).arg("--test-dir").arg(data).args(["--device", device, "--quiet"]);
-    c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    quiet_loader(&mut c);
-    let mut child = match c.spawn() {
-        Ok(child) => child,
-        Err(e) => return Outcome::Fail(format!("does not start: {e}")),
-    };
-    let errors = child.stderr.take();
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        if let Some(mut e) = errors {
-            let _ = std::io::Read::read_to_string(&mut e, &mut text);
-        }
-        text
-    });
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Outcome::Fail(format!("no answer in {} s", PATIENCE.as_secs()));
+/// A `weft cases` process that is started when it is needed, and again after a case that took it down.
+struct Runner<'a> {
+    weft: &'a Path,
+    device: &'a str,
+    process: Option<Process>,
+}
+
+/// The process, its stdin, and the lines of its stdout.
+struct Process {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+}
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Runner<'_> {
+    /// Exit code and message of one data set.
+    fn run(&mut self, model: &Path, data: &Path) -> Result<(i64, String), String> {
+        let mut process = match self.process.take() {
+            Some(p) => p,
+            None => self.start()?,
+        };
+        let asked = writeln!(process.stdin, "{}\t{}", model.display(), data.display());
+        asked.and_then(|()| process.stdin.flush()).map_err(|e| format!("weft takes no case: {e}"))?;
+        let line = match process.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Err(format!("no answer in {} s", PATIENCE.as_secs())),
+            Err(RecvTimeoutError::Disconnected) => {
+                let ended = process.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+                return Err(format!("took weft down: {ended}"));
             }
+        };
+        let answer: serde_json::Value = serde_json::from_str(&line).map_err(|e| format!("`{line}`: {e}"))?;
+        let (code, message) = (answer["code"].as_i64(), answer["message"].as_str().unwrap_or("").to_string());
+        let code = code.ok_or_else(|| format!("`{line}` has no code"))?;
+        // A device may be lost for all that comes after, and a bug may leave anything behind.
+        if !DEVICE_OR_BUG.contains(&code) {
+            self.process = Some(process);
         }
-    };
-    let text = reader.join().unwrap_or_default();
-    outcome_of(status.code(), &text)
+        Ok((code, message))
+    }
+
+    fn start(&self) -> Result<Process, String> {
+        let mut c = Command::new(self.weft);
+        c.args(["cases", "--quiet", "--device", self.device]);
+        c.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        quiet_loader(&mut c);
+        let mut child = c.spawn().map_err(|e| format!("weft does not start: {e}"))?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("weft starts without pipes".into());
+        };
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Process { child, stdin, lines })
+    }
 }
 
 /// What an exit code and the error text say.
-fn outcome_of(code: Option<i32>, text: &str) -> Outcome {
+fn outcome_of(code: i64, text: &str) -> Outcome {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("at: ")).collect();
     let message = lines[..lines.len().min(3)].join(" | ");
     match code {
-        Some(0) => Outcome::Pass,
-        Some(_) if message.contains("has the type") && message.contains("which is not supported") => {
-            Outcome::NoType(message)
-        }
-        Some(UNSUPPORTED) => Outcome::NoOperator,
-        Some(c) => Outcome::Fail(format!("exit code {c}: {message}")),
-        None => Outcome::Fail(format!("killed: {message}")),
+        0 => Outcome::Pass,
+        _ if message.contains("has the type") && message.contains("which is not supported") => Outcome::NoType(message),
+        UNSUPPORTED => Outcome::NoOperator(message),
+        c => Outcome::Fail(format!("exit code {c}: {message}")),
     }
 }
 
@@ -193,7 +234,10 @@ fn report(cases: &[PathBuf], outcomes: &[Outcome]) -> Result<(), String> {
         let picked = cases.iter().zip(outcomes).filter_map(|(c, o)| pick(o).map(|why| (name(c), why)));
         picked.map(|(case, why)| println!("  {case}  {why}")).count()
     };
-    let no_operator = list("operator not supported", |o| matches!(o, Outcome::NoOperator).then_some(""));
+    let no_operator = list("operator not supported", |o| match o {
+        Outcome::NoOperator(why) => Some(why),
+        _ => None,
+    });
     let no_type = list("element type not supported", |o| match o {
         Outcome::NoType(why) => Some(why),
         _ => None,
@@ -228,22 +272,39 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_from_what_is_wrong() {
         let missing = "error[4]: tensor `x` has the type int4, which is not supported\n  at: model.onnx\n";
-        assert!(matches!(outcome_of(Some(4), "error[4]: no Foo"), Outcome::NoOperator));
-        assert!(matches!(outcome_of(Some(4), missing), Outcome::NoType(why) if !why.contains("model.onnx")));
-        assert!(matches!(outcome_of(Some(1), "error[1]: results differ"), Outcome::Fail(_)));
-        assert!(matches!(outcome_of(None, missing), Outcome::Fail(_)));
+        assert!(matches!(outcome_of(4, "error[4]: no Foo"), Outcome::NoOperator(why) if why.contains("Foo")));
+        assert!(matches!(outcome_of(4, missing), Outcome::NoType(why) if !why.contains("model.onnx")));
+        assert!(matches!(outcome_of(1, "error[1]: results differ"), Outcome::Fail(_)));
+    }
+
+    /// A stand-in for `weft` that answers `lines`, one a case.
+    #[cfg(unix)]
+    fn answers(name: &str, script: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let program = std::env::temp_dir().join(format!("weft-{name}-{}", std::process::id()));
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        program
     }
 
     #[test]
     #[cfg(unix)]
-    fn the_exit_code_decides() {
+    fn a_case_that_takes_the_process_down_costs_itself_alone() {
         let case = std::env::temp_dir().join(format!("weft-case-{}", std::process::id()));
-        let run = |program: &str| run_case(Path::new(program), "cpu", &case);
-        assert!(matches!(run("true"), Outcome::Fail(why) if why.contains("test_data_set_0")));
+        let echo = answers("echo", r#"while read -r line; do echo '{"code":0,"message":""}'; done"#);
+        let dies = answers("dies", "read -r line; exit 7");
+        let run = |program: &Path, times: usize| {
+            let mut runner = Runner { weft: program, device: "cpu", process: None };
+            (0..times).map(|_| run_case(&mut runner, &case)).collect::<Vec<_>>().pop().unwrap()
+        };
+        assert!(matches!(run(&echo, 1), Outcome::Fail(why) if why.contains("test_data_set_0")));
         std::fs::create_dir_all(case.join("test_data_set_0")).unwrap();
-        assert!(matches!(run("true"), Outcome::Pass));
-        assert!(matches!(run("false"), Outcome::Fail(why) if why.starts_with("exit code 1")));
-        assert!(matches!(run("/no/such/program"), Outcome::Fail(why) if why.contains("start")));
+        assert!(matches!(run(&echo, 3), Outcome::Pass));
+        assert!(matches!(run(&dies, 2), Outcome::Fail(why) if why.contains("took weft down")));
+        assert!(matches!(run(Path::new("/no/such/program"), 1), Outcome::Fail(why) if why.contains("start")));
+        for made in [echo, dies] {
+            std::fs::remove_file(made).unwrap();
+        }
         std::fs::remove_dir_all(&case).unwrap();
     }
 }

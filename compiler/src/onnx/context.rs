@@ -1,10 +1,13 @@
 //! What an op's file sees of ONNX: attributes, operands, and places to put nodes.
 
+use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, TensorType, ValueId};
 use crate::int::Dim;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::ops::OpRef;
+use crate::ops::cast::Cast;
+use crate::ops::reshape::Reshape;
 use crate::tensor::Tensor;
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
@@ -118,6 +121,28 @@ impl ImportContext<'_, '_> {
     /// What inference says.
     pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> Result<Vec<ValueId>, String> {
         self.b.add_multi(op, inputs, vec![]).map_err(|e| e.message)
+    }
+    /// Adds a constant scalar of `dtype`.
+    pub fn number(&mut self, value: f64, dtype: DType) -> ValueId {
+        self.constant(&Tensor::from_f64(dtype, vec![], [value]))
+    }
+    /// Type of a value.
+    pub fn type_of(&self, v: ValueId) -> TensorType {
+        self.b.ty(v).clone()
+    }
+    /// `v` as `dtype`: itself, or through a cast.
+    ///
+    /// # Errors
+    /// What inference says.
+    pub fn cast(&mut self, v: ValueId, dtype: DType) -> Result<ValueId, String> {
+        if self.b.ty(v).dtype == dtype { Ok(v) } else { self.add(Cast { to: dtype }, &[v]) }
+    }
+    /// `v` in the shape `shape`, of which one entry may be -1.
+    ///
+    /// # Errors
+    /// What inference says.
+    pub fn reshape(&mut self, v: ValueId, shape: Vec<Dim>) -> Result<ValueId, String> {
+        self.add(Reshape { shape, ..Reshape::default() }, &[v])
     }
     /// Adds a constant.
     pub fn constant(&mut self, t: &Tensor) -> ValueId {

@@ -3,6 +3,7 @@
 use super::window::{AutoPad, DataLayout, Window, WindowSpec, data_layout_rule, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
+use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, product};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -77,8 +78,8 @@ impl Op for Conv {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
         self.layout.check(x)?;
         check_same_dtype(cx)?;
-        if !x.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", x.dtype));
+        if !x.dtype.is_float() && x.dtype != DType::I32 {
+            return Err(format!("data is {}, needs a float type or i32", x.dtype));
         }
         if w.rank() != x.rank() {
             return Err(format!("data of rank {} needs weights of that rank, got {:?}", x.rank(), w.shape));

@@ -6,28 +6,36 @@
 
 pub mod activation;
 pub mod arg_reduce;
+pub mod attention;
 pub mod batch_norm;
 pub mod binary;
 pub mod broadcast;
 pub mod cast;
 pub mod clip;
+pub mod col2im;
 pub mod concat;
 pub mod control;
 pub mod conv;
 pub mod conv_transpose;
+pub mod crop;
 pub mod einsum;
 pub mod gather;
 pub mod generate;
 pub mod global_pool;
+pub mod grid_sample;
 pub mod group_norm;
 mod host_copy;
+pub mod linear_attention;
 pub mod local_norm;
+pub mod loss;
 pub mod lp_pool;
 pub mod matmul;
 pub mod norm;
 pub mod pad;
 pub mod permute;
 pub mod pool;
+pub mod quantize;
+pub mod recurrent;
 pub mod reduce;
 pub mod reduce_at;
 pub mod reshape;
@@ -37,6 +45,7 @@ pub mod scatter;
 pub mod search;
 pub mod select;
 pub mod shape;
+pub mod signal;
 pub mod slice;
 pub mod softmax;
 pub mod space_depth;
@@ -456,6 +465,9 @@ ops! {
     scatter { ScatterElements, ScatterNd }
     search { TopK, NonZero, Compress }
     einsum { Einsum }
+    col2im { Col2Im }
+    signal { Dft, Frames }
+    grid_sample { GridSample }
 }
 
 /// The ONNX importers, by family: each family file has a `pub const ONNX: &[OnnxImport]`.
@@ -495,6 +507,15 @@ pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[
     scatter::ONNX,
     search::ONNX,
     einsum::ONNX,
+    crop::ONNX,
+    col2im::ONNX,
+    recurrent::ONNX,
+    grid_sample::ONNX,
+    signal::ONNX,
+    quantize::ONNX,
+    loss::ONNX,
+    linear_attention::ONNX,
+    attention::ONNX,
 ];
 
 /// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.

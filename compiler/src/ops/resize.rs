@@ -3,9 +3,8 @@
 //! Source coordinates are exact fractions `(a * i + b) / c` of the result index `i`, so that the nearest source index
 //! is integer arithmetic (the same on every device) and its bounds can be proved. Scales, which ONNX gives as f32, are
 //! taken as the simplest fractions that round to them.
-//!
-//! Deliberately absent: antialiasing.
 
+mod antialias;
 mod coordinate;
 mod import;
 pub use import::ONNX;
@@ -86,6 +85,8 @@ attr_struct! {
         pub cubic_coeff_a: f64 = -0.75,
         /// Whether cubic weights of elements outside count as 0 (else the edge repeats).
         pub exclude_outside: bool = false,
+        /// Whether linear and cubic kernels are stretched over all source elements where the result is smaller.
+        pub antialias: bool = false,
         /// Value outside the source for `tf_crop_and_resize`.
         pub extrapolation_value: f64 = 0.0,
         /// Result size over operand size of each dimension.
@@ -148,6 +149,10 @@ impl Resize {
             }
             None => (to.clone(), from.clone()),
         }
+    }
+    /// True when the kernel depends on the scale.
+    fn stretches(&self) -> bool {
+        self.antialias && self.mode != ResizeMode::Nearest && self.coordinates != Coordinates::TfCropAndResize
     }
     /// True when the axis is left as it is.
     fn keeps(&self, axis: usize, from: &Dim, to: &Dim) -> bool {
@@ -249,6 +254,11 @@ fn cubic_inner(x: &Expr, a: f64, t: DType) -> Expr {
     (k(a + 2.0) * x.clone() - k(a + 3.0)) * x.clone() * x.clone() + k(1.0)
 }
 
+/// `a (x^3 - 5 x^2 + 8 x - 4)` at distance `x` of 1 to 2.
+fn cubic_beyond(x: &Expr, a: f64, t: DType) -> Expr {
+    cubic_outer(&(x.clone() - Expr::constant(1.0, t)), a, t)
+}
+
 /// Weight of the elements beyond: `a (y^3 - 5 y^2 + 8 y - 4)` at distance `y = x + 1`, which is `a x (x - 1)^2`.
 fn cubic_outer(x: &Expr, a: f64, t: DType) -> Expr {
     let rest = x.clone() - Expr::constant(1.0, t);
@@ -288,17 +298,20 @@ impl Op for Resize {
         let x = cx.require(0)?;
         let (ty, shape) = (cx.output_type(0).clone(), cx.shape(x));
         self.check(shape.len())?;
+        let t = match self.mode {
+            ResizeMode::Nearest => ty.dtype,
+            _ if ty.dtype.is_float() => math_dtype(ty.dtype),
+            _ => DType::F32,
+        };
+        if self.stretches() {
+            return antialias::compute(self, cx, t);
+        }
         let mut axes = Vec::new();
         for (axis, (from, to)) in shape.iter().zip(&ty.shape).enumerate() {
             if !self.keeps(axis, from, to) {
                 axes.push((axis, self.coordinate(axis, from, to)?));
             }
         }
-        let t = match self.mode {
-            ResizeMode::Nearest => ty.dtype,
-            _ if ty.dtype.is_float() => math_dtype(ty.dtype),
-            _ => DType::F32,
-        };
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {
             let bounds = loop_bounds(i, &ty.shape);
             let taps: Vec<Taps> =
@@ -349,6 +362,7 @@ impl Op for Resize {
             ("nearest_mode", text(self.nearest.name())),
             ("cubic_coeff_a", OnnxAttr::Float(self.cubic_coeff_a as f32)),
             ("exclude_outside", OnnxAttr::Int(self.exclude_outside as i64)),
+            ("antialias", OnnxAttr::Int(self.antialias as i64)),
             ("extrapolation_value", OnnxAttr::Float(self.extrapolation_value as f32)),
         ];
         let outputs = cx.outputs.clone();

@@ -36,7 +36,8 @@ use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 
-/// The oldest opset of ai.onnx that can be imported: broadcasting follows NumPy since then.
+/// The oldest opset of ai.onnx that is imported as a whole: broadcasting follows NumPy since then. Of older ones those
+/// operators are known that did not change.
 pub const OLDEST_OPSET: i64 = 7;
 
 /// Nodes that may come out of inlining functions and unrolling loops.
@@ -75,10 +76,7 @@ pub fn import_onnx_with(
 ) -> Result<Module, ImportError> {
     let model = decode_model(bytes)?;
     let importer = Importer::new(&model, external)?;
-    let unsupported = unsupported_ops(&importer);
-    if !unsupported.is_empty() {
-        return Err(ImportError::Unsupported(unsupported));
-    }
+    importer.check_support()?;
     importer.import_main(options)
 }
 
@@ -89,10 +87,7 @@ pub fn import_onnx_with(
 pub fn onnx_inputs(bytes: Bytes) -> Result<Vec<(Name, TensorType)>, ImportError> {
     let model = decode_model(bytes)?;
     let importer = Importer::new(&model, &super::NoExternalData)?;
-    let unsupported = unsupported_ops(&importer);
-    if !unsupported.is_empty() {
-        return Err(ImportError::Unsupported(unsupported));
-    }
+    importer.check_support()?;
     real_inputs(importer.graph).map(|i| Ok((Name::new(i.name.as_deref().unwrap_or("")), import_type(i)?))).collect()
 }
 
@@ -170,16 +165,26 @@ impl<'p> Importer<'p> {
     /// Looks up functions and opsets.
     ///
     /// # Errors
-    /// An opset that is too old.
+    /// A model without a graph.
     pub(crate) fn new(model: &'p ModelProto, external: &'p dyn ExternalData) -> Result<Self, ImportError> {
         let Some(graph) = &model.graph else { return Err(ImportError::Malformed("it has no graph".into())) };
         let opsets = Opsets::new(&model.opset_import);
-        if let Some(&version) = opsets.0.get("").filter(|v| **v < OLDEST_OPSET) {
-            return Err(ImportError::OldOpset { version });
-        }
         let key = |f: &'p FunctionProto| (canonical_domain(f.domain.as_deref()), f.name.as_deref().unwrap_or(""));
         let functions = model.functions.iter().map(|f| (key(f), f)).collect();
         Ok(Importer { graph, functions, external, opsets, imported: Cell::new(0) })
+    }
+
+    /// Refuses operators that nothing imports, all at once.
+    ///
+    /// # Errors
+    /// The operators, or the opset where that is so old that they had another form.
+    fn check_support(&self) -> Result<(), ImportError> {
+        let unsupported = unsupported_ops(self);
+        match self.opsets.get("") {
+            _ if unsupported.is_empty() => Ok(()),
+            Some(version) if version < OLDEST_OPSET => Err(ImportError::OldOpset { version }),
+            _ => Err(ImportError::Unsupported(unsupported)),
+        }
     }
 
     fn opset(&self, env: &Environment<'_>, domain: &str) -> Option<i64> {

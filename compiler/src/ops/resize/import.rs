@@ -34,9 +34,6 @@ fn import_resize(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     let x = cx.input(0)?;
     let shape = cx.ty(0)?.shape;
     let rank = shape.len();
-    if cx.attrs.int("antialias").unwrap_or(0) != 0 {
-        return Err("antialias is unsupported".into());
-    }
     let coordinates = cx.attrs.str("coordinate_transformation_mode").unwrap_or("half_pixel");
     let nearest = cx.attrs.str("nearest_mode").unwrap_or("round_prefer_floor");
     let default = Resize::default();
@@ -47,6 +44,7 @@ fn import_resize(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
         nearest: NearestMode::parse(nearest).ok_or_else(|| format!("nearest_mode `{nearest}` is unsupported"))?,
         cubic_coeff_a: cx.attrs.float("cubic_coeff_a").unwrap_or(default.cubic_coeff_a),
         exclude_outside: cx.attrs.int("exclude_outside").unwrap_or(0) != 0,
+        antialias: cx.attrs.int("antialias").unwrap_or(0) != 0,
         extrapolation_value: cx.attrs.float("extrapolation_value").unwrap_or(0.0),
         ..default
     };

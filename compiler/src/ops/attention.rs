@@ -1,0 +1,274 @@
+//! Scaled dot-product attention and rotary embeddings, composed of other ops when a model comes in.
+
+use super::OpResult;
+use super::binary::{Add, Div, Less, Mul, Sub};
+use super::concat::Concat;
+use super::gather::Gather;
+use super::generate::{Full, Range};
+use super::matmul::MatMul;
+use super::pad::Pad;
+use super::reshape::Unsqueeze;
+use super::scan::Trilu;
+use super::select::Where;
+use super::slice::Slice;
+use super::softmax::Softmax;
+use super::transpose::Transpose;
+use super::unary::{Identity, Tanh};
+use crate::dtype::DType;
+use crate::graph::ValueId;
+use crate::int::{Dim, Int, product};
+use crate::onnx::{ImportContext, OnnxImport};
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "Attention", domain: "", since: 23, import: import_attention },
+    OnnxImport { op_type: "RotaryEmbedding", domain: "", since: 23, import: import_rotary },
+];
+
+/// `[batch, length, heads * size]` as `[batch, heads, length, size]`; data of rank 4 has that form already.
+pub(super) fn split_heads(cx: &mut ImportContext<'_, '_>, x: ValueId, heads: Option<i64>) -> OpResult<ValueId> {
+    let shape = cx.type_of(x).shape;
+    match (&shape[..], heads) {
+        ([_, _, _, _], _) => Ok(x),
+        ([batch, length, width], Some(heads)) if heads > 0 => {
+            let size = width.div(heads);
+            if width.as_const().is_some_and(|w| w % heads != 0) {
+                return Err(format!("{heads} heads do not divide {width} features"));
+            }
+            let parts = vec![batch.clone(), length.clone(), Dim::new(heads), size];
+            let parts = cx.reshape(x, parts)?;
+            cx.add(Transpose { perm: vec![0, 2, 1, 3] }, &[parts])
+        }
+        ([_, _, _], _) => Err("data of rank 3 needs the number of heads".into()),
+        _ => Err(format!("data of shape {shape:?} is neither of rank 3 nor of rank 4")),
+    }
+}
+
+/// `[batch, heads, length, size]` as `[batch, length, heads * size]`.
+pub(super) fn merge_heads(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
+    let x = cx.add(Transpose { perm: vec![0, 2, 1, 3] }, &[x])?;
+    let shape = cx.type_of(x).shape;
+    let width = product(&shape[2..]);
+    cx.reshape(x, vec![shape[0].clone(), shape[1].clone(), width])
+}
+
+/// Queries, keys and values as `[batch, heads, length, size]`, with the past keys and values in front.
+struct Heads {
+    query: ValueId,
+    key: ValueId,
+    value: ValueId,
+    /// Length of the past.
+    past: Dim,
+}
+
+fn heads(cx: &mut ImportContext<'_, '_>) -> OpResult<Heads> {
+    let (queries, keys) = (cx.attrs.int("q_num_heads"), cx.attrs.int("kv_num_heads"));
+    let (q, k, v) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    let query = split_heads(cx, q, queries)?;
+    let (mut key, mut value) = (split_heads(cx, k, keys)?, split_heads(cx, v, keys)?);
+    let mut past = Dim::new(0);
+    if let Some(before) = cx.opt(4) {
+        past = cx.type_of(before).shape.get(2).cloned().ok_or("the past keys are not of rank 4")?;
+        key = cx.add(Concat { axis: 2 }, &[before, key])?;
+    }
+    if let Some(before) = cx.opt(5) {
+        value = cx.add(Concat { axis: 2 }, &[before, value])?;
+    }
+    Ok(Heads { query, key, value, past })
+}
+
+/// `softmax(softcap(q k^T scale) + mask) v` (A. Vaswani et al., Attention Is All You Need); several query heads may share
+/// one head of keys and values (J. Ainslie et al., GQA).
+fn import_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let merged = cx.ty(0)?.rank() == 3;
+    let Heads { query, key, value, past } = heads(cx)?;
+    let (q, k, v) = (cx.type_of(query).shape, cx.type_of(key).shape, cx.type_of(value).shape);
+    let dtype = cx.type_of(query).dtype;
+    let shared = shared_heads(&q[1], &k[1])?;
+    let scale = match (cx.attrs.float("scale"), q[3].as_const()) {
+        (Some(s), _) => s,
+        (None, Some(size)) => 1.0 / (size as f64).sqrt(),
+        (None, None) => return Err("the size of a head is not known at compile time".into()),
+    };
+    // Both operands are scaled, so that products of f16 do not overflow.
+    let root = cx.number(scale.abs().sqrt(), dtype);
+    let signed = cx.number(scale.abs().sqrt() * scale.signum(), dtype);
+    let rows = cx.add(Mul {}, &[query, signed])?;
+    let columns = cx.add(Mul {}, &[key, root])?;
+    let columns = cx.add(Transpose { perm: vec![0, 1, 3, 2] }, &[columns])?;
+    let (rows, columns) = (group(cx, rows, &shared)?, ungroup(cx, columns, &shared)?);
+    let product = cx.add(MatMul {}, &[rows, columns])?;
+    let scores = cx.reshape(product, vec![q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()])?;
+    let capped = softcap(cx, scores, dtype)?;
+    let masked = mask(cx, capped, &past)?;
+    let precision = match cx.attrs.int("softmax_precision") {
+        Some(code) if code != 0 => super::cast::dtype_of_onnx(code)?,
+        _ => dtype,
+    };
+    let exact = cx.cast(masked, precision)?;
+    let weights = cx.add(Softmax { axes: vec![3] }, &[exact])?;
+    let weights = cx.cast(weights, dtype)?;
+    let (by_group, values) = (group(cx, weights, &shared)?, ungroup(cx, value, &shared)?);
+    let values = cx.cast(values, dtype)?;
+    let out = cx.add(MatMul {}, &[by_group, values])?;
+    let mut out = cx.reshape(out, vec![q[0].clone(), q[1].clone(), q[2].clone(), v[3].clone()])?;
+    if merged {
+        out = merge_heads(cx, out)?;
+    }
+    let shown = match cx.attrs.int("qk_matmul_output_mode").unwrap_or(0) {
+        0 => scores,
+        1 => capped,
+        2 => masked,
+        3 => weights,
+        other => return Err(format!("qk_matmul_output_mode {other} is unknown")),
+    };
+    // The present keys and values are results even where they are the operands themselves.
+    let own = |cx: &mut ImportContext<'_, '_>, v: ValueId| match cx.inputs.contains(&Some(v)) {
+        true => cx.add(Identity {}, &[v]),
+        false => Ok(v),
+    };
+    Ok(match cx.num_outputs {
+        0 | 1 => vec![out],
+        _ => vec![out, own(cx, key)?, own(cx, value)?, shown],
+    })
+}
+
+/// Heads of keys, and queries for each of them.
+fn shared_heads(queries: &Dim, keys: &Dim) -> OpResult<Option<(Dim, Dim)>> {
+    match (queries.as_const(), keys.as_const()) {
+        _ if queries == keys => Ok(None),
+        (Some(q), Some(k)) if k > 0 && q % k == 0 => Ok(Some((Dim::new(k), Dim::new(q / k)))),
+        _ => Err(format!("{queries} query heads cannot share {keys} key heads")),
+    }
+}
+
+/// `[b, keys * shared, m, n]` as `[b, keys, shared, m, n]`.
+fn group(cx: &mut ImportContext<'_, '_>, x: ValueId, shared: &Option<(Dim, Dim)>) -> OpResult<ValueId> {
+    let Some((keys, each)) = shared else { return Ok(x) };
+    let s = cx.type_of(x).shape;
+    cx.reshape(x, vec![s[0].clone(), keys.clone(), each.clone(), s[2].clone(), s[3].clone()])
+}
+
+/// `[b, keys, m, n]` as `[b, keys, 1, m, n]`.
+fn ungroup(cx: &mut ImportContext<'_, '_>, x: ValueId, shared: &Option<(Dim, Dim)>) -> OpResult<ValueId> {
+    if shared.is_some() { cx.add(Unsqueeze { axes: vec![2] }, &[x]) } else { Ok(x) }
+}
+
+/// `cap * tanh(x / cap)`.
+fn softcap(cx: &mut ImportContext<'_, '_>, x: ValueId, dtype: DType) -> OpResult<ValueId> {
+    let cap = cx.attrs.float("softcap").unwrap_or(0.0);
+    if cap <= 0.0 {
+        return Ok(x);
+    }
+    let cap = cx.number(cap, dtype);
+    let small = cx.add(Div {}, &[x, cap])?;
+    let small = cx.add(Tanh {}, &[small])?;
+    cx.add(Mul {}, &[small, cap])
+}
+
+/// The scores with what operand 3, causality and the lengths in operand 6 leave out at minus infinity.
+fn mask(cx: &mut ImportContext<'_, '_>, scores: ValueId, past: &Dim) -> OpResult<ValueId> {
+    let ty = cx.type_of(scores);
+    let (length, total) = (ty.shape[2].clone(), ty.shape[3].clone());
+    let lowest = cx.number(f64::NEG_INFINITY, ty.dtype);
+    let keep = |cx: &mut ImportContext<'_, '_>, mask, x| cx.add(Where {}, &[mask, x, lowest]);
+    let mut x = scores;
+    if let Some(given) = cx.opt(3) {
+        let given = lengthen(cx, given, &total)?;
+        x = match cx.type_of(given).dtype {
+            DType::Bool => keep(cx, given, x)?,
+            _ => cx.add(Add {}, &[x, given])?,
+        };
+    }
+    if cx.attrs.int("is_causal").unwrap_or(0) != 0 {
+        let k = past.as_const().ok_or("the length of the past is not known at compile time")?;
+        let all = Full { shape: vec![length, total.clone()], value: 1.0, dtype: DType::Bool, dims: vec![] };
+        let all = cx.add(all, &[])?;
+        let seen = cx.add(Trilu { upper: false, k }, &[all])?;
+        x = keep(cx, seen, x)?;
+    }
+    if let Some(lengths) = cx.opt(6) {
+        let batch = ty.shape[0].clone();
+        let (start, step) = (cx.number(0.0, DType::I64), cx.number(1.0, DType::I64));
+        let end = total.as_const().ok_or("the number of keys is not known at compile time")?;
+        let end = cx.number(end as f64, DType::I64);
+        let places = cx.add(Range { size: total, dynamic: false }, &[start, end, step])?;
+        let lengths = cx.cast(lengths, DType::I64)?;
+        let lengths = cx.reshape(lengths, vec![batch, Int::new(1), Int::new(1), Int::new(1)])?;
+        let inside = cx.add(Less {}, &[places, lengths])?;
+        x = keep(cx, inside, x)?;
+    }
+    Ok(x)
+}
+
+/// A mask whose last dimension is shorter than the keys leaves the rest out.
+fn lengthen(cx: &mut ImportContext<'_, '_>, mask: ValueId, total: &Dim) -> OpResult<ValueId> {
+    let ty = cx.type_of(mask);
+    let last = ty.shape.last().ok_or("the mask is a scalar")?;
+    let (Some(have), Some(want)) = (last.as_const(), total.as_const()) else { return Ok(mask) };
+    if have >= want || have == 1 {
+        return Ok(mask);
+    }
+    let mut pads = vec![Int::new(0); 2 * ty.rank()];
+    pads[2 * ty.rank() - 1] = Int::new(want - have);
+    let value = if ty.dtype == DType::Bool { 0.0 } else { f64::NEG_INFINITY };
+    cx.add(Pad { pads, value, ..Pad::default() }, &[mask])
+}
+
+/// Rotates pairs of features by angles that grow with the position (J. Su et al., RoFormer).
+fn import_rotary(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let x = cx.input(0)?;
+    let merged = cx.ty(0)?.rank() == 3;
+    let x = split_heads(cx, x, cx.attrs.int("num_heads"))?;
+    let ty = cx.type_of(x);
+    let size = ty.shape[3].as_const().ok_or("the size of a head is not known at compile time")?;
+    let turned = match cx.attrs.int("rotary_embedding_dim").unwrap_or(0) {
+        0 => size,
+        n if n > 0 && n <= size => n,
+        n => return Err(format!("{n} of {size} features cannot be rotated")),
+    };
+    if turned % 2 != 0 {
+        return Err(format!("{turned} features make no pairs"));
+    }
+    let (cos, sin) = (angles(cx, 1)?, angles(cx, 2)?);
+    let interleaved = cx.attrs.int("interleaved").unwrap_or(0) != 0;
+    let part = |cx: &mut ImportContext<'_, '_>, start: i64, end: i64, step: i64| {
+        let (starts, ends) = (vec![Int::new(start)], vec![Int::new(end)]);
+        cx.add(Slice { starts, ends, axes: vec![3], steps: vec![step], dims: vec![] }, &[x])
+    };
+    let (a, b) = match interleaved {
+        true => (part(cx, 0, turned, 2)?, part(cx, 1, turned, 2)?),
+        false => (part(cx, 0, turned / 2, 1)?, part(cx, turned / 2, turned, 1)?),
+    };
+    let (ca, sb) = (cx.add(Mul {}, &[cos, a])?, cx.add(Mul {}, &[sin, b])?);
+    let (sa, cb) = (cx.add(Mul {}, &[sin, a])?, cx.add(Mul {}, &[cos, b])?);
+    let (real, imaginary) = (cx.add(Sub {}, &[ca, sb])?, cx.add(Add {}, &[sa, cb])?);
+    let mut out = match interleaved {
+        true => {
+            let pair =
+                [cx.add(Unsqueeze { axes: vec![4] }, &[real])?, cx.add(Unsqueeze { axes: vec![4] }, &[imaginary])?];
+            let pairs = cx.add(Concat { axis: 4 }, &pair)?;
+            let mut shape = ty.shape.clone();
+            shape[3] = Int::new(turned);
+            cx.reshape(pairs, shape)?
+        }
+        false => cx.add(Concat { axis: 3 }, &[real, imaginary])?,
+    };
+    if turned < size {
+        let rest = part(cx, turned, size, 1)?;
+        out = cx.add(Concat { axis: 3 }, &[out, rest])?;
+    }
+    if merged {
+        out = merge_heads(cx, out)?;
+    }
+    Ok(vec![out])
+}
+
+/// Cosines or sines (operand `i`) of each position, as `[batch, 1, length, pairs]`.
+fn angles(cx: &mut ImportContext<'_, '_>, i: usize) -> OpResult<ValueId> {
+    let mut table = cx.input(i)?;
+    if let Some(positions) = cx.opt(3) {
+        table = cx.add(Gather { axis: 0 }, &[table, positions])?;
+    }
+    cx.add(Unsqueeze { axes: vec![1] }, &[table])
+}

@@ -1,0 +1,87 @@
+//! Losses, composed of other ops when a model comes in: `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`.
+
+use super::OpResult;
+use super::binary::{Div, Equal, Mul};
+use super::broadcast::Expand;
+use super::gather::{Gather, GatherElements};
+use super::reduce::{Reduce, ReduceKind};
+use super::reshape::{Squeeze, Unsqueeze};
+use super::select::Where;
+use super::softmax::LogSoftmax;
+use super::unary::Neg;
+use crate::graph::ValueId;
+use crate::onnx::{ImportContext, OnnxImport};
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "NegativeLogLikelihoodLoss", domain: "", since: 12, import: import_likelihood },
+    OnnxImport { op_type: "SoftmaxCrossEntropyLoss", domain: "", since: 12, import: import_cross_entropy },
+];
+
+fn import_likelihood(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let log_probabilities = cx.input(0)?;
+    Ok(vec![likelihood(cx, log_probabilities)?])
+}
+
+fn import_cross_entropy(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let scores = cx.input(0)?;
+    if cx.ty(0)?.rank() < 2 {
+        return Err("the scores have no class axis".into());
+    }
+    let log_probabilities = cx.add(LogSoftmax { axes: vec![1] }, &[scores])?;
+    Ok(vec![likelihood(cx, log_probabilities)?, log_probabilities])
+}
+
+/// `-weight[t] * x[n, t, ...]` for the class `t` of each place in operand 1, 0 where `t` is `ignore_index`; then summed, or
+/// averaged by weight. Operand 2 holds the weight of each class.
+fn likelihood(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
+    let dtype = cx.type_of(x).dtype;
+    let (mut target, target_ty) = (cx.input(1)?, cx.ty(1)?);
+    if !target_ty.dtype.is_int() || target_ty.rank() + 1 != cx.type_of(x).rank() {
+        return Err(format!("the target is {target_ty:?} for scores {:?}", cx.type_of(x)));
+    }
+    let ignored = match cx.attrs.int("ignore_index") {
+        None => None,
+        Some(i) => {
+            let mark = cx.number(i as f64, target_ty.dtype);
+            let ignored = cx.add(Equal {}, &[target, mark])?;
+            let first = cx.number(0.0, target_ty.dtype);
+            target = cx.add(Where {}, &[ignored, first, target])?;
+            Some(ignored)
+        }
+    };
+    let zero = cx.number(0.0, dtype);
+    let mask = |cx: &mut ImportContext<'_, '_>, v| match ignored {
+        Some(ignored) => cx.add(Where {}, &[ignored, zero, v]),
+        None => Ok(v),
+    };
+    let weight = match cx.opt(2) {
+        Some(weight) => Some(cx.add(Gather { axis: 0 }, &[weight, target])?),
+        None if ignored.is_some() => {
+            let one = cx.number(1.0, dtype);
+            Some(cx.add(Expand { shape: target_ty.shape.clone(), ..Expand::default() }, &[one])?)
+        }
+        None => None,
+    };
+    let weight = weight.map(|w| mask(cx, w)).transpose()?;
+    let at = cx.add(Unsqueeze { axes: vec![1] }, &[target])?;
+    let chosen = cx.add(GatherElements { axis: 1 }, &[x, at])?;
+    let chosen = cx.add(Squeeze { axes: vec![1] }, &[chosen])?;
+    let mut loss = cx.add(Neg {}, &[chosen])?;
+    if let (Some(w), Some(_)) = (weight, cx.opt(2)) {
+        loss = cx.add(Mul {}, &[loss, w])?;
+    }
+    loss = mask(cx, loss)?;
+    let axes: Vec<usize> = (0..target_ty.rank()).collect();
+    let all = |kind| Reduce { kind, axes: axes.clone(), keepdims: false };
+    match (cx.attrs.str("reduction").unwrap_or("mean"), weight) {
+        ("none", _) => Ok(loss),
+        ("sum", _) => cx.add(all(ReduceKind::Sum), &[loss]),
+        ("mean", None) => cx.add(all(ReduceKind::Mean), &[loss]),
+        ("mean", Some(w)) => {
+            let (sum, total) = (cx.add(all(ReduceKind::Sum), &[loss])?, cx.add(all(ReduceKind::Sum), &[w])?);
+            cx.add(Div {}, &[sum, total])
+        }
+        (other, _) => Err(format!("reduction `{other}` is unknown")),
+    }
+}

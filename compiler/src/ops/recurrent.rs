@@ -1,0 +1,380 @@
+//! `RNN`, `GRU` and `LSTM`, composed of other ops when a model comes in: the products with the inputs of all steps are one
+//! matrix product, and the steps are unrolled. The number of steps must be known.
+
+use super::OpResult;
+use super::activation::{Elu, HardSigmoid, LeakyRelu, ThresholdedRelu};
+use super::binary::{Add, Greater, Mul, Sub};
+use super::clip::Clip;
+use super::concat::Concat;
+use super::generate::Full;
+use super::linear_attention::range;
+use super::matmul::MatMul;
+use super::reshape::{Squeeze, Unsqueeze};
+use super::select::Where;
+use super::transpose::Transpose;
+use super::unary::{Relu, Sigmoid, Softplus, Softsign, Tanh};
+use crate::graph::ValueId;
+use crate::int::{Dim, Int};
+use crate::onnx::{ImportContext, OnnxAttr, OnnxImport};
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "RNN", domain: "", since: 7, import: |cx| import(cx, Kind::Simple) },
+    OnnxImport { op_type: "GRU", domain: "", since: 7, import: |cx| import(cx, Kind::Gated) },
+    OnnxImport { op_type: "LSTM", domain: "", since: 7, import: |cx| import(cx, Kind::LongShort) },
+];
+
+/// The most steps that are unrolled.
+const STEP_LIMIT: i64 = 512;
+
+type Context<'a, 'm> = ImportContext<'a, 'm>;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// `h = f(x W + h R + b)`.
+    Simple,
+    /// Gates z, r and the candidate h.
+    Gated,
+    /// Gates i, o, f and the candidate c.
+    LongShort,
+}
+impl Kind {
+    fn gates(self) -> i64 {
+        match self {
+            Kind::Simple => 1,
+            Kind::Gated => 3,
+            Kind::LongShort => 4,
+        }
+    }
+    fn activations(self) -> &'static [&'static str] {
+        match self {
+            Kind::Simple => &["Tanh"],
+            Kind::Gated => &["Sigmoid", "Tanh"],
+            Kind::LongShort => &["Sigmoid", "Tanh", "Tanh"],
+        }
+    }
+}
+
+/// An activation with its factors.
+#[derive(Clone)]
+struct Activation {
+    name: String,
+    alpha: f64,
+    beta: f64,
+}
+impl Activation {
+    /// The activations of all directions; factors are consumed by those that have them, in order.
+    fn list(cx: &Context<'_, '_>, kind: Kind, directions: usize) -> OpResult<Vec<Activation>> {
+        let defaults = kind.activations();
+        let names: Vec<String> = match cx.attrs.0.get("activations") {
+            Some(OnnxAttr::Strs(names)) if !names.is_empty() => names.clone(),
+            _ => defaults.iter().cycle().take(defaults.len() * directions).map(|s| s.to_string()).collect(),
+        };
+        if names.len() != defaults.len() * directions {
+            return Err(format!("{} activations for {directions} directions", names.len()));
+        }
+        let mut alphas = cx.attrs.floats("activation_alpha").unwrap_or(&[]).iter().copied();
+        let mut betas = cx.attrs.floats("activation_beta").unwrap_or(&[]).iter().copied();
+        let one = |name: String| {
+            let (alpha, beta) = match name.to_lowercase().as_str() {
+                "relu" | "tanh" | "sigmoid" | "softsign" | "softplus" => (None, None),
+                "affine" | "scaledtanh" => (Some(1.0), Some(0.0)),
+                "leakyrelu" => (Some(0.01), None),
+                "thresholdedrelu" | "elu" => (Some(1.0), None),
+                "hardsigmoid" => (Some(0.2), Some(0.5)),
+                _ => return Err(format!("activation `{name}` is unknown")),
+            };
+            let alpha = alpha.map_or(0.0, |d| alphas.next().map_or(d, f64::from));
+            let beta = beta.map_or(0.0, |d| betas.next().map_or(d, f64::from));
+            Ok(Activation { name: name.to_lowercase(), alpha, beta })
+        };
+        names.into_iter().map(one).collect()
+    }
+    fn apply(&self, cx: &mut Context<'_, '_>, x: ValueId) -> OpResult<ValueId> {
+        let dtype = cx.type_of(x).dtype;
+        let (alpha, beta) = (self.alpha, self.beta);
+        match self.name.as_str() {
+            "relu" => cx.add(Relu {}, &[x]),
+            "tanh" => cx.add(Tanh {}, &[x]),
+            "sigmoid" => cx.add(Sigmoid {}, &[x]),
+            "softsign" => cx.add(Softsign {}, &[x]),
+            "softplus" => cx.add(Softplus {}, &[x]),
+            "leakyrelu" => cx.add(LeakyRelu { alpha }, &[x]),
+            "thresholdedrelu" => cx.add(ThresholdedRelu { alpha }, &[x]),
+            "elu" => cx.add(Elu { alpha }, &[x]),
+            "hardsigmoid" => cx.add(HardSigmoid { alpha, beta }, &[x]),
+            scaled => {
+                let (a, b) = (cx.number(alpha, dtype), cx.number(beta, dtype));
+                match scaled {
+                    "affine" => {
+                        let x = cx.add(Mul {}, &[x, a])?;
+                        cx.add(Add {}, &[x, b])
+                    }
+                    _ => {
+                        let x = cx.add(Mul {}, &[x, b])?;
+                        let x = cx.add(Tanh {}, &[x])?;
+                        cx.add(Mul {}, &[x, a])
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What one direction needs in every step.
+struct Cell {
+    kind: Kind,
+    hidden: i64,
+    activations: Vec<Activation>,
+    clip: Option<f64>,
+    /// `R^T`, `[hidden, gates * hidden]`.
+    recurrence: ValueId,
+    /// Bias of the recurrence of the candidate of a GRU with `linear_before_reset`.
+    candidate_bias: Option<ValueId>,
+    linear_before_reset: bool,
+    input_forget: bool,
+    /// Weights of the cell state in the gates i, o and f.
+    peepholes: Option<[ValueId; 3]>,
+}
+impl Cell {
+    fn gate(&self, cx: &mut Context<'_, '_>, x: ValueId, i: i64) -> OpResult<ValueId> {
+        range(cx, x, 1, i * self.hidden, (i + 1) * self.hidden)
+    }
+    fn activate(&self, cx: &mut Context<'_, '_>, i: usize, x: ValueId) -> OpResult<ValueId> {
+        let x = match self.clip {
+            Some(c) => cx.add(Clip { min: Some(-c), max: Some(c) }, &[x])?,
+            None => x,
+        };
+        self.activations[i].apply(cx, x)
+    }
+    /// The next hidden state (and cell state) from the input's share of the gates.
+    fn step(
+        &self,
+        cx: &mut Context<'_, '_>,
+        x: ValueId,
+        h: ValueId,
+        c: Option<ValueId>,
+    ) -> OpResult<(ValueId, Option<ValueId>)> {
+        match (self.kind, c) {
+            (Kind::LongShort, Some(c)) => self.long_short(cx, x, h, c).map(|(h, c)| (h, Some(c))),
+            (Kind::Gated, _) => Ok((self.gated(cx, x, h)?, None)),
+            _ => {
+                let past = cx.add(MatMul {}, &[h, self.recurrence])?;
+                let sum = cx.add(Add {}, &[x, past])?;
+                Ok((self.activate(cx, 0, sum)?, None))
+            }
+        }
+    }
+    fn long_short(&self, cx: &mut Context<'_, '_>, x: ValueId, h: ValueId, c: ValueId) -> OpResult<(ValueId, ValueId)> {
+        let past = cx.add(MatMul {}, &[h, self.recurrence])?;
+        let sum = cx.add(Add {}, &[x, past])?;
+        let look = |cx: &mut Context<'_, '_>, gate: ValueId, which: usize, c: ValueId| match self.peepholes {
+            None => Ok(gate),
+            Some(p) => {
+                let seen = cx.add(Mul {}, &[p[which], c])?;
+                cx.add(Add {}, &[gate, seen])
+            }
+        };
+        let i = self.gate(cx, sum, 0)?;
+        let i = look(cx, i, 0, c)?;
+        let i = self.activate(cx, 0, i)?;
+        let f = match self.input_forget {
+            true => {
+                let one = cx.number(1.0, cx.type_of(i).dtype);
+                cx.add(Sub {}, &[one, i])?
+            }
+            false => {
+                let f = self.gate(cx, sum, 2)?;
+                let f = look(cx, f, 2, c)?;
+                self.activate(cx, 0, f)?
+            }
+        };
+        let candidate = self.gate(cx, sum, 3)?;
+        let candidate = self.activate(cx, 1, candidate)?;
+        let (kept, new) = (cx.add(Mul {}, &[f, c])?, cx.add(Mul {}, &[i, candidate])?);
+        let c = cx.add(Add {}, &[kept, new])?;
+        let o = self.gate(cx, sum, 1)?;
+        let o = look(cx, o, 1, c)?;
+        let o = self.activate(cx, 0, o)?;
+        let shown = self.activations[2].apply(cx, c)?;
+        Ok((cx.add(Mul {}, &[o, shown])?, c))
+    }
+    /// `h = (1 - z) h' + z h`, where the candidate h' sees the past through the gate r before or after the recurrence.
+    fn gated(&self, cx: &mut Context<'_, '_>, x: ValueId, h: ValueId) -> OpResult<ValueId> {
+        let n = self.hidden;
+        let columns = |cx: &mut Context<'_, '_>, from, to| range(cx, self.recurrence, 1, from * n, to * n);
+        let (gates, candidate) = (columns(cx, 0, 2)?, columns(cx, 2, 3)?);
+        let past = cx.add(MatMul {}, &[h, gates])?;
+        let input = range(cx, x, 1, 0, 2 * n)?;
+        let sum = cx.add(Add {}, &[input, past])?;
+        let (z, r) = (self.gate(cx, sum, 0)?, self.gate(cx, sum, 1)?);
+        let (z, r) = (self.activate(cx, 0, z)?, self.activate(cx, 0, r)?);
+        let add_bias = |cx: &mut Context<'_, '_>, v: ValueId| match self.candidate_bias {
+            Some(b) => cx.add(Add {}, &[v, b]),
+            None => Ok(v),
+        };
+        let past = match self.linear_before_reset {
+            true => {
+                let past = cx.add(MatMul {}, &[h, candidate])?;
+                let past = add_bias(cx, past)?;
+                cx.add(Mul {}, &[r, past])?
+            }
+            false => {
+                let open = cx.add(Mul {}, &[r, h])?;
+                let past = cx.add(MatMul {}, &[open, candidate])?;
+                add_bias(cx, past)?
+            }
+        };
+        let input = self.gate(cx, x, 2)?;
+        let new = cx.add(Add {}, &[input, past])?;
+        let new = self.activate(cx, 1, new)?;
+        let one = cx.number(1.0, cx.type_of(z).dtype);
+        let rest = cx.add(Sub {}, &[one, z])?;
+        let (new, kept) = (cx.add(Mul {}, &[rest, new])?, cx.add(Mul {}, &[z, h])?);
+        cx.add(Add {}, &[new, kept])
+    }
+}
+
+/// Entry `d` of axis 0, without that axis.
+fn entry(cx: &mut Context<'_, '_>, x: ValueId, d: i64) -> OpResult<ValueId> {
+    let part = range(cx, x, 0, d, d + 1)?;
+    cx.add(Squeeze { axes: vec![0] }, &[part])
+}
+
+fn import(cx: &mut Context<'_, '_>, kind: Kind) -> OpResult<Vec<ValueId>> {
+    let batch_first = cx.attrs.int("layout").unwrap_or(0) != 0;
+    let swap = |cx: &mut Context<'_, '_>, v: ValueId, perm: &[usize]| match batch_first {
+        true => cx.add(Transpose { perm: perm.to_vec() }, &[v]),
+        false => Ok(v),
+    };
+    let x = cx.input(0)?;
+    if cx.ty(0)?.rank() != 3 || cx.ty(1)?.rank() != 3 || cx.ty(2)?.rank() != 3 {
+        return Err("data, weights and recurrence must be of rank 3".into());
+    }
+    let x = swap(cx, x, &[1, 0, 2])?;
+    let (steps, batch) = (cx.type_of(x).shape[0].as_const(), cx.type_of(x).shape[1].clone());
+    let steps = steps.filter(|&t| t <= STEP_LIMIT).ok_or("unsupported: the steps are too many to unroll")?;
+    let directions: &[bool] = match cx.attrs.str("direction").unwrap_or("forward") {
+        "forward" => &[false],
+        "reverse" => &[true],
+        "bidirectional" => &[false, true],
+        other => return Err(format!("direction `{other}` is unknown")),
+    };
+    let activations = Activation::list(cx, kind, directions.len())?;
+    let per = kind.activations().len();
+    let mut all = [Vec::new(), Vec::new(), Vec::new()];
+    for (d, &backward) in directions.iter().enumerate() {
+        let of = activations[d * per..(d + 1) * per].to_vec();
+        let (inputs, cell) = prepare(cx, kind, x, d as i64, of)?;
+        let state = |cx: &mut Context<'_, '_>, i: usize| match cx.opt(i) {
+            Some(v) => {
+                let v = swap(cx, v, &[1, 0, 2])?;
+                entry(cx, v, d as i64)
+            }
+            None => {
+                let dtype = cx.type_of(x).dtype;
+                let shape = vec![batch.clone(), Dim::new(cell.hidden)];
+                cx.add(Full { shape, value: 0.0, dtype, dims: vec![] }, &[])
+            }
+        };
+        let mut h = state(cx, 5)?;
+        let mut c = if kind == Kind::LongShort { Some(state(cx, 6)?) } else { None };
+        let mut shown = vec![None; steps as usize];
+        for k in 0..steps {
+            let t = if backward { steps - 1 - k } else { k };
+            let now = entry(cx, inputs, t)?;
+            let (mut next, mut next_c) = cell.step(cx, now, h, c)?;
+            let mut visible = next;
+            if let Some(lengths) = cx.opt(4) {
+                let place = cx.number(t as f64, cx.type_of(lengths).dtype);
+                let inside = cx.add(Greater {}, &[lengths, place])?;
+                let inside = cx.add(Unsqueeze { axes: vec![1] }, &[inside])?;
+                let zero = cx.number(0.0, cx.type_of(next).dtype);
+                visible = cx.add(Where {}, &[inside, next, zero])?;
+                next = cx.add(Where {}, &[inside, next, h])?;
+                if let (Some(new), Some(old)) = (next_c, c) {
+                    next_c = Some(cx.add(Where {}, &[inside, new, old])?);
+                }
+            }
+            (h, c) = (next, next_c);
+            shown[t as usize] = Some(cx.add(Unsqueeze { axes: vec![0] }, &[visible])?);
+        }
+        let shown: Vec<ValueId> = shown.into_iter().flatten().collect();
+        let whole = match shown.is_empty() {
+            true => return Err("the sequence has no steps".into()),
+            false => cx.add(Concat { axis: 0 }, &shown)?,
+        };
+        all[0].push(cx.add(Unsqueeze { axes: vec![1] }, &[whole])?);
+        all[1].push(cx.add(Unsqueeze { axes: vec![0] }, &[h])?);
+        if let Some(c) = c {
+            all[2].push(cx.add(Unsqueeze { axes: vec![0] }, &[c])?);
+        }
+    }
+    let whole = cx.add(Concat { axis: 1 }, &all[0])?;
+    let mut out = vec![swap(cx, whole, &[2, 0, 1, 3])?];
+    for list in all[1..].iter().filter(|l| !l.is_empty()) {
+        let state = cx.add(Concat { axis: 0 }, list)?;
+        out.push(swap(cx, state, &[1, 0, 2])?);
+    }
+    Ok(out)
+}
+
+/// The inputs' share of the gates of all steps, and the cell of direction `d`.
+fn prepare(
+    cx: &mut Context<'_, '_>,
+    kind: Kind,
+    x: ValueId,
+    d: i64,
+    activations: Vec<Activation>,
+) -> OpResult<(ValueId, Cell)> {
+    let (w, r) = (cx.input(1)?, cx.input(2)?);
+    let hidden = cx.type_of(r).shape[2].as_const().ok_or("the hidden size is not known at compile time")?;
+    if cx.attrs.int("hidden_size").is_some_and(|h| h != hidden) {
+        return Err(format!("hidden_size does not match the recurrence {:?}", cx.type_of(r).shape));
+    }
+    let transposed = |cx: &mut Context<'_, '_>, v: ValueId| {
+        let v = entry(cx, v, d)?;
+        cx.add(Transpose { perm: vec![1, 0] }, &[v])
+    };
+    let (w, recurrence) = (transposed(cx, w)?, transposed(cx, r)?);
+    let width = kind.gates() * hidden;
+    if [w, recurrence].iter().any(|&v| cx.type_of(v).shape[1].as_const().is_some_and(|n| n != width)) {
+        return Err(format!("weights and recurrence need {width} rows"));
+    }
+    let mut inputs = cx.add(MatMul {}, &[x, w])?;
+    let linear_before_reset = cx.attrs.int("linear_before_reset").unwrap_or(0) != 0;
+    let mut candidate_bias = None;
+    if let Some(bias) = cx.opt(3) {
+        let bias = entry(cx, bias, d)?;
+        let (input, past) = (range(cx, bias, 0, 0, width)?, range(cx, bias, 0, width, 2 * width)?);
+        inputs = cx.add(Add {}, &[inputs, input])?;
+        let mut past = past;
+        if kind == Kind::Gated {
+            candidate_bias = Some(range(cx, past, 0, 2 * hidden, 3 * hidden)?);
+            let zeros = Full { shape: vec![Int::new(hidden)], value: 0.0, dtype: cx.type_of(bias).dtype, dims: vec![] };
+            let parts = [range(cx, past, 0, 0, 2 * hidden)?, cx.add(zeros, &[])?];
+            past = cx.add(Concat { axis: 0 }, &parts)?;
+        }
+        inputs = cx.add(Add {}, &[inputs, past])?;
+    }
+    let peepholes = match cx.opt(7) {
+        Some(p) if kind == Kind::LongShort => {
+            let p = entry(cx, p, d)?;
+            let part = |cx: &mut Context<'_, '_>, i: i64| range(cx, p, 0, i * hidden, (i + 1) * hidden);
+            Some([part(cx, 0)?, part(cx, 1)?, part(cx, 2)?])
+        }
+        _ => None,
+    };
+    let cell = Cell {
+        kind,
+        hidden,
+        activations,
+        clip: cx.attrs.float("clip").filter(|&c| c > 0.0),
+        recurrence,
+        candidate_bias,
+        linear_before_reset,
+        input_forget: cx.attrs.int("input_forget").unwrap_or(0) != 0,
+        peepholes,
+    };
+    Ok((inputs, cell))
+}
