@@ -109,9 +109,18 @@ impl FuseOps {
         let mut p = Partition::new(&graph, f, info, weight, &uses, limits);
         p.run();
         if mode == FuseMode::Full {
-            for made in full::extend_groups(&mut p, &graph, f) {
+            let (g, profile) = (&graph, &cx.profile);
+            let mut rules = full::Extension { p: &mut p, g, f, info, profile, made: vec![], missed: vec![] };
+            rules.run();
+            let (made, missed) = (rules.made, rules.missed);
+            for made in made {
                 let names: Vec<Name> = made.nodes.iter().map(|&n| f.nodes[n].name).collect();
-                cx.applied(self, &names, format!("{}: {}", made.rule, ops_text(f, &made.nodes)));
+                let what = made.what.unwrap_or_else(|| ops_text(f, &made.nodes));
+                cx.applied(self, &names, format!("{}: {what}", made.rule));
+            }
+            for missed in missed {
+                let names: Vec<Name> = missed.nodes.iter().map(|&n| f.nodes[n].name).collect();
+                cx.missed(self, &names, format!("{}: {}", missed.rule, missed.why));
             }
         }
         for (i, sink, reason) in p.boundaries() {

@@ -21,6 +21,8 @@ pub struct NodeInfo {
     /// Every operand is read at the result's index, with broadcasting from the right, and nothing depends on the index:
     /// the op is the same under any order of the axes.
     pub aligned: bool,
+    /// Stages of its tensor expression that reduce.
+    pub reductions: usize,
     /// Why the node is opaque, where it is.
     pub opaque: Option<String>,
 }
@@ -33,7 +35,7 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     }
     let opaque = |why: &str| {
         let reads = node.inputs.iter().map(Option::is_some).collect();
-        Some(NodeInfo { kind: FusionKind::Opaque, reads, aligned: false, opaque: Some(why.to_string()) })
+        Some(NodeInfo { kind: FusionKind::Opaque, reads, aligned: false, reductions: 0, opaque: Some(why.to_string()) })
     };
     if node.op.effects().stateful {
         return opaque("it has side effects");
@@ -60,7 +62,8 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     if kind == FusionKind::Opaque {
         return opaque("its kind is opaque");
     }
-    Some(NodeInfo { kind, reads, aligned: is_aligned(&te), opaque: None })
+    let reductions = te.body.blocks().iter().filter(|b| b.reduce.is_some()).count();
+    Some(NodeInfo { kind, reads, aligned: is_aligned(&te), reductions, opaque: None })
 }
 
 /// Every node of a block but those that read constants. Nodes with equal ops on operands of equal types are described

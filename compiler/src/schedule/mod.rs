@@ -21,6 +21,7 @@ mod fuse;
 mod inline;
 mod layout;
 mod pad_reduction;
+mod partition_loop;
 mod reorder;
 mod rfactor;
 mod set_scope;
@@ -43,6 +44,7 @@ pub use flatten_buffer::FlattenBuffer;
 pub use fuse::Fuse;
 pub use inline::Inline;
 pub use pad_reduction::PadReduction;
+pub use partition_loop::PartitionLoop;
 pub use print::print_loops;
 pub use reorder::Reorder;
 pub use rfactor::Rfactor;
@@ -195,6 +197,7 @@ instructions! {
     decompose_reduction::DecomposeReduction,
     split_epilogue::SplitEpilogue,
     pad_reduction::PadReduction,
+    partition_loop::PartitionLoop,
     rfactor::Rfactor,
     transform_layout::TransformLayout,
     flatten_buffer::FlattenBuffer,

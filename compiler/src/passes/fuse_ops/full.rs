@@ -1,17 +1,20 @@
-//! Fusion beyond the classic rules: each rule by name, with when it applies. They run on the classic groups.
-//!
-//! - `row-chain`: several reductions along the same rows, with elementwise and broadcasting work between and after them
-//!   (softmax or layer normalisation written out), are one group when only its last value is used outside. A kernel
-//!   then takes a row at a time and reads it once.
-//! - `reduction-epilogue`: elementwise work of the same shape behind a reduction joins the reduction's group.
+//! Fusion beyond the classic rules. The rules of [`RULES`] run one after another on the classic groups; each file says
+//! when its rule applies. A rule only joins whole groups, and never beyond the device's storage buffers for a kernel.
+
+mod concat_in_place;
+mod reduction_epilogue;
+mod row_chain;
 
 use super::forward::{ForwardGraph, Source};
 use super::partition::Partition;
 use crate::graph::{Function, NodeId};
 use crate::int::Int;
-use crate::ops::reduce::Reduce;
-use crate::tir::FusionKind;
-use rustc_hash::{FxHashMap, FxHashSet};
+use crate::passes::fusion_kind::NodeInfo;
+use crate::profile::DeviceProfile;
+use rustc_hash::FxHashMap;
+
+/// Every rule, in the order they run.
+const RULES: &[fn(&mut Extension<'_, '_>)] = &[row_chain::apply, reduction_epilogue::apply, concat_in_place::apply];
 
 /// A group that a rule made.
 pub struct Made {
@@ -19,13 +22,64 @@ pub struct Made {
     pub rule: &'static str,
     /// The nodes, in post-DFS order.
     pub nodes: Vec<NodeId>,
+    /// What it did, where that is more than putting the nodes into one group.
+    pub what: Option<String>,
+}
+impl Made {
+    fn of(rule: &'static str, g: &ForwardGraph, nodes: &[usize]) -> Made {
+        let mut list: Vec<NodeId> = Vec::new();
+        for &i in nodes {
+            if let Source::Node(n) = g.nodes[i].source
+                && !list.contains(&n)
+            {
+                list.push(n);
+            }
+        }
+        Made { rule, nodes: list, what: None }
+    }
 }
 
-/// Applies the rules.
-pub fn extend_groups(p: &mut Partition<'_>, g: &ForwardGraph, f: &Function) -> Vec<Made> {
-    let mut made = row_chains(p, g, f);
-    made.extend(reduction_epilogues(p, g, f));
-    made
+/// A place where a rule looked and did not apply.
+pub struct Missed {
+    /// The rule's name.
+    pub rule: &'static str,
+    /// The nodes it is about.
+    pub nodes: Vec<NodeId>,
+    /// The failed condition with its values.
+    pub why: String,
+}
+
+/// What the rules work on.
+pub struct Extension<'a, 'g> {
+    /// The groups.
+    pub p: &'a mut Partition<'g>,
+    /// The graph they are of.
+    pub g: &'a ForwardGraph,
+    /// The function.
+    pub f: &'a Function,
+    /// Kinds and reads of the nodes.
+    pub info: &'a FxHashMap<NodeId, NodeInfo>,
+    /// The device.
+    pub profile: &'a DeviceProfile,
+    /// What was joined.
+    pub made: Vec<Made>,
+    /// What was not, and why.
+    pub missed: Vec<Missed>,
+}
+
+impl Extension<'_, '_> {
+    /// Applies the rules.
+    pub fn run(&mut self) {
+        RULES.iter().for_each(|rule| rule(self));
+    }
+    /// For each node of the graph those that it uses.
+    fn makers(&self) -> Vec<Vec<usize>> {
+        let mut makers: Vec<Vec<usize>> = vec![vec![]; self.g.nodes.len()];
+        for (i, node) in self.g.nodes.iter().enumerate() {
+            node.users.iter().for_each(|u| makers[u.0].push(i));
+        }
+        makers
+    }
 }
 
 fn shape_of<'a>(g: &ForwardGraph, f: &'a Function, i: usize) -> Option<&'a [Int]> {
@@ -34,145 +88,4 @@ fn shape_of<'a>(g: &ForwardGraph, f: &'a Function, i: usize) -> Option<&'a [Int]
         [v] => Some(&f.ty(v).shape),
         _ => None,
     }
-}
-
-fn reduce_of<'a>(g: &ForwardGraph, f: &'a Function, i: usize) -> Option<(&'a [Int], &'a Reduce)> {
-    let Source::Node(n) = g.nodes[i].source else { return None };
-    let node = &f.nodes[n];
-    Some((&f.ty(node.inputs[0]?).shape, node.op.downcast::<Reduce>()?))
-}
-
-/// The rows that a chain works on: the full shape and the reduced axes.
-#[derive(PartialEq)]
-struct Rows<'a> {
-    full: &'a [Int],
-    axes: &'a [usize],
-}
-impl Rows<'_> {
-    /// The full shape, or one element for each row.
-    fn fits(&self, shape: &[Int]) -> bool {
-        if shape == self.full {
-            return true;
-        }
-        let units = |s: &[Int]| -> Vec<Int> { s.iter().filter(|d| !d.is(1)).cloned().collect() };
-        let kept: Vec<Int> =
-            (0..self.full.len()).filter(|a| !self.axes.contains(a)).map(|a| self.full[a].clone()).collect();
-        units(shape) == units(&kept)
-    }
-    fn is_single(&self) -> bool {
-        (0..self.full.len()).filter(|a| !self.axes.contains(a)).all(|a| self.full[a].is(1))
-    }
-}
-
-/// Grows a chain backwards from each group that works on full rows behind a reduction.
-fn row_chains(p: &mut Partition<'_>, g: &ForwardGraph, f: &Function) -> Vec<Made> {
-    let mut makers: Vec<Vec<usize>> = vec![vec![]; g.nodes.len()];
-    for (i, node) in g.nodes.iter().enumerate() {
-        node.users.iter().for_each(|u| makers[u.0].push(i));
-    }
-    let mut members = p.members();
-    let mut made = Vec::new();
-    let mut done: FxHashSet<usize> = FxHashSet::default();
-    for last in (0..g.nodes.len()).rev() {
-        let root = p.root(last);
-        if done.contains(&root) || p.group_kind(root) > FusionKind::Broadcast || root != last {
-            continue;
-        }
-        let Some(chain) = grow_chain(p, g, f, &members, &makers, root) else { continue };
-        if !p.fits(&chain) {
-            continue;
-        }
-        let mut nodes: Vec<usize> = chain.iter().flat_map(|r| members[r].clone()).collect();
-        nodes.sort_unstable();
-        for &r in &chain {
-            p.merge(r, root);
-        }
-        p.raise_kind(root, FusionKind::OutElementwiseFusable);
-        let root = p.root(root);
-        done.insert(root);
-        let ids = nodes.iter().map(|&i| g.nodes[i].source.node()).collect();
-        members.insert(root, nodes);
-        made.push(Made { rule: "row-chain", nodes: ids });
-    }
-    made
-}
-
-/// The groups of a chain that ends in `root`; `None` when it holds fewer than two reductions along common rows.
-fn grow_chain(
-    p: &mut Partition<'_>,
-    g: &ForwardGraph,
-    f: &Function,
-    members: &FxHashMap<usize, Vec<usize>>,
-    makers: &[Vec<usize>],
-    root: usize,
-) -> Option<Vec<usize>> {
-    let mut rows: Option<Rows<'_>> = None;
-    let mut chain = vec![root];
-    let mut reductions = 0;
-    let mut grew = true;
-    while grew {
-        grew = false;
-        let feeding: Vec<usize> = chain.iter().flat_map(|r| &members[r]).flat_map(|&i| &makers[i]).copied().collect();
-        for i in feeding {
-            let r = p.root(i);
-            let kind = p.group_kind(r);
-            if chain.contains(&r) || (kind > FusionKind::Broadcast && kind != FusionKind::Reduction) {
-                continue;
-            }
-            let inside = |x: usize, p: &mut Partition<'_>| {
-                let to = p.root(x);
-                to == r || chain.contains(&to)
-            };
-            let closed =
-                members[&r].iter().all(|&m| !g.nodes[m].escapes && g.nodes[m].users.iter().all(|u| inside(u.0, p)));
-            if !closed {
-                continue;
-            }
-            let mut fits = true;
-            for &m in &members[&r] {
-                if g.nodes[m].kind == FusionKind::Reduction {
-                    let (full, reduce) = reduce_of(g, f, m)?;
-                    let own = Rows { full, axes: &reduce.axes };
-                    fits &= !own.is_single() && rows.as_ref().is_none_or(|known| *known == own);
-                    rows.get_or_insert(own);
-                    reductions += 1;
-                }
-            }
-            if !fits {
-                return None;
-            }
-            chain.push(r);
-            grew = true;
-        }
-    }
-    let rows = rows?;
-    let all = chain.iter().flat_map(|r| &members[r]);
-    let on_rows = all.copied().all(|i| shape_of(g, f, i).is_some_and(|s| rows.fits(s)));
-    let ends_full = shape_of(g, f, root).is_some_and(|s| s == rows.full);
-    (reductions >= 2 && on_rows && ends_full).then_some(chain)
-}
-
-/// Elementwise groups of the same shape right behind a reduction.
-fn reduction_epilogues(p: &mut Partition<'_>, g: &ForwardGraph, f: &Function) -> Vec<Made> {
-    let mut made = Vec::new();
-    let mut taken: FxHashSet<usize> = FxHashSet::default();
-    for i in 0..g.nodes.len() {
-        let root = p.root(i);
-        if g.nodes[i].kind != FusionKind::Reduction || root != i || p.group_kind(root) != FusionKind::Reduction {
-            continue;
-        }
-        let Some((sink, FusionKind::Elementwise)) = p.dominator(i) else { continue };
-        let last = p.root(sink);
-        if taken.contains(&last) || shape_of(g, f, last) != shape_of(g, f, i) {
-            continue;
-        }
-        p.try_fuse(i, sink, &|k, _| k <= FusionKind::Broadcast);
-        if p.root(i) == p.root(sink) {
-            p.raise_kind(i, FusionKind::Reduction);
-            taken.insert(p.root(i));
-            let nodes = [i, sink].iter().map(|&x| g.nodes[x].source.node()).collect();
-            made.push(Made { rule: "reduction-epilogue", nodes });
-        }
-    }
-    made
 }

@@ -41,6 +41,7 @@ pub struct Partition<'a> {
     kind: Vec<FusionKind>,
     anchor: Vec<Option<usize>>,
     size: Vec<usize>,
+    members: Vec<Vec<usize>>,
     ports: Vec<Ports>,
     stamp: Vec<u32>,
     round: u32,
@@ -68,6 +69,7 @@ impl<'a> Partition<'a> {
             kind: g.nodes.iter().map(|x| x.kind).collect(),
             anchor: vec![None; n],
             size: vec![0; n],
+            members: (0..n).map(|i| vec![i]).collect(),
             ports: vec![Ports::default(); n],
             stamp: vec![0; n],
             round: 0,
@@ -247,13 +249,25 @@ impl<'a> Partition<'a> {
         if c == p {
             return;
         }
+        debug_assert!(self.anchor[c].is_none() || self.anchor[p].is_none(), "a group has at most one anchor");
+        self.link(c, p);
+    }
+    /// Joins the groups of two nodes whatever they hold: for rules that make several kernels of a group.
+    pub(super) fn join(&mut self, child: usize, into: usize) {
+        let (c, p) = (self.root(child), self.root(into));
+        if c != p {
+            self.link(c, p);
+        }
+    }
+    fn link(&mut self, c: usize, p: usize) {
         self.ports[p] = self.merged(&[c, p]);
         self.ports[c] = Ports::default();
         self.size[p] += self.size[c];
+        let moved = std::mem::take(&mut self.members[c]);
+        self.members[p].extend(moved);
         self.parent[c] = p;
         if self.anchor[c].is_some() {
-            debug_assert!(self.anchor[p].is_none(), "a group has at most one anchor");
-            self.anchor[p] = self.anchor[c];
+            self.anchor[p] = self.anchor[p].or(self.anchor[c]);
             self.kind[p] = self.kind[p].max(self.kind[c]);
         }
     }
@@ -272,8 +286,34 @@ impl<'a> Partition<'a> {
     }
     /// True when the groups `roots` together stay within the limits.
     pub(super) fn fits(&self, roots: &[usize]) -> bool {
-        let size: usize = roots.iter().map(|&r| self.size[r]).sum();
-        size <= self.limits.max_group && self.bindings(&self.merged(roots)) <= self.limits.max_bindings
+        self.size(roots) <= self.limits.max_group && self.bindings(&self.merged(roots)) <= self.limits.max_bindings
+    }
+    /// Nodes of the groups `roots` together.
+    pub(super) fn size(&self, roots: &[usize]) -> usize {
+        roots.iter().map(|&r| self.size[r]).sum()
+    }
+    /// What bounds a group.
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+    /// Values that the group `root` reads from outside.
+    pub(super) fn reads(&self, root: usize) -> impl Iterator<Item = ValueId> + '_ {
+        self.ports[root].reads.iter().map(|r| r.0)
+    }
+    /// Values that the group `root` writes for others.
+    pub(super) fn writes(&self, root: usize) -> impl Iterator<Item = ValueId> + '_ {
+        self.ports[root].writes.iter().map(|w| w.0)
+    }
+    /// Bindings that values take.
+    pub(super) fn weigh(&self, values: impl Iterator<Item = ValueId>) -> u32 {
+        values.map(|v| self.weight[v.index()]).sum()
+    }
+    /// The nodes of the group of `i`, in post-DFS order.
+    pub(super) fn members_of(&mut self, i: usize) -> Vec<usize> {
+        let root = self.root(i);
+        let mut list = self.members[root].clone();
+        list.sort_unstable();
+        list
     }
     /// The members of each group, by representative.
     pub(super) fn members(&mut self) -> FxHashMap<usize, Vec<usize>> {

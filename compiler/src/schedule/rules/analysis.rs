@@ -59,7 +59,7 @@ pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleErr
                 _ => None,
             }
         });
-        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(&sketch.f, name, *c));
+        let usable = consumer.filter(|c| !claimed.contains(c) && consumes_plainly(sketch, name, *c));
         let output = match usable {
             Some(c) => c,
             None => sketch.split_epilogue(name)?,
@@ -77,7 +77,8 @@ fn position(f: &TensorFunction, block: Name) -> usize {
 
 /// True when `consumer` is a compute block over the very elements of `reduce`'s result: it loads each element once, at
 /// plain loop variables, so that computing the reduction where it is consumed repeats nothing.
-fn consumes_plainly(f: &TensorFunction, reduce: Name, consumer: Name) -> bool {
+fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
+    let f = &sketch.f;
     let (Some(r), Some(c)) = (block_of(f, reduce), block_of(f, consumer)) else { return false };
     if c.reduce.is_some() {
         return false;
@@ -100,9 +101,15 @@ fn consumes_plainly(f: &TensorFunction, reduce: Name, consumer: Name) -> bool {
             _ => return false,
         }
     }
-    // Every loop of the consumer must be one of those variables, or computing there would repeat the reduction.
+    // Every loop of the consumer must be one of those variables and go over the whole dimension, or computing there would
+    // repeat the reduction or do more of it than there is.
+    let Ok(loops) = sketch.loops(consumer) else { return false };
+    let whole = ix
+        .iter()
+        .zip(&f.buffers[r.buffer].shape)
+        .all(|(i, d)| i.as_var().is_none_or(|v| loops.iter().any(|l| l.var == v && l.extent == *d)));
     let stored: Vec<Name> = c.indices.iter().flat_map(|i| i.vars()).collect();
-    stored.iter().all(|v| seen.contains(v))
+    whole && stored.iter().all(|v| seen.contains(v))
 }
 
 /// A sum of products of two operands, with the loops sorted by which operand uses them.

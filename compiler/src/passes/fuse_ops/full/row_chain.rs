@@ -1,0 +1,127 @@
+//! `row-chain`: several reductions along the same rows, with elementwise and broadcasting work between and after them
+//! (softmax or layer normalisation written out), are one group.
+//!
+//! Applies when only the chain's last value is used outside, when every reduction goes along the same axes of the same
+//! shape, when everything else has a value for each element or for each row, and when the device binds what the chain
+//! reads. A kernel then takes a row at a time and reads it once.
+
+use super::super::forward::{ForwardGraph, Source};
+use super::super::partition::Partition;
+use super::{Extension, Made, shape_of};
+use crate::graph::Function;
+use crate::int::Int;
+use crate::ops::reduce::Reduce;
+use crate::tir::FusionKind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+fn reduce_of<'a>(g: &ForwardGraph, f: &'a Function, i: usize) -> Option<(&'a [Int], &'a Reduce)> {
+    let Source::Node(n) = g.nodes[i].source else { return None };
+    let node = &f.nodes[n];
+    Some((&f.ty(node.inputs[0]?).shape, node.op.downcast::<Reduce>()?))
+}
+
+/// The rows that a chain works on: the full shape and the reduced axes.
+#[derive(PartialEq)]
+struct Rows<'a> {
+    full: &'a [Int],
+    axes: &'a [usize],
+}
+impl Rows<'_> {
+    /// The full shape, or one element for each row.
+    fn fits(&self, shape: &[Int]) -> bool {
+        if shape == self.full {
+            return true;
+        }
+        let units = |s: &[Int]| -> Vec<Int> { s.iter().filter(|d| !d.is(1)).cloned().collect() };
+        let kept: Vec<Int> =
+            (0..self.full.len()).filter(|a| !self.axes.contains(a)).map(|a| self.full[a].clone()).collect();
+        units(shape) == units(&kept)
+    }
+    fn is_single(&self) -> bool {
+        (0..self.full.len()).filter(|a| !self.axes.contains(a)).all(|a| self.full[a].is(1))
+    }
+}
+
+/// Grows a chain backwards from each group that works on full rows behind a reduction.
+pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+    let (g, f) = (cx.g, cx.f);
+    let makers = cx.makers();
+    let p = &mut *cx.p;
+    let mut members = p.members();
+    let mut done: FxHashSet<usize> = FxHashSet::default();
+    for last in (0..g.nodes.len()).rev() {
+        let root = p.root(last);
+        if done.contains(&root) || p.group_kind(root) > FusionKind::Broadcast || root != last {
+            continue;
+        }
+        let Some(chain) = grow_chain(p, g, f, &members, &makers, root) else { continue };
+        if !p.fits(&chain) {
+            continue;
+        }
+        let mut nodes: Vec<usize> = chain.iter().flat_map(|r| members[r].clone()).collect();
+        nodes.sort_unstable();
+        for &r in &chain {
+            p.merge(r, root);
+        }
+        p.raise_kind(root, FusionKind::OutElementwiseFusable);
+        let root = p.root(root);
+        done.insert(root);
+        cx.made.push(Made::of("row-chain", g, &nodes));
+        members.insert(root, nodes);
+    }
+}
+
+/// The groups of a chain that ends in `root`; `None` when it holds fewer than two reductions along common rows.
+fn grow_chain(
+    p: &mut Partition<'_>,
+    g: &ForwardGraph,
+    f: &Function,
+    members: &FxHashMap<usize, Vec<usize>>,
+    makers: &[Vec<usize>],
+    root: usize,
+) -> Option<Vec<usize>> {
+    let mut rows: Option<Rows<'_>> = None;
+    let mut chain = vec![root];
+    let mut reductions = 0;
+    let mut grew = true;
+    while grew {
+        grew = false;
+        let feeding: Vec<usize> = chain.iter().flat_map(|r| &members[r]).flat_map(|&i| &makers[i]).copied().collect();
+        for i in feeding {
+            let r = p.root(i);
+            let kind = p.group_kind(r);
+            if chain.contains(&r) || (kind > FusionKind::Broadcast && kind != FusionKind::Reduction) {
+                continue;
+            }
+            let inside = |x: usize, p: &mut Partition<'_>| {
+                let to = p.root(x);
+                to == r || chain.contains(&to)
+            };
+            let closed =
+                members[&r].iter().all(|&m| !g.nodes[m].escapes && g.nodes[m].users.iter().all(|u| inside(u.0, p)));
+            if !closed {
+                continue;
+            }
+            let mut fits = true;
+            for &m in &members[&r] {
+                if g.nodes[m].kind == FusionKind::Reduction {
+                    let (full, reduce) = reduce_of(g, f, m)?;
+                    let own = Rows { full, axes: &reduce.axes };
+                    fits &= !own.is_single() && rows.as_ref().is_none_or(|known| *known == own);
+                    rows.get_or_insert(own);
+                    reductions += 1;
+                }
+            }
+            if !fits {
+                return None;
+            }
+            chain.push(r);
+            grew = true;
+        }
+    }
+    let rows = rows?;
+    let all = chain.iter().flat_map(|r| &members[r]);
+    let on_rows = all.copied().all(|i| shape_of(g, f, i).is_some_and(|s| rows.fits(s)));
+    let ends_full = shape_of(g, f, root).is_some_and(|s| s == rows.full);
+    (reductions >= 2 && on_rows && ends_full).then_some(chain)
+}

@@ -1,0 +1,73 @@
+//! Cuts blocks that concatenate: where an operand is a reduction, its part becomes a nest of its own, so that the
+//! reduction is computed right into the result.
+
+use super::sketch::Sketch;
+use crate::int::{Bounds, Int, simplify};
+use crate::name::Name;
+use crate::schedule::{PartitionLoop, simplify_expr};
+use crate::tir::{Block, BufferId, CondOp, Expr};
+
+/// Cuts every compute block that chooses between reductions along one of its loops. A block that cannot be cut stays.
+pub(super) fn partition_concats(sketch: &mut Sketch<'_>) {
+    let reduced: Vec<BufferId> =
+        sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.buffer).collect();
+    if reduced.is_empty() {
+        return;
+    }
+    let names: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
+    for name in names {
+        let Some(cut) =
+            sketch.f.body.blocks().into_iter().find(|b| b.name == name).and_then(|b| cut_of(sketch, b, &reduced))
+        else {
+            continue;
+        };
+        // A refusal leaves one nest, which is right too.
+        let _ = sketch.apply(cut);
+    }
+}
+
+/// The places along one loop where a chosen operand begins or ends that is reduced.
+fn cut_of(sketch: &Sketch<'_>, block: &Block, reduced: &[BufferId]) -> Option<PartitionLoop> {
+    for l in sketch.loops(block.name).ok()? {
+        let Some(extent) = l.extent.as_const() else { continue };
+        let mut places = choices(&block.value, l.var);
+        places.retain(|p| *p > 0 && *p < extent);
+        if places.is_empty() {
+            continue;
+        }
+        let starts: Vec<i64> = std::iter::once(0).chain(places.iter().copied()).collect();
+        let ends: Vec<i64> = places.iter().copied().chain([extent]).collect();
+        let heavy: Vec<bool> =
+            starts.iter().zip(&ends).map(|(a, b)| reads_any(sketch, block, l.var, (*a, *b), reduced)).collect();
+        let at: Vec<i64> = (1..starts.len()).filter(|&n| heavy[n] || heavy[n - 1]).map(|n| starts[n]).collect();
+        if !at.is_empty() {
+            return Some(PartitionLoop { block: block.name, r#loop: l.var, at });
+        }
+    }
+    None
+}
+
+/// Ascending constants that the variable is compared with in choices.
+fn choices(value: &Expr, var: Name) -> Vec<i64> {
+    let mut out = Vec::new();
+    value.visit(&mut |e| {
+        let Expr::Select(c, ..) = e else { return };
+        let Expr::All(conds) = &**c else { return };
+        for c in conds.iter().filter(|c| c.op == CondOp::Lt) {
+            // `var + a < b` is `var < b - a`.
+            let rest = simplify(&(c.rhs.clone() - &c.lhs + Int::var(var)), &Bounds::new());
+            out.extend(rest.as_const());
+        }
+    });
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// Whether iterations `from..to` of a loop read one of `buffers`.
+fn reads_any(sketch: &Sketch<'_>, block: &Block, var: Name, (from, to): (i64, i64), buffers: &[BufferId]) -> bool {
+    let mut bounds: Bounds = sketch.f.bounds();
+    bounds.insert(var, 0, to - from - 1);
+    let moved = block.value.map_ints(&mut |i| i.substitute(var, &(Int::var(var) + from)));
+    simplify_expr(&moved, &bounds).loads().iter().any(|l| buffers.contains(&l.0))
+}
