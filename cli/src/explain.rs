@@ -6,7 +6,7 @@ mod relations;
 
 use crate::args::{CompareArgs, ExplainArgs};
 use crate::arrays::read_npz;
-use crate::compare::{Difference, Tolerance, agree};
+use compiler::agreement::{Difference, Tolerance, agree};
 use crate::error::{CliError, CliResult};
 use crate::executor::{Device, compile_for, target_profile};
 use crate::models::load;

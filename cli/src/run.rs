@@ -2,12 +2,12 @@
 
 use crate::args::RunArgs;
 use crate::arrays::{Named, read_npy, read_npz, write_npz};
-use crate::compare::{Tolerance, agree};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor};
 use crate::models::{inputs_for, load, load_with_values};
 use crate::output::{print_text, table, write_json};
 use bytes::Bytes;
+use compiler::agreement::{Tolerance, agree};
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::onnx::parse_tensor_proto;

@@ -3,6 +3,7 @@
 //! Knows no wgpu, no files, no environment and no clock: what it needs from outside comes through traits
 //! ([`tensor::DataSource`] and those of the compile driver).
 
+pub mod agreement;
 pub mod arena;
 pub mod attr;
 pub mod compile;

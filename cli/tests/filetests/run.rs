@@ -9,6 +9,7 @@
 use crate::file::TestFile;
 use crate::gpu;
 use crate::verbs::context;
+use compiler::agreement::{Tolerance, agree};
 use compiler::attr::Attrs;
 use compiler::compile::{CompileError, Compiled, lower_module};
 use compiler::cpu::{run_function, run_scheduled, run_scheduled_with, run_tensor_function_with};
@@ -199,8 +200,7 @@ fn report(names: &[String], want: &[Tensor], got: &[Tensor], how: &str) -> Resul
     Ok(out)
 }
 
-/// Agreement: equal integers; of floats `|a-b| <= tol*max|b| + tol*|b|` for each element and
-/// `norm(a-b) <= tol*norm(b)`, with tol 1e-3, and 1e-2 for f16 and bf16. Equal infinities and nans agree.
+/// [`compiler::agreement`] of floats; other elements must be equal.
 fn compare(want: &Tensor, got: &Tensor) -> Result<(), String> {
     if want.dtype() != got.dtype() || want.shape() != got.shape() {
         return Err(format!("{}{:?} instead of {}{:?}", got.dtype(), got.shape(), want.dtype(), want.shape()));
@@ -209,23 +209,6 @@ fn compare(want: &Tensor, got: &Tensor) -> Result<(), String> {
         let differ = want.bytes() != got.bytes();
         return if differ { Err(format!("{got:?} instead of {want:?}")) } else { Ok(()) };
     }
-    let tolerance = if matches!(want.dtype(), DType::F16 | DType::BF16) { 1e-2 } else { 1e-3 };
-    let (want, got) = (want.to_f64_vec(), got.to_f64_vec());
-    let finite = |v: &&f64| v.is_finite();
-    let largest = want.iter().filter(finite).fold(0.0f64, |m, v| m.max(v.abs()));
-    let (mut error, mut norm) = (0.0, 0.0);
-    for (i, (w, g)) in want.iter().zip(&got).enumerate() {
-        if w == g || w.is_nan() && g.is_nan() {
-            norm += if w.is_finite() { w * w } else { 0.0 };
-            continue;
-        }
-        let difference = (w - g).abs();
-        if difference.is_nan() || difference > tolerance * (largest + w.abs()) {
-            return Err(format!("element {i} is {g} instead of {w}"));
-        }
-        error += difference * difference;
-        norm += w * w;
-    }
-    let (error, norm) = (error.sqrt(), norm.sqrt());
-    if error > tolerance * norm { Err(format!("the error's norm is {error}, the result's {norm}")) } else { Ok(()) }
+    let found = agree(got, want, &Tolerance::new(want.dtype(), None, None));
+    if found.pass { Ok(()) } else { Err(found.why) }
 }

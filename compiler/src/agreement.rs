@@ -1,0 +1,98 @@
+//! What agreement of two tensors means: the one place that states the tolerances.
+
+use crate::dtype::DType;
+use crate::tensor::Tensor;
+
+/// Tolerances of one comparison: `|a-b| <= atol*max|b| + rtol*|b|` and `norm(a-b) <= rtol*norm(b)`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tolerance {
+    /// Relative to the element, and to the norm.
+    pub rtol: f64,
+    /// Relative to the reference's largest magnitude.
+    pub atol: f64,
+}
+impl Tolerance {
+    /// By dtype (1e-2 for f16, 1e-3 otherwise), overridden by the options.
+    pub fn new(dtype: DType, rtol: Option<f64>, atol: Option<f64>) -> Tolerance {
+        let t = if matches!(dtype, DType::F16 | DType::BF16) { 1e-2 } else { 1e-3 };
+        Tolerance { rtol: rtol.unwrap_or(t), atol: atol.unwrap_or(rtol.unwrap_or(t)) }
+    }
+    /// One tolerance for both.
+    pub fn uniform(t: f64) -> Tolerance {
+        Tolerance { rtol: t, atol: t }
+    }
+}
+
+/// How two tensors differ.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Difference {
+    /// They agree.
+    #[serde(skip)]
+    pub pass: bool,
+    /// Why not.
+    #[serde(skip)]
+    pub why: String,
+    /// Largest absolute difference.
+    pub max_abs: f64,
+    /// Largest relative difference where the reference is not tiny.
+    pub max_rel: f64,
+    /// `norm(a-b) / norm(b)`.
+    pub rel_l2: f64,
+    /// Cosine of the angle between them.
+    pub cosine: f64,
+    /// NaNs in the first and not in the second.
+    pub nan: usize,
+    /// Infinities in the first and not in the second.
+    pub inf: usize,
+    /// Largest magnitude of the first.
+    pub max_magnitude: f64,
+}
+
+/// Compares `a` with the reference `b`.
+pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
+    let mut d = Difference { cosine: 1.0, ..Difference::default() };
+    if a.shape() != b.shape() {
+        d.why = format!("shape {:?}, expected {:?}", a.shape(), b.shape());
+        return d;
+    }
+    let (x, y) = (a.to_f64_vec(), b.to_f64_vec());
+    let peak = y.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+    let (mut num, mut den, mut xx, mut xy) = (0.0f64, 0.0f64, 0.0f64, 0.0f64);
+    let mut worst: Option<(usize, f64)> = None;
+    for (i, (&p, &q)) in x.iter().zip(&y).enumerate() {
+        if p.is_nan() && q.is_nan() || p == q {
+            let f = if p.is_finite() { p } else { 0.0 };
+            (den, xx, xy) = (den + f * f, xx + f * f, xy + f * f);
+            d.max_magnitude = d.max_magnitude.max(f.abs());
+            continue;
+        }
+        if !p.is_finite() || !q.is_finite() {
+            d.nan += p.is_nan() as usize;
+            d.inf += p.is_infinite() as usize;
+            worst = Some((i, f64::INFINITY));
+            continue;
+        }
+        let e = (p - q).abs();
+        d.max_abs = d.max_abs.max(e);
+        d.max_magnitude = d.max_magnitude.max(p.abs());
+        if q.abs() > 1e-6 * peak {
+            d.max_rel = d.max_rel.max(e / q.abs());
+        }
+        let excess = e - (tol.atol * peak + tol.rtol * q.abs());
+        if excess > 0.0 && worst.is_none_or(|w| excess > w.1) {
+            worst = Some((i, excess));
+        }
+        (num, den, xx, xy) = (num + e * e, den + q * q, xx + p * p, xy + p * q);
+    }
+    d.rel_l2 = if num == 0.0 { 0.0 } else { (num / den.max(f64::MIN_POSITIVE)).sqrt() };
+    if xx > 0.0 && den > 0.0 {
+        d.cosine = xy / (xx.sqrt() * den.sqrt());
+    }
+    d.pass = worst.is_none() && d.rel_l2 <= tol.rtol.max(tol.atol);
+    if let Some((i, _)) = worst {
+        d.why = format!("element {i} is {}, expected {}", x[i], y[i]);
+    } else if !d.pass {
+        d.why = format!("relative error {:.3e}", d.rel_l2);
+    }
+    d
+}
