@@ -6,10 +6,10 @@ mod relations;
 
 use crate::args::{CompareArgs, ExplainArgs};
 use crate::arrays::read_npz;
-use compiler::agreement::{Difference, Tolerance, agree};
 use crate::error::{CliError, CliResult};
 use crate::executor::{Device, compile_for, target_profile};
 use crate::models::load;
+use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::graph::{Module, NodeId};
 use compiler::name::Name;
 use compiler::tensor::Tensor;
