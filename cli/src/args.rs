@@ -33,6 +33,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write a model as ONNX
     Export(ExportArgs),
+    /// Show what differs between two compile traces
+    Diff(DiffArgs),
     /// List the built-in models
     Zoo(ZooArgs),
     /// Run the ONNX test cases that stdin lists
@@ -110,7 +112,7 @@ pub struct DevicesArgs {
 /// `weft inspect`
 #[derive(Args, Debug)]
 pub struct InspectArgs {
-    /// Models: paths or zoo names
+    /// Models: paths or zoo names; or compile traces
     #[arg(required = true)]
     pub models: Vec<String>,
     #[command(flatten)]
@@ -249,7 +251,7 @@ pub struct CompareArgs {
 /// `weft explain`
 #[derive(Args, Debug)]
 pub struct ExplainArgs {
-    /// Model: a path or a zoo name
+    /// Model: a path or a zoo name; or a compile trace
     pub model: String,
     /// One source node
     #[arg(long)]
@@ -273,6 +275,20 @@ pub struct ExportArgs {
     /// Write the optimised graph, fused groups as ONNX functions
     #[arg(long)]
     pub optimized: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft diff`
+#[derive(Args, Debug)]
+pub struct DiffArgs {
+    /// The first trace
+    #[arg(value_name = "A.trace")]
+    pub a: PathBuf,
+    /// The second trace
+    #[arg(value_name = "B.trace")]
+    pub b: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

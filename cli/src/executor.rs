@@ -81,7 +81,7 @@ pub fn compile_options(common: &Common) -> CompileOptions {
         disabled: common.disable_pass.clone(),
         passes: (!common.passes.is_empty()).then(|| common.passes.clone()),
     };
-    CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false }
+    CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false }
 }
 
 /// The profile to compile for: `--target`, else the device's, else (on the CPU executor) lavapipe's.
@@ -97,9 +97,18 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
 
 /// Compiles for a profile, with progress.
 pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile) -> Result<Compiled, CompileError> {
+    compile_with(module, &compile_options(common), common, profile)
+}
+
+/// Compiles for a profile with options of one's own, with progress.
+pub fn compile_with(
+    module: Module,
+    options: &CompileOptions,
+    common: &Common,
+    profile: &DeviceProfile,
+) -> Result<Compiled, CompileError> {
     let mut progress = Progress::new(common);
-    let emitter = shaders_gen::Emitter;
-    compile(module, &compile_options(common), profile, &emitter, &mut |s, d, t| progress.report(s, d, t))
+    compile(module, options, profile, &shaders_gen::Emitter, &mut |s, d, t| progress.report(s, d, t))
 }
 
 /// A model ready to run.

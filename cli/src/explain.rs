@@ -17,6 +17,9 @@ use relations::Relations;
 
 /// Explains a model or one node of it.
 pub fn execute(a: &ExplainArgs) -> CliResult<()> {
+    if crate::trace::is_trace(&a.model) {
+        return crate::trace::explain(&a.model, a.node.as_deref(), &a.common);
+    }
     let given = a.input.as_ref().map(|p| read_npz(p)).transpose()?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let profile = target_profile(&a.common)?;

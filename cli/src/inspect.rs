@@ -9,6 +9,9 @@ use std::path::Path;
 
 /// Shows what is in each model.
 pub fn execute(a: &InspectArgs) -> CliResult<()> {
+    if a.models.iter().any(|m| crate::trace::is_trace(m)) {
+        return crate::trace::inspect(&a.models, &a.common);
+    }
     let mut all = Vec::new();
     for m in &a.models {
         all.push((m, look(m, a)?));

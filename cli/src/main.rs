@@ -7,6 +7,7 @@ mod cases;
 mod compare;
 mod compile;
 mod devices;
+mod diff;
 mod error;
 mod executor;
 mod explain;
@@ -16,6 +17,7 @@ mod models;
 mod opt;
 mod output;
 mod run;
+mod trace;
 mod zoo;
 
 use args::{Cli, Command};
@@ -85,6 +87,7 @@ fn dispatch(command: &Command) -> CliResult<()> {
         Command::Compare(a) => compare::execute(a),
         Command::Explain(a) => explain::execute(a),
         Command::Export(a) => export::execute(a),
+        Command::Diff(a) => diff::execute(a),
         Command::Zoo(a) => zoo::execute(a),
         Command::Cases(a) => cases::execute(a),
     }

@@ -64,6 +64,10 @@ impl DataSource for FileSlice {
 /// The bytes of an ONNX file and where its external data is.
 pub fn read_onnx(path: &Path) -> CliResult<(Bytes, Box<dyn ExternalData>)> {
     let bytes = map_file(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+    if compiler::trace::CompileTrace::recognizes(&bytes) {
+        return Err(CliError::input(format!("{} is a compile trace, not a model", path.display()))
+            .help("`weft inspect`, `explain`, `diff` and `view` read traces"));
+    }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     Ok((bytes, Box::new(Folder(folder))))
 }

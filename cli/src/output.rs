@@ -33,8 +33,7 @@ pub fn write_file(path: &std::path::Path, bytes: &[u8]) -> CliResult<()> {
     let fail = |e: std::io::Error| CliError::usage(format!("cannot write {}: {e}", path.display()));
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    std::fs::write(&temporary, bytes).map_err(fail)?;
-    std::fs::rename(&temporary, path).map_err(|e| {
+    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).map_err(|e| {
         let _ = std::fs::remove_file(&temporary);
         fail(e)
     })

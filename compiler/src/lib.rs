@@ -24,6 +24,7 @@ pub mod te;
 pub mod tensor;
 pub mod text;
 pub mod tir;
+pub mod trace;
 pub mod verify;
 
 /// The code of docs/add-a-pass.md, as a test.

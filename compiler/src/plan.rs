@@ -58,6 +58,14 @@ pub trait EmitKernel {
         kernel: Name,
         profile: &crate::profile::DeviceProfile,
     ) -> Result<EmittedKernel, String>;
+
+    /// SPIR-V words of a kernel that this generator made.
+    ///
+    /// # Errors
+    /// When the generator makes none, or the kernel is not its own.
+    fn spirv(&self, _kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
+        Err("this generator makes no SPIR-V".into())
+    }
 }
 
 /// What a plan buffer holds.

@@ -13,7 +13,7 @@ pub enum RemarkKind {
 }
 
 /// One remark.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Remark {
     /// The pass.
     pub pass: Name,

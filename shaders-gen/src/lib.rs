@@ -58,6 +58,10 @@ impl EmitKernel for Emitter {
     fn emit(&self, f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, String> {
         emit_kernel(f, kernel, profile).map_err(|e| e.to_string())
     }
+    fn spirv(&self, kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
+        let module = kernel.module.downcast_ref::<GeneratedModule>().ok_or("the kernel has another generator")?;
+        module.emit_spirv().map_err(|e| e.to_string())
+    }
 }
 
 /// Emits kernel `kernel` of the scheduled function `f` for a device.

@@ -14,11 +14,12 @@ pub use memory::{Lifetime, assign_pool};
 
 use crate::graph::Module;
 use crate::name::Name;
-use crate::passes::{Clock, PassContext, PassStats, PipelineOptions, Sequential, default_pipeline};
+use crate::passes::{Clock, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline};
 use crate::plan::{EmitKernel, Plan};
 use crate::profile::DeviceProfile;
 use crate::remark::Remark;
 use crate::tir::TensorFunction;
+use crate::trace::{Recording, StageRecorder};
 use indexmap::IndexMap;
 use std::sync::Arc;
 pub use transposes::{TransposeReport, count_transposes};
@@ -63,7 +64,7 @@ pub struct Group {
 }
 
 /// Byte counts of the plan.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct MemoryReport {
     /// Constants on the device.
     pub weights: u64,
@@ -98,6 +99,22 @@ pub struct Compiled {
     pub profile: DeviceProfile,
     /// Milliseconds of the whole compilation; 0 without a clock.
     pub ms: f64,
+    /// Milliseconds by part; empty without a clock.
+    pub timings: Vec<(String, f64)>,
+    /// The text of each stage, where [`CompileOptions::record`] asked for it.
+    pub recording: Option<Recording>,
+}
+
+impl Compiled {
+    /// The module with its tensor functions unscheduled and their traces pending: what `weft opt` schedules again, byte
+    /// for byte.
+    pub fn unscheduled_module(&self) -> Module {
+        let mut m = self.module.clone();
+        for (name, f) in &self.unscheduled {
+            m.tensor_functions.insert(*name, f.clone());
+        }
+        m
+    }
 }
 
 /// How to compile.
@@ -109,6 +126,8 @@ pub struct CompileOptions {
     pub clock: Option<Arc<dyn Clock>>,
     /// Verify the module after each pass.
     pub verify: bool,
+    /// Record the text of each stage, for a full [`CompileTrace`](crate::trace::CompileTrace).
+    pub record: bool,
 }
 
 /// Compiles a module for a device: passes, groups, schedules, kernels, plan.
@@ -122,11 +141,14 @@ pub fn compile(
     emitter: &dyn EmitKernel,
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
-    let start = options.clock.as_ref().map(|c| c.now_ms());
+    let now = || options.clock.as_ref().map(|c| c.now_ms());
+    let start = now();
+    let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);
     cx.clock = options.clock.clone();
     cx.verify |= options.verify;
+    cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));
     let list = default_pipeline(&options.pipeline);
     let (graph, fusion): (Vec<&String>, Vec<&String>) = list.iter().partition(|p| *p != "fuse-ops");
     progress("passes", 0, list.len());
@@ -134,12 +156,19 @@ pub fn compile(
     let transposes = count_transposes(&module);
     Sequential::new(fusion).run(&mut module, &mut cx)?;
     progress("passes", list.len(), list.len());
+    let lowering = now();
     let mut compiled = lower_module(module, profile, emitter, std::mem::take(&mut cx.remarks), progress)?;
     compiled.passes = cx.stats;
     compiled.printed = cx.printed;
     compiled.transposes = transposes;
-    if let (Some(clock), Some(start)) = (&options.clock, start) {
-        compiled.ms = clock.now_ms() - start;
+    if let (Some(start), Some(lowering), Some(end)) = (start, lowering, now()) {
+        compiled.ms = end - start;
+        compiled.timings = vec![("passes".into(), lowering - start), ("schedules and kernels".into(), end - lowering)];
+    }
+    if let Some(recorder) = recorder {
+        recorder.add("lowered", &compiled.unscheduled_module());
+        recorder.add("scheduled", &compiled.module);
+        compiled.recording = Some(recorder.finish());
     }
     Ok(compiled)
 }

@@ -481,6 +481,8 @@ impl<'a> Planner<'a> {
             printed: vec![],
             profile: self.profile.clone(),
             ms: 0.0,
+            timings: vec![],
+            recording: None,
         })
     }
 }

@@ -1,0 +1,136 @@
+//! `weft diff`: what differs between two compilations.
+
+use crate::args::DiffArgs;
+use crate::error::{CliError, CliResult};
+use crate::output::{print_text, table, write_json};
+use compiler::remark::{Remark, RemarkKind};
+use compiler::trace::TraceDiff;
+use compiler::trace::diff::{Fact, GroupLine, Timing};
+
+/// Lines of a list that are shown without `-v`.
+const FIRST: usize = 12;
+
+/// Characters that a column of the table of facts may have.
+const WIDEST: usize = 48;
+
+/// Compares two traces.
+pub fn execute(args: &DiffArgs) -> CliResult<()> {
+    let (a, b) = (crate::trace::read(&args.a)?, crate::trace::read(&args.b)?);
+    let d = TraceDiff::between(&a, &b).map_err(|e| CliError::input(e.to_string()))?;
+    let mut json = serde_json::to_value(&d).map_err(|e| CliError::usage(e.to_string()))?;
+    if let Some(o) = json.as_object_mut() {
+        let names = [("schema", 1.into()), ("a", args.a.display().to_string().into())];
+        let mut all: serde_json::Map<String, serde_json::Value> =
+            names.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
+        all.insert("b".into(), args.b.display().to_string().into());
+        all.insert("equal".into(), d.is_empty().into());
+        all.append(o);
+        *o = all;
+    }
+    if write_json(&args.common, &json)? {
+        return Ok(());
+    }
+    let most = if args.common.verbose > 0 { usize::MAX } else { FIRST };
+    if d.is_empty() {
+        print_text("no difference but in time")?;
+    }
+    facts("", &d.facts)?;
+    passes(&d)?;
+    groups("groups only in the first", &d.groups_removed, most)?;
+    groups("groups only in the second", &d.groups_added, most)?;
+    first_of("groups made otherwise", &d.groups_changed, most, |g| {
+        format!("{} -> {} ({}): {}", g.a, g.b, g.origins.join(" "), line(&g.facts))
+    })?;
+    kernels(&d, most)?;
+    first_of("remarks only in the first", &d.remarks_removed, most, remark)?;
+    first_of("remarks only in the second", &d.remarks_added, most, remark)?;
+    timings(&d.timings)
+}
+
+/// A heading and the first lines of a list.
+fn first_of<T>(title: &str, list: &[T], most: usize, show: impl Fn(&T) -> String) -> CliResult<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    print_text(&format!("\n{title}: {}", list.len()))?;
+    list.iter().take(most).try_for_each(|x| print_text(&format!("  {}", show(x))))?;
+    if list.len() > most {
+        print_text(&format!("  ... {} more (-v shows them)", list.len() - most))?;
+    }
+    Ok(())
+}
+
+fn line(facts: &[Fact]) -> String {
+    facts.iter().map(|f| format!("{} {} -> {}", f.what, f.a, f.b)).collect::<Vec<_>>().join("; ")
+}
+
+fn remark(r: &Remark) -> String {
+    let kind = if r.kind == RemarkKind::Applied { "applied" } else { "missed" };
+    let nodes: Vec<String> = r.nodes.iter().take(4).map(|n| n.to_string()).collect();
+    format!("{} {kind} {}: {}", r.pass, nodes.join(" "), r.message)
+}
+
+fn facts(title: &str, list: &[Fact]) -> CliResult<()> {
+    let (long, short): (Vec<&Fact>, Vec<&Fact>) = list.iter().partition(|f| f.a.len().max(f.b.len()) > WIDEST);
+    if !short.is_empty() {
+        let mut rows = table(&[title, "first", "second"]);
+        for f in short {
+            rows.add_row([&f.what, &f.a, &f.b]);
+        }
+        print_text(&rows.to_string())?;
+    }
+    long.iter().try_for_each(|f| print_text(&format!(" {}\n   first  {}\n   second {}", f.what, f.a, f.b)))
+}
+
+fn passes(d: &TraceDiff) -> CliResult<()> {
+    if !d.passes.is_empty() {
+        let mut rows = table(&["pass", "first: nodes", "changed", "second: nodes", "changed"]);
+        for p in &d.passes {
+            let mut row = vec![if p.run > 1 { format!("{} (run {})", p.name, p.run) } else { p.name.clone() }];
+            for side in [&p.a, &p.b] {
+                let nodes = |s: &compiler::passes::PassStats| format!("{} -> {}", s.nodes_before, s.nodes_after);
+                row.push(side.as_ref().map_or("did not run".into(), nodes));
+                row.push(side.as_ref().map_or(String::new(), |s| s.changed.to_string()));
+            }
+            rows.add_row(row);
+        }
+        print_text(&format!("\n{rows}"))?;
+    }
+    first_of("stages whose text differs", &d.stages, usize::MAX, |s| {
+        let run = if s.run > 1 { format!(" (run {})", s.run) } else { String::new() };
+        format!("{}{run}: {} lines only in the first, {} only in the second", s.label, s.removed, s.added)
+    })
+}
+
+fn groups(title: &str, list: &[GroupLine], most: usize) -> CliResult<()> {
+    first_of(title, list, most, |g| {
+        let rule = if g.rule.is_empty() { String::new() } else { format!(" by {}", g.rule) };
+        format!("{} {}{rule}: {}", g.id, g.ops.join("+"), g.origins.join(" "))
+    })
+}
+
+fn kernels(d: &TraceDiff, most: usize) -> CliResult<()> {
+    first_of("kernels that differ", &d.kernels, most, |k| {
+        let name = |n: &Option<String>| n.clone().unwrap_or_else(|| "none".into());
+        let names = if k.a == k.b { name(&k.a) } else { format!("{} -> {}", name(&k.a), name(&k.b)) };
+        let groups: Vec<String> = k.groups.iter().take(6).map(|g| g.to_string()).collect();
+        let mut text = format!("{names} (group {}): {}", groups.join(", "), line(&k.facts));
+        for l in k.schedule.iter().filter(|l| !l.starts_with(' ')) {
+            text += &format!("\n    {l}");
+        }
+        text
+    })
+}
+
+fn timings(list: &[Timing]) -> CliResult<()> {
+    let mut rows = table(&["time", "first ms", "second ms", "ratio"]);
+    for t in list {
+        let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.2}"));
+        let ratio = match (t.a_ms, t.b_ms) {
+            (Some(a), Some(b)) if a > 0.0 => format!("{:.2}", b / a),
+            _ => String::new(),
+        };
+        rows.add_row([t.what.clone(), ms(t.a_ms), ms(t.b_ms), ratio]);
+    }
+    print_text(&format!("\n{rows}"))
+}

@@ -1,0 +1,155 @@
+//! Taking a trace from a compiled module.
+
+use super::*;
+use crate::compile::{CompileOptions, Compiled};
+use crate::graph::Constant;
+use crate::name::Name;
+use crate::passes::default_pipeline;
+use crate::plan::{self, EmitKernel, PlanKernel};
+use crate::tir::Access;
+use rayon::prelude::*;
+
+/// How much goes into a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// Everything. Weights are read once; the stages are there when the compilation recorded them.
+    Full,
+    /// What tables and JSON need: no weights, no SPIR-V.
+    Summary,
+}
+
+impl CompileTrace {
+    /// The trace of a compilation. `model` is a name for people.
+    ///
+    /// # Errors
+    /// When a weight cannot be read, or the generator gives no SPIR-V.
+    pub fn new(
+        model: &str,
+        c: &Compiled,
+        options: &CompileOptions,
+        emitter: &dyn EmitKernel,
+        contents: Contents,
+    ) -> Result<CompileTrace, String> {
+        let p = &options.pipeline;
+        let recording = c.recording.clone().unwrap_or_default();
+        let full = contents == Contents::Full;
+        Ok(CompileTrace {
+            model: model.into(),
+            weft: env!("CARGO_PKG_VERSION").into(),
+            profile: serde_json::to_string(&c.profile).map_err(|e| e.to_string())?,
+            profile_name: c.profile.name.clone(),
+            options: Options {
+                amp: p.amp.name().into(),
+                layout: p.layout.name().into(),
+                fuse: p.fuse.name().into(),
+                opt_level: p.opt_level,
+                disabled: p.disabled.clone(),
+                pipeline: default_pipeline(p),
+            },
+            weights: if full { weights(&recording.constants)? } else { vec![] },
+            sources: recording.sources,
+            stages: recording.stages,
+            passes: c.passes.clone(),
+            remarks: c.remarks.clone(),
+            groups: c.groups.iter().map(group).collect(),
+            kernels: c.plan.kernels.iter().map(|k| kernel(c, k, full.then_some(emitter))).collect::<Result<_, _>>()?,
+            plan: plan_of(&c.plan),
+            memory: c.memory,
+            transposes: c.transposes,
+            compile_ms: c.ms,
+            timings: c.timings.clone(),
+        })
+    }
+}
+
+/// Several at a time; each is dropped as soon as it is summed up.
+fn weights(constants: &indexmap::IndexMap<Name, Constant>) -> Result<Vec<WeightSummary>, String> {
+    let list: Vec<(&Name, &Constant)> = constants.iter().collect();
+    list.par_iter().map(|(name, c)| WeightSummary::of(name.as_str(), c)).collect()
+}
+
+fn group(g: &crate::compile::Group) -> Group {
+    let texts = |list: &[Name]| list.iter().map(Name::to_string).collect();
+    Group {
+        function: g.function.to_string(),
+        origins: texts(&g.origins),
+        ops: g.ops.iter().map(|o| o.to_string()).collect(),
+        nodes: texts(&g.nodes),
+        anchor: g.anchor.map(str::to_string),
+        layout: g.layout.map(str::to_string),
+        rule: g.rule.into(),
+        kind: g.kind,
+        tensor_function: g.tensor_function.map(|f| f.to_string()),
+        flops: g.flops,
+        bytes: g.bytes,
+    }
+}
+
+fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Result<Kernel, String> {
+    let f = c.module.tensor_functions.get(&k.function);
+    let e = &k.emitted;
+    let half = f.is_some_and(|f| f.outputs().any(|b| f.buffers[b].dtype == DType::F16));
+    let spirv = match emitter {
+        Some(emitter) => emitter.spirv(e).map_err(|m| format!("kernel {} has no SPIR-V: {m}", e.name))?,
+        None => vec![],
+    };
+    Ok(Kernel {
+        name: e.name.clone(),
+        function: k.function.to_string(),
+        schedule: f.map(|f| f.trace.iter().map(crate::text::print_instruction).collect()).unwrap_or_default(),
+        workgroup: e.workgroup,
+        grid: e.grid,
+        bindings: e
+            .bindings
+            .iter()
+            .map(|b| Binding {
+                buffer: f.and_then(|f| f.buffers.get(b.buffer)).map_or(String::new(), |b| b.name.to_string()),
+                bank: b.bank,
+                written: b.access == Access::Write,
+            })
+            .collect(),
+        shared_bytes: e.shared_bytes,
+        immediate_bytes: e.immediate_bytes,
+        dtype: if half { "f16" } else { "f32" }.into(),
+        bounds_proved: e.bounds_proved,
+        wgsl: e.wgsl.clone(),
+        spirv: spirv.iter().flat_map(|w| w.to_le_bytes()).collect(),
+    })
+}
+
+fn plan_of(p: &plan::Plan) -> Plan {
+    let slot = |s: &plan::TensorSlot| Slot {
+        name: s.name.to_string(),
+        buffer: s.buffer,
+        dtype: s.dtype,
+        shape: s.shape.clone(),
+        encoding: format!("{:?}", s.encoding),
+    };
+    let content = |c: &plan::Content| match c {
+        plan::Content::Input(i) => Content::Input(*i),
+        plan::Content::Constant { name, packer } => {
+            Content::Constant { name: name.to_string(), packer: packer.as_ref().map(|p| p.name.to_string()) }
+        }
+        plan::Content::Pool => Content::Pool,
+    };
+    let call = |d: &plan::Dispatch| Call { kernel: d.kernel, group: d.group, buffers: d.buffers.clone() };
+    let step = |s: &plan::Step| match s {
+        plan::Step::Gpu(list) => Step::Gpu(list.iter().map(call).collect()),
+        plan::Step::Host(h) => Step::Host {
+            group: h.group,
+            inputs: h.inputs.iter().map(|s| s.buffer).collect(),
+            outputs: h.outputs.iter().map(|s| s.buffer).collect(),
+        },
+        plan::Step::Copy { from, to } => Step::Copy { from: *from, to: *to },
+    };
+    Plan {
+        buffers: p
+            .buffers
+            .iter()
+            .map(|b| PlanBuffer { content: content(&b.content), bytes: b.bytes, bank_bytes: b.bank_bytes })
+            .collect(),
+        steps: p.steps.iter().map(step).collect(),
+        inputs: p.inputs.iter().map(slot).collect(),
+        outputs: p.outputs.iter().map(slot).collect(),
+    }
+}

@@ -1,0 +1,97 @@
+//! The bytes of a trace: `WEFTRACE`, the version as four little-endian bytes, then a zstd frame with a checksum that holds
+//! the postcard encoding of [`CompileTrace`]. Postcard names no fields, so every change of a recorded type needs a new
+//! [`VERSION`]; a test holds the layout in place.
+
+use super::CompileTrace;
+use std::io::Read;
+
+/// The first bytes of every trace.
+pub const MAGIC: &[u8; 8] = b"WEFTRACE";
+
+/// The version that this build writes and reads.
+pub const VERSION: u32 = 1;
+
+/// A trace never takes more memory than this.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// zstd's level: above it, time grows faster than size shrinks.
+const LEVEL: i32 = 9;
+
+/// Matches reach back over so many bytes (as a power of two), since the texts of two stages resemble each other.
+const WINDOW_LOG: u32 = 25;
+
+/// Why bytes are not a trace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// Something else.
+    #[error("this is not a compile trace: it does not begin with `WEFTRACE`")]
+    NotATrace,
+    /// Of another version of Weft.
+    #[error("the trace has version {found}, this build reads version {VERSION}: make it again with `weft compile -o`")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// Cut off or changed.
+    #[error("the trace is truncated or damaged: {0}")]
+    Damaged(String),
+    /// It could not be written.
+    #[error("the trace cannot be written: {0}")]
+    Write(String),
+}
+
+impl CompileTrace {
+    /// The bytes of a trace file.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`] when memory runs out.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, TraceError> {
+        let fail = |e: std::io::Error| TraceError::Write(e.to_string());
+        let plain = postcard::to_stdvec(self).map_err(|e| TraceError::Write(e.to_string()))?;
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        let mut encoder = zstd::Encoder::new(out, LEVEL).map_err(fail)?;
+        encoder.include_checksum(true).map_err(fail)?;
+        encoder.long_distance_matching(true).map_err(fail)?;
+        encoder.window_log(WINDOW_LOG).map_err(fail)?;
+        std::io::Write::write_all(&mut encoder, &plain).map_err(fail)?;
+        encoder.finish().map_err(fail)
+    }
+
+    /// Reads the bytes of a trace file.
+    ///
+    /// # Errors
+    /// Something else than a trace, another version, or damaged bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<CompileTrace, TraceError> {
+        let damaged = |e: &dyn std::fmt::Display| TraceError::Damaged(e.to_string());
+        if !CompileTrace::recognizes(bytes) {
+            return Err(TraceError::NotATrace);
+        }
+        let (version, frame) = bytes[MAGIC.len()..]
+            .split_first_chunk::<4>()
+            .ok_or_else(|| TraceError::Damaged("it ends within its version".into()))?;
+        let found = u32::from_le_bytes(*version);
+        if found != VERSION {
+            return Err(TraceError::Version { found });
+        }
+        let mut decoder = zstd::Decoder::new(frame).map_err(|e| damaged(&e))?;
+        decoder.window_log_max(WINDOW_LOG + 2).map_err(|e| damaged(&e))?;
+        let mut plain = Vec::new();
+        decoder.take(MOST_BYTES + 1).read_to_end(&mut plain).map_err(|e| damaged(&e))?;
+        if plain.len() as u64 > MOST_BYTES {
+            return Err(TraceError::Damaged(format!("it holds more than {MOST_BYTES} bytes")));
+        }
+        let (trace, rest) = postcard::take_from_bytes::<CompileTrace>(&plain).map_err(|e| damaged(&e))?;
+        if !rest.is_empty() {
+            return Err(TraceError::Damaged("it goes on after its end".into()));
+        }
+        trace.check()?;
+        Ok(trace)
+    }
+
+    /// True for bytes that begin as a trace does, whatever its version.
+    pub fn recognizes(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
+    }
+}

@@ -1,0 +1,373 @@
+//! The compile trace: what a compilation did, for readers that come later.
+//!
+//! [`CompileTrace::new`] takes it from a [`Compiled`] module; [`CompileTrace::to_bytes`] and [`CompileTrace::from_bytes`]
+//! are its file form (magic, version, compressed). `weft compile -o` writes it; `weft inspect`, `explain`, `diff` and the
+//! viewer read it. [`CompileTrace::to_json`] is the JSON of `weft compile --json`.
+//!
+//! Always holds: [`CompileTrace::stage_texts`] gives the very text that each pass left, byte for byte; stage `i + 1`
+//! belongs to `passes[i]`; each distinct kernel is stored once, calls and groups refer to it by index; indices are in
+//! range (checked on reading).
+//!
+//! Deliberately absent: the data of weights. A trace has their hashes, shapes and histograms.
+
+mod build;
+pub mod delta;
+pub mod diff;
+mod file;
+mod json;
+mod origins;
+mod record;
+pub mod weights;
+
+#[cfg(test)]
+mod tests;
+
+pub use build::Contents;
+pub use delta::{Hunk, TextDelta};
+pub use diff::TraceDiff;
+pub use file::{MAGIC, TraceError, VERSION};
+pub use origins::{LineOrigins, line_origins};
+pub use record::{Recording, StageRecorder};
+pub use weights::WeightSummary;
+
+use crate::compile::{GroupKind, MemoryReport, TransposeReport};
+use crate::dtype::DType;
+use crate::passes::PassStats;
+use crate::remark::Remark;
+use serde::{Deserialize, Serialize};
+
+/// What a compilation did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CompileTrace {
+    /// Name of the model, as the caller called it.
+    pub model: String,
+    /// Version of Weft.
+    pub weft: String,
+    /// The device compiled for, as JSON: fields come and go with devices' features.
+    pub profile: String,
+    /// Name of that device.
+    pub profile_name: String,
+    /// Options of the compilation.
+    pub options: Options,
+    /// Nodes of the model before any pass.
+    pub sources: Vec<SourceNode>,
+    /// The module before the passes, after each of them, lowered (tensor functions with their schedules pending), and
+    /// scheduled.
+    pub stages: Vec<Stage>,
+    /// What each pass did.
+    pub passes: Vec<PassStats>,
+    /// Remarks of all passes, in order.
+    pub remarks: Vec<Remark>,
+    /// Fused groups in execution order.
+    pub groups: Vec<Group>,
+    /// Distinct kernels.
+    pub kernels: Vec<Kernel>,
+    /// Buffers and steps.
+    pub plan: Plan,
+    /// Byte counts.
+    pub memory: MemoryReport,
+    /// Layout changes in the graph that reached fusion.
+    pub transposes: TransposeReport,
+    /// Constants of the model.
+    pub weights: Vec<WeightSummary>,
+    /// Milliseconds of the whole compilation; 0 without a clock.
+    pub compile_ms: f64,
+    /// Milliseconds by part, in order; the passes have their own.
+    pub timings: Vec<(String, f64)>,
+}
+
+/// Options of a compilation.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Options {
+    /// Mixed precision.
+    pub amp: String,
+    /// Layout.
+    pub layout: String,
+    /// Fusion.
+    pub fuse: String,
+    /// Opt level, 0 to 3.
+    pub opt_level: u8,
+    /// Passes that never ran.
+    pub disabled: Vec<String>,
+    /// The pipeline.
+    pub pipeline: Vec<String>,
+}
+
+/// A node of the model before any pass.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SourceNode {
+    /// Name.
+    pub name: String,
+    /// Op name.
+    pub op: String,
+    /// Where it came from in turn: its own name, as a rule.
+    pub origins: Vec<String>,
+}
+
+/// The module at one point of the pipeline.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stage {
+    /// `source`, the pass that made it, `lowered` or `scheduled`.
+    pub label: String,
+    /// What differs from the stage before; the first one's from nothing.
+    pub delta: TextDelta,
+}
+
+/// A fused group.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Group {
+    /// Its primitive function.
+    pub function: String,
+    /// Source nodes, sorted.
+    pub origins: Vec<String>,
+    /// Op names in order.
+    pub ops: Vec<String>,
+    /// Names of its nodes, in order.
+    pub nodes: Vec<String>,
+    /// Op name of the anchor.
+    pub anchor: Option<String>,
+    /// Layout of the anchor.
+    pub layout: Option<String>,
+    /// Schedule rule; empty for views and host groups.
+    pub rule: String,
+    /// How it runs.
+    pub kind: GroupKind,
+    /// The tensor function, shared by equal groups.
+    pub tensor_function: Option<String>,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Bytes of operands and results.
+    pub bytes: u64,
+}
+
+/// A distinct kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Entry point.
+    pub name: String,
+    /// Tensor function it came from.
+    pub function: String,
+    /// The schedule of that function: the text of each instruction.
+    pub schedule: Vec<String>,
+    /// Threads of a workgroup.
+    pub workgroup: [u32; 3],
+    /// Workgroups of a dispatch.
+    pub grid: [u32; 3],
+    /// Bindings in order.
+    pub bindings: Vec<Binding>,
+    /// Bytes of workgroup memory.
+    pub shared_bytes: u32,
+    /// Bytes of immediates.
+    pub immediate_bytes: u32,
+    /// Element type of the results: `f16` or `f32`.
+    pub dtype: String,
+    /// All accesses and index arithmetic proved.
+    pub bounds_proved: bool,
+    /// WGSL text.
+    pub wgsl: String,
+    /// SPIR-V words, little-endian.
+    #[serde(with = "bytes_as_one")]
+    pub spirv: Vec<u8>,
+}
+
+/// A storage binding of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Binding {
+    /// Buffer of the tensor function.
+    pub buffer: String,
+    /// Slice of it, where it is beyond one binding.
+    pub bank: u32,
+    /// Written rather than read.
+    pub written: bool,
+}
+
+/// Buffers and steps of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// Device buffers.
+    pub buffers: Vec<PlanBuffer>,
+    /// Steps in order.
+    pub steps: Vec<Step>,
+    /// Inputs of the entry function.
+    pub inputs: Vec<Slot>,
+    /// Its results.
+    pub outputs: Vec<Slot>,
+}
+
+/// A device buffer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PlanBuffer {
+    /// What it holds.
+    pub content: Content,
+    /// Bytes in storage form.
+    pub bytes: u64,
+    /// Bytes of one bank.
+    pub bank_bytes: u64,
+}
+
+/// What a device buffer holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Content {
+    /// The n-th input.
+    Input(usize),
+    /// A constant.
+    Constant {
+        /// Its name.
+        name: String,
+        /// Name of the tensor function that packs it when the session opens.
+        packer: Option<String>,
+    },
+    /// An activation or scratch buffer.
+    Pool,
+}
+
+/// A tensor in a device buffer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Slot {
+    /// Name in the model.
+    pub name: String,
+    /// Index of the buffer.
+    pub buffer: usize,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions.
+    pub shape: Vec<usize>,
+    /// Storage form.
+    pub encoding: String,
+}
+
+/// A step of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// Dispatches in one compute pass.
+    Gpu(Vec<Call>),
+    /// A computation on the host.
+    Host {
+        /// Index of the group.
+        group: usize,
+        /// Buffers read back before.
+        inputs: Vec<usize>,
+        /// Buffers uploaded after.
+        outputs: Vec<usize>,
+    },
+    /// A copy of a whole buffer.
+    Copy {
+        /// From.
+        from: usize,
+        /// To.
+        to: usize,
+    },
+}
+
+/// One dispatch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// Index of the kernel.
+    pub kernel: usize,
+    /// Index of the group.
+    pub group: usize,
+    /// A buffer and a bank for each binding.
+    pub buffers: Vec<(usize, u32)>,
+}
+
+impl CompileTrace {
+    /// Text of every stage, in order.
+    ///
+    /// # Errors
+    /// [`TraceError::Damaged`] when a delta does not fit the stage before it.
+    pub fn stage_texts(&self) -> Result<Vec<String>, TraceError> {
+        let mut texts: Vec<String> = Vec::with_capacity(self.stages.len());
+        for s in &self.stages {
+            let before = texts.last().map_or("", String::as_str);
+            let text = s.delta.apply(before);
+            texts.push(text.ok_or_else(|| TraceError::Damaged(format!("stage `{}` does not fit", s.label)))?);
+        }
+        Ok(texts)
+    }
+    /// Text of one stage; `None` past the last one.
+    ///
+    /// # Errors
+    /// [`TraceError::Damaged`] when a delta does not fit the stage before it.
+    pub fn stage_text(&self, index: usize) -> Result<Option<String>, TraceError> {
+        if index >= self.stages.len() {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        for s in &self.stages[..=index] {
+            text = s.delta.apply(&text).ok_or_else(|| TraceError::Damaged(format!("stage `{}`", s.label)))?;
+        }
+        Ok(Some(text))
+    }
+    /// Dispatches in order.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.plan.steps.iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] })
+    }
+    /// Kernels of a group, in the order of their dispatches.
+    pub fn kernels_of(&self, group: usize) -> Vec<usize> {
+        self.calls().filter(|c| c.group == group).map(|c| c.kernel).collect()
+    }
+    /// Groups that run a kernel.
+    pub fn groups_of(&self, kernel: usize) -> Vec<usize> {
+        let mut list: Vec<usize> = self.calls().filter(|c| c.kernel == kernel).map(|c| c.group).collect();
+        list.sort_unstable();
+        list.dedup();
+        list
+    }
+    /// Groups that a source node went into.
+    pub fn groups_of_node(&self, node: &str) -> Vec<usize> {
+        let holds = |g: &Group| g.origins.iter().chain(&g.nodes).any(|n| n == node);
+        (0..self.groups.len()).filter(|&i| holds(&self.groups[i])).collect()
+    }
+
+    /// Every index is in range, so that readers need not look.
+    fn check(&self) -> Result<(), TraceError> {
+        let (groups, kernels, buffers) = (self.groups.len(), self.kernels.len(), self.plan.buffers.len());
+        let step = |s: &Step| match s {
+            Step::Gpu(list) => list.iter().all(|c| {
+                c.group < groups && c.kernel < kernels && c.buffers.iter().all(|&(buffer, _)| buffer < buffers)
+            }),
+            Step::Host { group, inputs, outputs } => {
+                *group < groups && inputs.iter().chain(outputs).all(|&b| b < buffers)
+            }
+            Step::Copy { from, to } => *from < buffers && *to < buffers,
+        };
+        let slots = self.plan.inputs.iter().chain(&self.plan.outputs).all(|s| s.buffer < buffers);
+        match slots && self.plan.steps.iter().all(step) {
+            true => Ok(()),
+            false => Err(TraceError::Damaged("its plan names something that is not there".into())),
+        }
+    }
+}
+
+/// Bytes as one run rather than as a list of numbers.
+mod bytes_as_one {
+    use serde::de::{Error, SeqAccess, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_bytes(bytes)
+    }
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u8>, D::Error> {
+        struct Run;
+        impl<'de> Visitor<'de> for Run {
+            type Value = Vec<u8>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E: Error>(self, v: &[u8]) -> Result<Vec<u8>, E> {
+                Ok(v.to_vec())
+            }
+            fn visit_byte_buf<E: Error>(self, v: Vec<u8>) -> Result<Vec<u8>, E> {
+                Ok(v)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<u8>, A::Error> {
+                let mut out = Vec::new();
+                while let Some(b) = seq.next_element()? {
+                    out.push(b);
+                }
+                Ok(out)
+            }
+        }
+        d.deserialize_byte_buf(Run)
+    }
+}

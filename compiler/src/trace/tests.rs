@@ -1,0 +1,318 @@
+use super::*;
+use crate::compile::{CompileOptions, Compiled, compile};
+use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use crate::name::Name;
+use crate::passes::{PassContext, PipelineOptions, Sequential, default_pipeline};
+use crate::plan::{EmitKernel, EmittedKernel};
+use crate::profile::DeviceProfile;
+use crate::tensor::Tensor;
+use crate::text::{compare_modules, parse_module, print_module};
+use crate::tir::TensorFunction;
+use std::sync::Arc;
+
+/// Stands for the shader generator: a text that depends on the kernel.
+struct Fake;
+impl EmitKernel for Fake {
+    fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, String> {
+        let bindings = f.params.iter().map(|p| crate::plan::Binding { buffer: p.buffer, bank: 0, access: p.access });
+        Ok(EmittedKernel {
+            name: kernel.to_string(),
+            workgroup: [64, 1, 1],
+            grid: [2, 1, 1],
+            bindings: bindings.collect(),
+            immediate_bytes: 0,
+            shared_bytes: 0,
+            bounds_proved: true,
+            wgsl: format!("// {}", crate::text::print_tensor_function(f)),
+            module: Arc::new(()),
+        })
+    }
+    fn spirv(&self, kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
+        Ok(vec![0x0723_0203, kernel.wgsl.len() as u32])
+    }
+}
+
+/// A chain of `n` ops with constants, in which passes find something to do.
+fn chain(n: usize) -> Module {
+    chains(&[8], n)
+}
+
+/// A chain of `n` ops for each number of channels.
+fn chains(channels: &[usize], n: usize) -> Module {
+    let mut m = Module::new("main");
+    let mut b = FunctionBuilder::new(&mut m, "main");
+    let mut results = Vec::new();
+    for (k, &channels) in channels.iter().enumerate() {
+        let v = b.param(format!("x_{k}"), TensorType::fixed(DType::F32, &[1, channels, 4, 4]));
+        let end = add_chain(&mut b, v, channels, k * n..(k + 1) * n);
+        results.push((Name::new(&format!("y_{k}")), end));
+    }
+    b.finish(&results);
+    m
+}
+
+fn add_chain(b: &mut FunctionBuilder, mut v: ValueId, channels: usize, nodes: std::ops::Range<usize>) -> ValueId {
+    for i in nodes {
+        b.set_source(Some(Name::new(&format!("node_{i}"))));
+        v = match i % 4 {
+            0 => {
+                let w = b.constant(
+                    &format!("w_{i}"),
+                    &Tensor::from_vec(vec![channels, 1, 1], vec![i as f32 + 0.5; channels]),
+                );
+                b.add(crate::ops::binary::Add {}, &[v, w]).unwrap()
+            }
+            1 => b.add(crate::ops::unary::Relu {}, &[v]).unwrap(),
+            2 => b.add(crate::ops::softmax::Softmax { axes: vec![3] }, &[v]).unwrap(),
+            _ => b.add(crate::ops::binary::Mul {}, &[v, v]).unwrap(),
+        };
+    }
+    v
+}
+
+fn options() -> CompileOptions {
+    CompileOptions { record: true, ..CompileOptions::default() }
+}
+
+fn compiled(m: Module, options: &CompileOptions) -> Compiled {
+    compile(m, options, &DeviceProfile::baseline(), &Fake, &mut |_, _, _| ()).unwrap()
+}
+
+fn trace_of(m: Module, options: &CompileOptions) -> CompileTrace {
+    CompileTrace::new("chain", &compiled(m, options), options, &Fake, Contents::Full).unwrap()
+}
+
+#[test]
+fn every_stage_comes_back_byte_for_byte() {
+    let (m, options) = (chain(12), options());
+    let trace = CompileTrace::from_bytes(&trace_of(m.clone(), &options).to_bytes().unwrap()).unwrap();
+    let texts = trace.stage_texts().unwrap();
+    let mut want = m.clone();
+    let mut cx = PassContext::new(DeviceProfile::baseline());
+    options.pipeline.configure(&mut cx);
+    assert_eq!(texts[0], print_module(&want));
+    let pipeline = default_pipeline(&options.pipeline);
+    // Passes that others require run between those of the pipeline; the last run of each name is the pipeline's own.
+    let mut at = 0;
+    for name in &pipeline {
+        let before = cx.stats.len();
+        Sequential::new([name]).run(&mut want, &mut cx).unwrap();
+        at += cx.stats.len() - before;
+        assert_eq!(trace.stages[at].label, *name);
+        assert_eq!(texts[at], print_module(&want), "after {name}");
+    }
+    let c = compiled(m, &options);
+    assert_eq!(trace.stages[at + 1].label, "lowered");
+    assert_eq!(texts[at + 1], print_module(&c.unscheduled_module()));
+    assert_eq!(texts[at + 2], print_module(&c.module));
+    assert_eq!((texts.len(), trace.passes.len()), (at + 3, at));
+    assert_eq!(trace.stage_text(at).unwrap().as_ref(), texts.get(at));
+    assert_eq!(trace.stage_text(99).unwrap(), None);
+    for text in &texts {
+        let again = parse_module(text).unwrap();
+        assert_eq!(print_module(&again), *text);
+    }
+    compare_modules(&parse_module(&texts[at + 2]).unwrap(), &c.module).unwrap();
+}
+
+#[test]
+fn a_trace_holds_what_the_compilation_did() {
+    let options = options();
+    let c = compiled(chain(8), &options);
+    let t = CompileTrace::new("chain", &c, &options, &Fake, Contents::Full).unwrap();
+    let read = CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap();
+    assert_eq!(read, t);
+    assert_eq!(t.remarks, c.remarks);
+    assert_eq!(t.passes, c.passes);
+    assert_eq!(t.groups.len(), c.groups.len());
+    assert_eq!(t.kernels.len(), c.plan.kernels.len());
+    assert_eq!(t.kernels[0].spirv.len(), 8);
+    assert!(!t.kernels[0].schedule.is_empty());
+    assert_eq!(t.sources.len(), 8);
+    assert_eq!(t.sources[1].name, "node_1");
+    let names: Vec<&str> = t.weights.iter().map(|w| w.name.as_str()).collect();
+    assert_eq!(names, ["w_0", "w_4"]);
+    assert_eq!((t.weights[1].min, t.weights[1].max), (4.5, 4.5));
+    for s in &t.sources {
+        assert!(!t.groups_of_node(&s.name).is_empty(), "{} is in no group", s.name);
+    }
+    let lines = t.origin_map(0).unwrap();
+    assert_eq!(lines.iter().filter(|l| l.origins == ["node_1"]).count(), 1);
+    let json = t.to_json();
+    assert_eq!(json["calls"].as_array().unwrap().len(), t.calls().count());
+    let summary = CompileTrace::new("chain", &c, &options, &Fake, Contents::Summary).unwrap();
+    assert_eq!(summary.to_json(), json);
+    assert!(summary.weights.is_empty() && summary.kernels[0].spirv.is_empty());
+}
+
+#[test]
+fn other_bytes_are_refused_with_the_reason() {
+    let bytes = trace_of(chain(4), &options()).to_bytes().unwrap();
+    let error = |b: &[u8]| CompileTrace::from_bytes(b).unwrap_err();
+    assert_eq!(error(b"PK\x03\x04 something else"), TraceError::NotATrace);
+    assert_eq!(error(b""), TraceError::NotATrace);
+    assert!(matches!(error(MAGIC), TraceError::Damaged(_)));
+    let mut newer = bytes.clone();
+    newer[8] = 9;
+    assert_eq!(error(&newer), TraceError::Version { found: 9 });
+    for end in [12, 13, 40, bytes.len() / 2, bytes.len() - 1] {
+        assert!(matches!(error(&bytes[..end]), TraceError::Damaged(_)), "cut at {end}");
+    }
+    for at in (12..bytes.len()).step_by(37) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x55;
+        assert!(CompileTrace::from_bytes(&changed).is_err(), "changed at {at}");
+    }
+    let mut longer = bytes;
+    longer.extend_from_slice(b"more");
+    assert!(CompileTrace::from_bytes(&longer).is_err());
+}
+
+#[test]
+fn indices_out_of_range_are_refused() {
+    let mut t = trace_of(chain(4), &options());
+    let Some(Step::Gpu(list)) = t.plan.steps.first_mut() else { panic!("no dispatch") };
+    list[0].kernel = 1000;
+    assert!(matches!(CompileTrace::from_bytes(&t.to_bytes().unwrap()), Err(TraceError::Damaged(_))));
+}
+
+/// Postcard names no fields: when this fails, the layout of a recorded type changed. Raise [`VERSION`], then renew the
+/// digits.
+#[test]
+fn the_layout_belongs_to_the_version() {
+    let t = CompileTrace {
+        model: "m".into(),
+        weft: "w".into(),
+        profile: "{}".into(),
+        profile_name: "p".into(),
+        options: Options { opt_level: 3, pipeline: vec!["a".into()], ..Options::default() },
+        sources: vec![SourceNode { name: "n".into(), op: "o".into(), origins: vec!["n".into()] }],
+        stages: vec![Stage {
+            label: "source".into(),
+            delta: TextDelta { hunks: vec![Hunk { keep: 1, drop: 2, add: "x\n".into() }] },
+        }],
+        passes: vec![crate::passes::PassStats {
+            name: "a".into(),
+            ms: 1.0,
+            nodes_before: 2,
+            nodes_after: 3,
+            changed: true,
+        }],
+        remarks: vec![Remark {
+            pass: "a".into(),
+            kind: crate::remark::RemarkKind::Missed,
+            nodes: vec!["n".into()],
+            message: "why".into(),
+        }],
+        groups: vec![Group {
+            function: "f".into(),
+            origins: vec!["n".into()],
+            ops: vec!["o".into()],
+            nodes: vec!["n".into()],
+            anchor: Some("o".into()),
+            layout: None,
+            rule: "r".into(),
+            kind: GroupKind::View,
+            tensor_function: None,
+            flops: 300,
+            bytes: 4,
+        }],
+        kernels: vec![Kernel {
+            name: "k".into(),
+            function: "t".into(),
+            schedule: vec!["s".into()],
+            workgroup: [1, 2, 3],
+            grid: [4, 5, 6],
+            bindings: vec![Binding { buffer: "b".into(), bank: 1, written: true }],
+            shared_bytes: 7,
+            immediate_bytes: 8,
+            dtype: "f32".into(),
+            bounds_proved: true,
+            wgsl: "g".into(),
+            spirv: vec![9, 10],
+        }],
+        plan: Plan {
+            buffers: vec![PlanBuffer {
+                content: Content::Constant { name: "c".into(), packer: Some("p".into()) },
+                bytes: 16,
+                bank_bytes: 16,
+            }],
+            steps: vec![
+                Step::Gpu(vec![Call { kernel: 0, group: 0, buffers: vec![(0, 1)] }]),
+                Step::Host { group: 0, inputs: vec![0], outputs: vec![] },
+                Step::Copy { from: 0, to: 0 },
+            ],
+            inputs: vec![Slot {
+                name: "x".into(),
+                buffer: 0,
+                dtype: DType::F16,
+                shape: vec![2],
+                encoding: "Native".into(),
+            }],
+            outputs: vec![],
+        },
+        memory: MemoryReport { weights: 1, activations_peak: 2, activations_naive: 3 },
+        transposes: TransposeReport { activation: 1, weight_folded: 2, weight_runtime: 3 },
+        weights: vec![WeightSummary::of("w", &crate::graph::Constant::from_tensor(&Tensor::ints(&[1]))).unwrap()],
+        compile_ms: 2.0,
+        timings: vec![("t".into(), 3.0)],
+    };
+    let plain = postcard::to_stdvec(&t).unwrap();
+    assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
+    use sha2::{Digest, Sha256};
+    let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
+    assert_eq!((VERSION, digest.as_str()), (1, "8b096b927e9a5682"), "{} bytes", plain.len());
+}
+
+#[test]
+fn ten_thousand_nodes_stay_below_twenty_megabytes() {
+    let t = trace_of(chains(&(1..=200).collect::<Vec<_>>(), 50), &options());
+    assert_eq!(t.sources.len(), 10_000);
+    assert!(t.kernels.len() >= 400, "{}", t.kernels.len());
+    let bytes = t.to_bytes().unwrap().len();
+    assert!(bytes < 20_000_000, "{bytes}");
+    assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
+}
+
+fn facts(list: &[diff::Fact]) -> Vec<&str> {
+    list.iter().map(|f| f.what.as_str()).collect()
+}
+
+#[test]
+fn a_trace_does_not_differ_from_itself_but_in_time() {
+    let a = trace_of(chain(8), &options());
+    let mut b = a.clone();
+    b.compile_ms = 7.0;
+    b.passes[0].ms = 3.0;
+    let d = TraceDiff::between(&a, &b).unwrap();
+    assert!(d.is_empty(), "{d:?}");
+    assert_eq!(
+        d.timings[0],
+        diff::Timing { what: "the whole compilation".into(), a_ms: Some(a.compile_ms), b_ms: Some(7.0) }
+    );
+}
+
+#[test]
+fn differences_are_named() {
+    let full = options();
+    let pipeline = PipelineOptions { fuse: crate::passes::FuseMode::Off, ..PipelineOptions::default() };
+    let off = CompileOptions { pipeline, ..full.clone() };
+    let (a, b) = (trace_of(chain(8), &full), trace_of(chain(8), &off));
+    let d = TraceDiff::between(&a, &b).unwrap();
+    assert!(facts(&d.facts).contains(&"--fuse") && facts(&d.facts).contains(&"groups"), "{:?}", d.facts);
+    assert!(!d.groups_removed.is_empty() && d.groups_added.len() > d.groups_removed.len());
+    assert!(d.stages.iter().any(|s| s.label == "fuse-ops" && s.removed > 0 && s.added > 0), "{:?}", d.stages);
+    assert!(!d.remarks_removed.is_empty(), "fusion remarks are gone");
+
+    let mut c = a.clone();
+    c.kernels[0].schedule.push("unroll {loop=i}".into());
+    c.kernels[0].workgroup = [32, 1, 1];
+    c.groups[0].rule = "another".into();
+    let d = TraceDiff::between(&a, &c).unwrap();
+    assert_eq!(d.kernels.len(), 1);
+    assert_eq!(facts(&d.kernels[0].facts), ["workgroup"]);
+    assert_eq!(d.kernels[0].schedule.last().unwrap(), "+ unroll {loop=i}");
+    assert_eq!(facts(&d.groups_changed[0].facts), ["rule"]);
+    assert_eq!((d.groups_removed.len(), d.groups_added.len()), (0, 0));
+    assert!(!d.is_empty());
+}
