@@ -1,9 +1,10 @@
 //! What fusion knows about a node: its kind, and which operands its kernel reads.
 
-use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
+use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueDef, ValueId};
+use crate::int::Int;
 use crate::name::Name;
-use crate::ops::const_value;
 use crate::ops::control::Const;
+use crate::ops::{InferContext, const_value};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::analysis::{derive_kind, is_aligned, loaded_buffers};
@@ -63,7 +64,8 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
         return opaque("its kind is opaque");
     }
     let reductions = te.body.blocks().iter().filter(|b| b.reduce.is_some()).count();
-    Some(NodeInfo { kind, reads, aligned: is_aligned(&te), reductions, opaque: None })
+    let aligned = is_aligned(&te) && fits_any_order(module, f, n);
+    Some(NodeInfo { kind, reads, aligned, reductions, opaque: None })
 }
 
 /// Every node of a block but those that read constants. Nodes with equal ops on operands of equal types are described
@@ -104,6 +106,31 @@ fn is_small(ty: &TensorType) -> bool {
 /// The value of a constant that an op may look at.
 fn small_constant(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
     if is_small(f.ty(v)) { const_value(module, f, v) } else { None }
+}
+
+/// Whether the op accepts its operands with their axes in other orders, and gives its results with theirs in that order. Index
+/// maps simplify over axes of size 1, so that a matmul over one column reads like a broadcast; its shapes tell them apart.
+fn fits_any_order(module: &Module, f: &Function, n: NodeId) -> bool {
+    let node = &f.nodes[n];
+    let rank = node.outputs.iter().map(|&v| f.ty(v).rank()).max().unwrap_or(0);
+    let orders: [fn(&mut [Int]); 2] = [|shape| shape.reverse(), |shape| shape.rotate_left(shape.len().min(1))];
+    orders.iter().all(|order| {
+        let ordered = |v: ValueId| {
+            let ty = f.ty(v);
+            let ones = std::iter::repeat_n(Int::new(1), rank.saturating_sub(ty.rank()));
+            let mut shape: Vec<Int> = ones.chain(ty.shape.iter().cloned()).collect();
+            order(&mut shape);
+            TensorType::new(ty.dtype, shape)
+        };
+        let mut apart = Function::new("ordered");
+        let mut operand = |v: ValueId| {
+            let ty = if f.ty(v).rank() == 0 { f.ty(v).clone() } else { ordered(v) };
+            apart.fresh_value(ty, ValueDef::Arg(apart.body, 0), None)
+        };
+        let inputs: Vec<Option<ValueId>> = node.inputs.iter().map(|v| v.map(&mut operand)).collect();
+        let found = node.op.infer(&InferContext::new(module, &apart, &inputs, &[]));
+        found.is_ok_and(|types| types.iter().zip(&node.outputs).all(|(t, &v)| *t == ordered(v)))
+    })
 }
 
 /// The tensor function of one node alone, and which operands it reads.

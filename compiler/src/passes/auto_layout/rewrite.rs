@@ -188,16 +188,19 @@ impl Rewrite<'_, '_> {
             .add_before(n, m.op.clone(), inputs, node.name, node.origins.clone())
             .map_err(|e| format!("{} `{}` in the other layout: {e}", node.op.name(), node.name))?;
         for ((form, &old), &new) in m.results.iter().zip(&node.outputs).zip(&outputs) {
-            match form {
-                Form::Moved => {
-                    self.name_moved(old, new);
-                    self.made.insert((old, m.other()), new);
-                }
-                Form::Permuted(p) => {
-                    let back = self.permute_value(Place::Before(n), new, &invert(p))?;
-                    self.r.replace(old, back);
-                }
-                Form::AsIs | Form::Aligned => self.r.replace(old, new),
+            if *form == Form::Moved {
+                self.name_moved(old, new);
+                self.made.insert((old, m.other()), new);
+                continue;
+            }
+            // The old value under another id, in whatever layout it had.
+            let same = match form {
+                Form::Permuted(p) => self.permute_value(Place::Before(n), new, &invert(p))?,
+                _ => new,
+            };
+            self.r.replace(old, same);
+            if let Some(&frame) = self.frames.frame.get(&old) {
+                self.made.insert((old, frame), same);
             }
         }
         self.r.erase(n);

@@ -1,0 +1,118 @@
+//! Random networks: the interpreter on the graph as written, on the optimised graph, on the compiled module, and the device
+//! must agree, under every mode of layout and fusion.
+//!
+//! A network is drawn as a list of [`recipe::Step`]s, so that a failing one shrinks to the few that matter; what a step asks for is
+//! made to fit the values that are there. Odd sizes, axes of size 1, groups, dilation, asymmetric padding, and broadcasting
+//! from every side come out of the draw.
+
+mod recipe;
+
+use compiler::agreement::{Tolerance, agree};
+use compiler::compile::{CompileOptions, compile};
+use compiler::cpu::run_function;
+use compiler::graph::Module;
+use compiler::passes::{FuseMode, LayoutMode, PipelineOptions};
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use compiler::text::{print_module, random_tensor};
+use proptest::prelude::*;
+use recipe::{Network, build};
+use runtime_gpu::{DeviceChoice, Gpu, Session, SessionOptions};
+use shaders_gen::Emitter;
+use std::sync::{Arc, OnceLock};
+
+/// The first adapter, opened once. `cargo xtask test` installs a driver, and fails in CI where it cannot.
+fn device() -> Option<Arc<Gpu>> {
+    static GPU: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
+    GPU.get_or_init(|| {
+        let gpu = Gpu::open(&DeviceChoice::Auto).ok().map(Arc::new);
+        if gpu.is_none() {
+            eprintln!("NOT RUN on a device: there is no adapter");
+        }
+        gpu
+    })
+    .clone()
+}
+
+fn inputs_of(m: &Module, seed: u64) -> Vec<Tensor> {
+    let f = m.main();
+    let tensor = |(i, &p): (usize, &compiler::graph::ValueId)| {
+        let shape = f.ty(p).const_shape().expect("constant sizes");
+        random_tensor(f.ty(p).dtype, &shape, seed + i as u64)
+    };
+    f.params().iter().enumerate().map(tensor).collect()
+}
+
+fn check(want: &[Tensor], got: &[Tensor], how: &str, m: &Module) -> Result<(), TestCaseError> {
+    for (i, (w, g)) in want.iter().zip(got).enumerate() {
+        let d = agree(g, w, &Tolerance::new(w.dtype(), None, None));
+        prop_assert!(d.pass, "result {i} {how}: {}\n{}", d.why, print_module(m));
+    }
+    prop_assert_eq!(want.len(), got.len());
+    Ok(())
+}
+
+/// Compiles for a profile and holds the compiled module against `want`, in the interpreter and, where there is one, on a device.
+fn check_compiled(
+    m: &Module,
+    options: PipelineOptions,
+    inputs: &[Tensor],
+    want: &[Tensor],
+) -> Result<(), TestCaseError> {
+    let how = format!("under --layout {} --fuse {}", options.layout, options.fuse);
+    let options = CompileOptions { pipeline: options, clock: None, verify: true };
+    let gpu = device();
+    let profile = gpu.as_ref().map_or_else(DeviceProfile::baseline, |g| g.profile.clone());
+    let fail = |what: &str, e: String| TestCaseError::fail(format!("{what} {how}: {e}\n{}", print_module(m)));
+    let c = compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ())
+        .map_err(|e| fail("compile", e.to_string()))?;
+    let got = run_function(&c.module, c.module.entry, inputs).map_err(|e| fail("interpret", e.to_string()))?;
+    check(want, &got, &format!("compiled {how}"), m)?;
+    let Some(gpu) = gpu else { return Ok(()) };
+    let session = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ());
+    let got = session.and_then(|s| s.run(inputs)).map_err(|e| fail("run", e.to_string()))?;
+    check(want, &got, &format!("on the device {how}"), m)
+}
+
+/// Cases to draw: `PROPTEST_CASES`, or few enough for every run of the tests.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(48)
+}
+
+fn modes() -> impl Strategy<Value = PipelineOptions> {
+    let layouts = prop_oneof![
+        4 => Just(LayoutMode::Auto),
+        2 => Just(LayoutMode::Nhwc),
+        1 => Just(LayoutMode::Nchw),
+        1 => Just(LayoutMode::None),
+    ];
+    let fusions = prop_oneof![4 => Just(FuseMode::Full), 1 => Just(FuseMode::Classic), 1 => Just(FuseMode::Off)];
+    (layouts, fusions).prop_map(|(layout, fuse)| PipelineOptions { layout, fuse, ..PipelineOptions::default() })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_way_of_running_agrees(network in recipe::network(), options in modes(), seed in 0u64..1000) {
+        let m = build(&network);
+        let inputs = inputs_of(&m, seed);
+        let want = run_function(&m, m.entry, &inputs).map_err(|e| TestCaseError::fail(format!("{e}\n{}", print_module(&m))))?;
+        check_compiled(&m, options, &inputs, &want)?;
+    }
+}
+
+/// A tensor without elements has nothing to compute on a device: refused at compile time, by name, not run wrongly.
+#[test]
+fn sizes_of_zero_are_refused_or_run() {
+    let m = build(&Network { input: [1, 0, 4, 4], steps: vec![] });
+    let inputs = inputs_of(&m, 0);
+    let options = CompileOptions::default();
+    match compile(m, &options, &DeviceProfile::baseline(), &Emitter, &mut |_, _, _| ()) {
+        Err(e) => assert!(e.to_string().contains("zero"), "{e}"),
+        Ok(c) => {
+            let got = run_function(&c.module, c.module.entry, &inputs).expect("runs");
+            assert!(got.iter().all(Tensor::is_empty));
+        }
+    }
+}
