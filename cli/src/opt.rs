@@ -1,5 +1,6 @@
 //! `weft opt`: text in, passes, text out.
 
+use crate::Extensions;
 use crate::args::OptArgs;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, target_profile};
@@ -9,7 +10,7 @@ use compiler::plan::EmitKernel;
 use std::io::Read;
 
 /// Runs passes on text.
-pub fn execute(a: &OptArgs) -> CliResult<()> {
+pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     let text = match a.file.as_str() {
         "-" => {
             let mut s = String::new();
@@ -27,10 +28,14 @@ pub fn execute(a: &OptArgs) -> CliResult<()> {
     let mut cx = PassContext::new(profile.clone());
     compile_options(&a.common).pipeline.configure(&mut cx);
     cx.verify = true;
-    Sequential::new(&a.common.passes).run(&mut module, &mut cx).map_err(|e| {
+    cx.registry.extend(extensions.passes.iter().copied());
+    pipeline(&a.common.passes)?.run(&mut module, &mut cx).map_err(|e| {
         let code = if e.message.contains("no such pass") { Code::Usage } else { Code::Input };
         CliError::new(code, e.to_string())
     })?;
+    for (label, text) in &cx.printed {
+        log(&a.common, format!("---- {label}\n{text}"));
+    }
     for r in &cx.remarks {
         log(&a.common, format!("remark: {} {:?}: {}", r.pass, r.kind, r.message));
     }
@@ -39,6 +44,17 @@ pub fn execute(a: &OptArgs) -> CliResult<()> {
         Some(path) => write_file(path, out.as_bytes()),
         None => print_text(out.trim_end()),
     }
+}
+
+/// The passes of `--passes`, with their options: `fold-constants,fuse-ops {mode=classic}`. Clap has split the list at every
+/// comma, those between options included.
+fn pipeline(passes: &[String]) -> CliResult<Sequential> {
+    let list = compiler::text::parse_pipeline(&passes.join(","))
+        .map_err(|e| CliError::usage(format!("--passes: {e}")).help("as in: fold-constants,fuse-ops {mode=classic}"))?;
+    Ok(list.into_iter().fold(Sequential::default(), |s, (name, options)| match options.is_empty() {
+        true => s.then_named(&name),
+        false => s.then_with(&name, options),
+    }))
 }
 
 fn kernels_text(module: &compiler::graph::Module, profile: &compiler::profile::DeviceProfile) -> CliResult<String> {

@@ -16,6 +16,7 @@ pub mod name;
 pub mod onnx;
 pub mod ops;
 pub mod passes;
+pub mod pattern;
 pub mod plan;
 pub mod profile;
 pub mod remark;

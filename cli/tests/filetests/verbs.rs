@@ -69,7 +69,7 @@ fn verify(t: &TestFile<'_>) -> Result<String, String> {
     Ok(check(&m).err().unwrap_or_else(|| "ok".to_string()))
 }
 
-/// The module after the passes of the header, with their remarks; or the error of a pass.
+/// What `print-ir` printed on the way, the module after the passes of the header, and their remarks; or the error of a pass.
 fn pipeline(t: &TestFile<'_>) -> Result<String, String> {
     let mut m = valid_module(t)?;
     let mut cx = context(t)?;
@@ -79,8 +79,10 @@ fn pipeline(t: &TestFile<'_>) -> Result<String, String> {
         return Ok(e.to_string());
     }
     check(&m)?;
+    let printed: String = cx.printed.iter().map(|(label, text)| format!("---- {label}\n{text}\n")).collect();
+    let result = if printed.is_empty() { "" } else { "---- result\n" };
     let remarks: String = cx.remarks.iter().map(print_remark).collect();
-    Ok(format!("{}\n{remarks}", print_module(&m)))
+    Ok(format!("{printed}{result}{}\n{remarks}", print_module(&m)))
 }
 
 /// Level 3, every pass verified, with the header's settings `level`, `disable`, `require`, `fuse`, `layout`, `amp`.

@@ -93,6 +93,17 @@ impl Slice {
     }
 }
 
+impl Slice {
+    /// Where the result starts along each axis of `shape`; `None` unless the starts are constant and each step is 1.
+    pub fn starts_at(&self, shape: &[Dim]) -> Option<Vec<i64>> {
+        let mut starts = vec![0; shape.len()];
+        for r in self.ranges(shape).ok().filter(|_| self.dims.is_empty())? {
+            starts[r.axis] = r.start.as_const().filter(|_| r.step == 1)?;
+        }
+        Some(starts)
+    }
+}
+
 impl Op for Slice {
     fn arity(&self) -> (usize, usize) {
         (1, 5)

@@ -9,12 +9,13 @@
 //!
 //! Operands of a removed node die with it; stateful nodes, and all that they need, stay.
 
+use super::remove_unused_functions::{reachable, remove_unread_constants};
 use super::{Pass, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
 use crate::graph::{Function, Module, NodeId};
 use crate::name::Name;
-use crate::ops::control::{Call, CallTensor, Const};
+use crate::ops::control::{Call, Const};
 use rustc_hash::FxHashSet;
 
 attr_struct! {
@@ -48,7 +49,7 @@ impl Pass for EliminateDead {
 }
 
 /// Functions that have an effect, directly or through calls.
-fn stateful_functions(module: &Module) -> FxHashSet<Name> {
+pub(super) fn stateful_functions(module: &Module) -> FxHashSet<Name> {
     let mut stateful = FxHashSet::default();
     loop {
         let before = stateful.len();
@@ -108,25 +109,12 @@ fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
     order.into_iter().filter(|n| !live_node[n.index()]).collect()
 }
 
+/// Fused groups that nobody calls, and constants that nobody reads.
 fn remove_unused_globals(module: &mut Module) -> bool {
-    let mut called = FxHashSet::default();
-    let before = module.functions.len() + module.constants.len();
-    for f in module.functions.values() {
-        for n in f.walk() {
-            let op = &f.nodes[n].op;
-            called.extend(op.downcast::<Call>().map(|c| c.callee));
-            called.extend(op.downcast::<CallTensor>().map(|c| c.callee));
-        }
-    }
-    module.functions.retain(|n, f| !f.primitive || called.contains(n));
-    let mut read = FxHashSet::default();
-    for f in module.functions.values() {
-        for n in f.walk() {
-            read.extend(f.nodes[n].op.downcast::<Const>().map(|c| c.name));
-        }
-    }
-    module.constants.retain(|n, _| read.contains(n));
-    before != module.functions.len() + module.constants.len()
+    let roots: Vec<Name> = module.functions.values().filter(|f| !f.primitive).map(|f| f.name).collect();
+    let (called, before) = (reachable(module, roots), module.functions.len());
+    module.functions.retain(|n, _| called.contains(n));
+    remove_unread_constants(module) || before != module.functions.len()
 }
 
 #[cfg(test)]

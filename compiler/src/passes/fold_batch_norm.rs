@@ -13,21 +13,17 @@
 //! holds both sets.
 
 use super::rewriter::{Rewriter, rewrite_functions};
+use super::scaled_weights::{Channels, constant_of, scale_weights, weighted};
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::dtype::DType;
-use crate::graph::{Constant, Module, NodeId, ValueId};
+use crate::graph::{Constant, Module, NodeId};
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::binary::{Add, Mul};
-use crate::ops::control::Const;
-use crate::ops::conv::Conv;
-use crate::ops::conv_transpose::ConvTranspose;
 use crate::ops::matmul::Gemm;
-use crate::tensor::{ConstData, DataSource, Tensor};
-use bytes::Bytes;
-use std::sync::Arc;
+use crate::tensor::Tensor;
 
 attr_struct! {
     /// Folds batch normalisation.
@@ -48,17 +44,6 @@ impl Pass for FoldBatchNorm {
             }
         }))
     }
-}
-
-/// Where the weights of an anchor keep their result channels.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Channels {
-    /// Dimension 0.
-    First,
-    /// The last dimension of a matrix.
-    Last,
-    /// Dimension 1 within each group of dimension 0.
-    Grouped(usize),
 }
 
 /// The factor and offset of each channel.
@@ -95,7 +80,8 @@ impl FoldBatchNorm {
         let anchor = r.f.def_node(x).ok_or("its operand is a parameter")?;
         let node = &r.f.nodes[anchor];
         let anchor_name = node.name;
-        let (channels, op) = anchor_channels(&node.op, &r.f.nodes[n].op)
+        let rank = node.inputs.get(1).copied().flatten().map_or(0, |w| r.f.ty(w).rank());
+        let (channels, op) = anchor_channels(&node.op, &r.f.nodes[n].op, rank)
             .ok_or_else(|| format!("its operand comes from {anchor_name}, which has no weights to scale"))?;
         if r.num_uses(x) != 1 {
             return Err(format!("{} others use the result of {anchor_name}", r.num_uses(x) - 1));
@@ -110,7 +96,7 @@ impl FoldBatchNorm {
         let beta = node.op.downcast::<Gemm>().map_or(1.0, |g| g.beta);
         let new_bias = fold_bias(bias.as_ref(), beta, affine, weights.dtype)
             .ok_or_else(|| format!("the bias of {anchor_name} does not have one element a channel"))?;
-        let scaled = scale_weights(weights, affine, channels)
+        let scaled = scale_weights(weights, &affine.factor, channels)
             .ok_or_else(|| format!("the weights of {anchor_name} do not have {} channels", affine.factor.len()))?;
         let origins = node.origins.union(&r.f.nodes[n].origins);
         let w = r.constant_before(n, &format!("{weights_name}.bn"), scaled, origins.clone());
@@ -123,24 +109,14 @@ impl FoldBatchNorm {
     }
 }
 
-/// The anchor's weights, and the anchor as it will be.
-fn anchor_channels(op: &OpRef, norm: &OpRef) -> Option<(Channels, OpRef)> {
+/// Where the anchor's weights keep the result's channels, and the anchor as it will be.
+fn anchor_channels(op: &OpRef, norm: &OpRef, weights_rank: usize) -> Option<(Channels, OpRef)> {
     let norm = norm.downcast::<BatchNorm>()?;
-    if let Some(conv) = op.downcast::<Conv>() {
-        return (conv.layout == norm.layout).then(|| (Channels::First, op.clone()));
+    let w = weighted(op, weights_rank)?;
+    if let Some(gemm) = op.downcast::<Gemm>() {
+        return Some((w.results, Gemm { beta: 1.0, ..gemm.clone() }.into()));
     }
-    if let Some(conv) = op.downcast::<ConvTranspose>() {
-        let group = usize::try_from(conv.group).ok()?;
-        return (conv.layout == norm.layout).then(|| (Channels::Grouped(group), op.clone()));
-    }
-    let gemm = op.downcast::<Gemm>()?;
-    let channels = if gemm.trans_b { Channels::First } else { Channels::Last };
-    Some((channels, Gemm { beta: 1.0, ..gemm.clone() }.into()))
-}
-
-fn constant_of(r: &Rewriter<'_>, v: Option<ValueId>) -> Option<(Name, Constant)> {
-    let (_, c) = r.f.def_op::<Const>(v?)?;
-    Some((c.name, r.module.constants.get(&c.name)?.clone()))
+    (w.layout == Some(norm.layout)).then(|| (w.results, op.clone()))
 }
 
 /// `s = scale / sqrt(var + epsilon)` and `bias - mean * s`, where all of them are constant.
@@ -168,64 +144,6 @@ fn fold_bias(bias: Option<&Constant>, beta: f64, affine: &Affine, dtype: DType) 
     let at = |i: usize| beta * if old.len() == 1 { old[0] } else { old[i] };
     let new = (0..channels).map(|i| at(i) * affine.factor[i] + affine.offset[i]);
     Some(Constant::from_tensor(&Tensor::from_f64(dtype, vec![channels], new)))
-}
-
-/// `w2 = w * s`, computed when it is read; `None` when the channels do not fit.
-fn scale_weights(weights: Constant, affine: &Affine, channels: Channels) -> Option<Constant> {
-    let count = match channels {
-        Channels::First => *weights.shape.first()?,
-        Channels::Last => *weights.shape.last()?,
-        Channels::Grouped(groups) => weights.shape.get(1)? * groups,
-    };
-    if count != affine.factor.len() || count == 0 {
-        return None;
-    }
-    let (dtype, shape) = (weights.dtype, weights.shape.clone());
-    let source = ScaledWeights { weights, factor: affine.factor.clone(), channels };
-    Some(Constant { dtype, shape, data: ConstData::Lazy(Arc::new(source)) })
-}
-
-/// Weights times a factor per channel.
-struct ScaledWeights {
-    weights: Constant,
-    factor: Vec<f64>,
-    channels: Channels,
-}
-impl ScaledWeights {
-    /// The channel of the element at a linear index.
-    fn channel(&self) -> impl Fn(usize) -> usize + '_ {
-        let shape = &self.weights.shape;
-        let inner = |from: usize| shape[from..].iter().product::<usize>().max(1);
-        let (first, second) = (inner(1), if shape.len() > 1 { inner(2) } else { 1 });
-        move |i| match self.channels {
-            Channels::First => i / first,
-            Channels::Last => i % self.factor.len(),
-            Channels::Grouped(groups) => {
-                let group = (i / first) / (shape[0] / groups.max(1)).max(1);
-                group * shape[1] + i / second % shape[1]
-            }
-        }
-    }
-}
-impl DataSource for ScaledWeights {
-    fn read(&self) -> Result<Bytes, String> {
-        let old = self.weights.load()?;
-        let channel = self.channel();
-        if let Some(values) = old.as_slice::<f32>() {
-            let new: Vec<f32> = values.iter().enumerate().map(|(i, v)| v * self.factor[channel(i)] as f32).collect();
-            return Ok(Bytes::from_owner(Owned(new)));
-        }
-        let new = old.to_f64_vec().into_iter().enumerate().map(|(i, v)| v * self.factor[channel(i)]);
-        Ok(Tensor::from_f64(old.dtype(), old.shape().to_vec(), new).bytes().clone())
-    }
-}
-
-/// Floats as bytes without a second copy.
-struct Owned(Vec<f32>);
-impl AsRef<[u8]> for Owned {
-    fn as_ref(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
-    }
 }
 
 /// `x * s + offset`, with constants that broadcast along the channel axis.

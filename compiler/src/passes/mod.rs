@@ -11,33 +11,52 @@
 
 mod apply_schedules;
 pub mod auto_layout;
+mod canonicalize_ops;
+mod combine_parallel;
+mod combine_parallel_conv;
+mod combine_parallel_matmul;
 mod context;
 mod eliminate_common_subexpr;
 mod eliminate_dead;
 mod fold_batch_norm;
 mod fold_constants;
+mod fold_scale_axis;
 pub mod fuse_ops;
 pub mod fusion_kind;
 mod infer_types;
 mod instrument;
 mod pipeline;
+mod print_ir;
+mod remove_unused_functions;
 pub mod rewriter;
+pub mod rules;
+mod scaled_weights;
 mod sequential;
 mod simplify;
+mod to_a_normal_form;
+mod to_basic_block_normal_form;
 
 pub use apply_schedules::ApplySchedules;
 pub use auto_layout::{AutoLayout, LayoutCost};
+pub use canonicalize_ops::CanonicalizeOps;
+pub use combine_parallel_conv::CombineParallelConv;
+pub use combine_parallel_matmul::CombineParallelMatmul;
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use eliminate_common_subexpr::EliminateCommonSubexpr;
 pub use eliminate_dead::EliminateDead;
 pub use fold_batch_norm::FoldBatchNorm;
 pub use fold_constants::FoldConstants;
+pub use fold_scale_axis::FoldScaleAxis;
 pub use fuse_ops::FuseOps;
 pub use infer_types::InferTypes;
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use pipeline::{PipelineOptions, default_pipeline};
+pub use print_ir::PrintIr;
+pub use remove_unused_functions::RemoveUnusedFunctions;
 pub use sequential::{Sequential, run_pass};
 pub use simplify::Simplify;
+pub use to_a_normal_form::{ToANormalForm, check_a_normal_form};
+pub use to_basic_block_normal_form::{ToBasicBlockNormalForm, check_basic_block_normal_form};
 
 use crate::attr::{AttrStruct, Attrs};
 use crate::graph::Module;
@@ -123,6 +142,14 @@ passes! {
     eliminate_common_subexpr::EliminateCommonSubexpr,
     apply_schedules::ApplySchedules,
     eliminate_dead::EliminateDead,
+    canonicalize_ops::CanonicalizeOps,
+    fold_scale_axis::FoldScaleAxis,
+    combine_parallel_conv::CombineParallelConv,
+    combine_parallel_matmul::CombineParallelMatmul,
+    remove_unused_functions::RemoveUnusedFunctions,
+    to_basic_block_normal_form::ToBasicBlockNormalForm,
+    to_a_normal_form::ToANormalForm,
+    print_ir::PrintIr,
     auto_layout::AutoLayout,
     fuse_ops::FuseOps,
 }

@@ -50,11 +50,18 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
         true => vec!["infer-types", "fold-constants", "fold-batch-norm", "eliminate-dead"],
         false => vec![
             "infer-types",
+            "remove-unused-functions",
             "simplify",
             "fold-constants",
+            "canonicalize-ops",
+            "eliminate-dead",
             "fold-batch-norm",
+            "fold-scale-axis",
             "simplify",
             "eliminate-common-subexpr",
+            "eliminate-dead",
+            "combine-parallel-conv",
+            "combine-parallel-matmul",
             "eliminate-dead",
         ],
     };

@@ -21,6 +21,11 @@ impl Sequential {
     pub fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Sequential {
         Sequential { steps: names.into_iter().map(|n| Step::Named(n.as_ref().to_string(), None)).collect() }
     }
+    /// Adds the pass `name` with the options that the context has for it.
+    pub fn then_named(mut self, name: &str) -> Sequential {
+        self.steps.push(Step::Named(name.to_string(), None));
+        self
+    }
     /// Adds the pass `name` with options of its own.
     pub fn then_with(mut self, name: &str, options: Attrs) -> Sequential {
         self.steps.push(Step::Named(name.to_string(), Some(options)));

@@ -6,21 +6,18 @@
 //! %2 = transpose %1 {perm=[1,0]}
 //! ```
 //!
-//! Each rule stands under its equation in `simplify/`. A rule looks at one node and the nodes that make its operands;
-//! nodes are visited in order until nothing changes any more. Rules hold for every finite value; the sign of a zero may
-//! change (`-0 + 0 = 0`).
+//! Each rule stands under its equation in `simplify/`, with the [pattern](crate::pattern) that it looks for; nodes are
+//! visited in order until nothing changes any more. Rules hold for every finite value; the sign of a zero may change
+//! (`-0 + 0 = 0`), and sums and products of constants are rounded once more or less.
 
 mod algebra;
 mod shapes;
 mod windows;
 
-use super::rewriter::{Rewriter, rewrite_functions};
+use super::rules::RuleSet;
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{Module, NodeId, Origins, TensorType, ValueId};
-use crate::ops::OpRef;
-use crate::ops::control::Const;
-use crate::tensor::Tensor;
+use crate::graph::Module;
 
 attr_struct! {
     /// Applies the rules until nothing changes.
@@ -30,143 +27,14 @@ attr_struct! {
     }
 }
 
-/// What takes a node's place.
-pub(super) enum Change {
-    /// A value that is there already.
-    Value(ValueId),
-    /// A new node with the same name and the origins of all nodes it stands for.
-    Node(OpRef, Vec<Option<ValueId>>),
-}
-
-/// One rule: its equation for remarks, and the function that applies it to a node.
-pub(super) struct Rule {
-    /// The equation.
-    pub equation: &'static str,
-    /// What takes the node's place; `None` where the rule does not apply.
-    pub apply: fn(&Match<'_, '_>) -> Option<Change>,
-}
-
-/// A node under a rule.
-pub(super) struct Match<'a, 'm> {
-    /// The rewriter, for looking only.
-    pub r: &'a Rewriter<'m>,
-    /// The node.
-    pub n: NodeId,
-}
-impl Match<'_, '_> {
-    /// The node's op as `T`.
-    pub fn op<T: 'static>(&self) -> Option<&T> {
-        self.r.f.nodes[self.n].op.downcast()
-    }
-    /// Operand `i`.
-    pub fn input(&self, i: usize) -> Option<ValueId> {
-        self.r.f.nodes[self.n].inputs.get(i).copied().flatten()
-    }
-    /// Number of operands that are there.
-    pub fn num_inputs(&self) -> usize {
-        self.r.f.nodes[self.n].inputs.iter().flatten().count()
-    }
-    /// Type of the first result.
-    pub fn ty(&self) -> &TensorType {
-        self.r.f.ty(self.r.f.nodes[self.n].outputs[0])
-    }
-    /// Type of a value.
-    pub fn ty_of(&self, v: ValueId) -> &TensorType {
-        self.r.f.ty(v)
-    }
-    /// The `T` that makes `v`, as a match of its own.
-    pub fn made_by<T: 'static>(&self, v: ValueId) -> Option<(Match<'_, '_>, &T)> {
-        let n = self.r.f.def_node(v)?;
-        let op = self.r.f.nodes[n].op.downcast::<T>()?;
-        Some((Match { r: self.r, n }, op))
-    }
-    /// The constant `v`, when it is small (64 KiB): larger ones stay unread.
-    pub fn constant(&self, v: ValueId) -> Option<Tensor> {
-        let (_, c) = self.r.f.def_op::<Const>(v)?;
-        let c = self.r.module.constants.get(&c.name)?;
-        if c.byte_len() <= 65536 { c.load().ok() } else { None }
-    }
-    /// True when every element of `v` is the constant `value`.
-    pub fn is_all(&self, v: ValueId, value: f64) -> bool {
-        self.constant(v).is_some_and(|t| !t.is_empty() && t.to_f64_vec().iter().all(|&x| x == value))
-    }
-    /// `v` in the node's place, when it has the type of the result.
-    pub fn same_type(&self, v: ValueId) -> Option<Change> {
-        (self.ty_of(v) == self.ty()).then_some(Change::Value(v))
-    }
-}
-
 impl Pass for Simplify {
     fn opt_level(&self) -> u8 {
         1
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let mut changed = false;
-        for _ in 0..self.max_sweeps {
-            let again = rewrite_functions(module, |r| {
-                for n in r.f.walk() {
-                    if !r.is_dead(n) {
-                        r.normalize(n);
-                        self.visit(r, n, cx);
-                    }
-                }
-            });
-            changed |= again;
-            if !again {
-                break;
-            }
-        }
-        Ok(changed)
+        let rules = RuleSet::new(&[algebra::RULES, shapes::RULES, windows::RULES]);
+        Ok(rules.apply(self, module, cx, self.max_sweeps))
     }
-}
-
-impl Simplify {
-    fn visit(&self, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) {
-        let node = &r.f.nodes[n];
-        let [output] = node.outputs[..] else { return };
-        if r.num_uses(output) == 0 || node.op.effects().stateful || !node.regions.is_empty() {
-            return;
-        }
-        for rule in algebra::RULES.iter().chain(shapes::RULES).chain(windows::RULES) {
-            let Some(change) = (rule.apply)(&Match { r, n }) else { continue };
-            let name = r.f.nodes[n].name;
-            let new = match change {
-                Change::Value(v) => {
-                    let origins = origins_between(r, n, &[Some(v)]);
-                    if let Some(maker) = r.f.def_node(v).filter(|&d| !r.f.nodes[d].op.is::<Const>()) {
-                        r.absorb_origins(maker, &origins);
-                    }
-                    v
-                }
-                Change::Node(op, inputs) => {
-                    let origins = origins_between(r, n, &inputs);
-                    match r.add_before(n, op, inputs, name, origins) {
-                        Ok(made) => made[0],
-                        Err(_) => continue,
-                    }
-                }
-            };
-            debug_assert_eq!(r.f.ty(new), r.f.ty(output), "{}", rule.equation);
-            r.replace(output, new);
-            r.erase(n);
-            cx.applied(self, &[name], format!("{name}: {}", rule.equation));
-            return;
-        }
-    }
-}
-
-/// Origins of a node and of the nodes between it and the values `kept`, which a rule leaves out with it.
-fn origins_between(r: &Rewriter<'_>, n: NodeId, kept: &[Option<ValueId>]) -> Origins {
-    let mut origins = r.f.nodes[n].origins.clone();
-    let mut layer = vec![n];
-    // No rule looks further back than this.
-    for _ in 0..3 {
-        let operands = layer.iter().flat_map(|&x| r.f.nodes[x].inputs.iter().flatten());
-        let operands = operands.filter(|v| !kept.contains(&Some(**v))).filter_map(|&v| r.f.def_node(v));
-        layer = operands.filter(|&d| !r.f.nodes[d].op.is::<Const>()).collect();
-        origins = layer.iter().fold(origins, |o, &d| o.union(&r.f.nodes[d].origins));
-    }
-    origins
 }
 
 #[cfg(test)]

@@ -1,97 +1,145 @@
 //! Neutral elements, repeated and inverse functions, clamps, casts.
 
-use super::{Change, Match, Rule};
+use crate::attr::AttrStruct;
+use crate::cpu::eval_node;
 use crate::dtype::DType;
+use crate::graph::{Constant, Module};
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};
 use crate::ops::cast::Cast;
 use crate::ops::clip::Clip;
-use crate::ops::unary::{Abs, Ceil, Floor, Identity, Neg, Relu, Round, Sign};
+use crate::ops::select::Where;
+use crate::ops::unary::{Abs, Ceil, Exp, Floor, Identity, Neg, Relu, Round, Sigmoid, Sign};
+use crate::ops::{Op, OpRef};
+use crate::passes::rules::{Change, Match, Operand, Rule};
+use crate::pattern::{Pattern, any, commuted, constant, either, is, number, op, var};
 
 pub(super) const RULES: &[Rule] = &[
-    Rule { equation: "identity(x) = x", apply: |m| m.op::<Identity>().and_then(|_| Some(Change::Value(m.input(0)?))) },
-    Rule { equation: "x + 0 = x", apply: |m| m.op::<Add>().and_then(|_| neutral(m, 0.0, true)) },
-    Rule { equation: "x * 1 = x", apply: |m| m.op::<Mul>().and_then(|_| neutral(m, 1.0, true)) },
-    Rule { equation: "x - 0 = x", apply: |m| m.op::<Sub>().and_then(|_| neutral(m, 0.0, false)) },
-    Rule { equation: "x / 1 = x", apply: |m| m.op::<Div>().and_then(|_| neutral(m, 1.0, false)) },
-    Rule { equation: "x ^ 1 = x", apply: |m| m.op::<Pow>().and_then(|_| neutral(m, 1.0, false)) },
-    Rule { equation: "-(-x) = x", apply: |m| inner::<Neg>(m).and_then(|(x, _)| m.same_type(x)) },
-    Rule { equation: "f(f(x)) = f(x) for abs, floor, ceil, round, sign", apply: idempotent },
-    Rule { equation: "clamp(clamp(x, a, b), c, d) = clamp(x, clamp(a, c, d), clamp(b, c, d))", apply: clamps },
+    Rule { equation: "identity(x) = x", pattern: || op::<Identity>([var("x")]), apply: only_x },
+    Rule { equation: "x + 0 = x", pattern: || commuted::<Add>(var("x"), number(0.0)), apply: only_x },
+    Rule { equation: "x * 1 = x", pattern: || commuted::<Mul>(var("x"), number(1.0)), apply: only_x },
+    Rule { equation: "x - 0 = x", pattern: || op::<Sub>([var("x"), number(0.0)]), apply: only_x },
+    Rule { equation: "x / 1 = x", pattern: || op::<Div>([var("x"), number(1.0)]), apply: only_x },
+    Rule { equation: "x ^ 1 = x", pattern: || op::<Pow>([var("x"), number(1.0)]), apply: only_x },
+    Rule { equation: "-(-x) = x", pattern: || op::<Neg>([op::<Neg>([var("x")])]), apply: only_x },
+    Rule { equation: "where(c, x, x) = x", pattern: || op::<Where>([any(), var("x"), var("x")]), apply: only_x },
+    Rule {
+        equation: "f(f(x)) = f(x) for abs, floor, ceil, round, sign",
+        pattern: || either([twice::<Abs>(), twice::<Floor>(), twice::<Ceil>(), twice::<Round>(), twice::<Sign>()]),
+        apply: only_x,
+    },
+    Rule {
+        equation: "abs(x) = x, relu(x) = x when no x is negative",
+        pattern: || either([op::<Abs>([not_negative().named("x")]), op::<Relu>([not_negative().named("x")])]),
+        apply: only_x,
+    },
+    Rule {
+        equation: "clamp(clamp(x, a, b), c, d) = clamp(x, clamp(a, c, d), clamp(b, c, d))",
+        pattern: || clamp(clamp(var("x")).named("inner")),
+        apply: clamps,
+    },
     Rule {
         equation: "clamp(x, -inf, inf) = x",
-        apply: |m| {
-            let c = m.op::<Clip>()?;
-            let unbounded = c.min.is_none_or(|v| v == f64::NEG_INFINITY) && c.max.is_none_or(|v| v == f64::INFINITY);
-            if unbounded && m.num_inputs() == 1 { m.same_type(m.input(0)?) } else { None }
+        pattern: || {
+            op::<Clip>([var("x")]).attr::<Clip>("unbounded", |c| {
+                c.min.is_none_or(|v| v == f64::NEG_INFINITY) && c.max.is_none_or(|v| v == f64::INFINITY)
+            })
         },
+        apply: only_x,
     },
-    Rule { equation: "cast(x, type of x) = x", apply: |m| m.op::<Cast>().and_then(|_| m.same_type(m.input(0)?)) },
-    Rule { equation: "cast(cast(x, a), b) = cast(x, b) when a holds every x", apply: casts },
+    Rule { equation: "cast(x, type of x) = x", pattern: || op::<Cast>([var("x")]), apply: only_x },
+    Rule {
+        equation: "cast(cast(x, a), b) = cast(x, b) when a holds every x",
+        pattern: || op::<Cast>([op::<Cast>([var("x")]).named("inner")]),
+        apply: casts,
+    },
+    Rule {
+        equation: "(x + a) + b = x + (a + b) for constants",
+        pattern: || commuted::<Add>(commuted::<Add>(var("x"), small("a")).used_once(), small("b")),
+        apply: |m| reassociate(m, Add {}.into()),
+    },
+    Rule {
+        equation: "(x * a) * b = x * (a * b) for constants",
+        pattern: || commuted::<Mul>(commuted::<Mul>(var("x"), small("a")).used_once(), small("b")),
+        apply: |m| reassociate(m, Mul {}.into()),
+    },
 ];
 
-/// The operand that stays when the other one is all `value` (only the right one unless the op commutes).
-fn neutral(m: &Match<'_, '_>, value: f64, commutes: bool) -> Option<Change> {
-    let (a, b) = (m.input(0)?, m.input(1)?);
-    if m.is_all(b, value) && m.ty_of(a) == m.ty() {
-        return m.same_type(a);
-    }
-    if commutes && m.is_all(a, value) { m.same_type(b) } else { None }
+fn only_x(m: &Match<'_, '_>) -> Option<Change> {
+    m.same_type(m.value("x"))
 }
 
-/// The operand of `T` of `T`, and the inner result.
-fn inner<T: 'static>(m: &Match<'_, '_>) -> Option<(crate::graph::ValueId, crate::graph::ValueId)> {
-    m.op::<T>()?;
-    let v = m.input(0)?;
-    let (below, _) = m.made_by::<T>(v)?;
-    Some((below.input(0)?, v))
+/// `f(x: f(..))`: the inner result stays.
+fn twice<T: Op + AttrStruct>() -> Pattern {
+    op::<T>([op::<T>([any()]).named("x")])
 }
 
-fn idempotent(m: &Match<'_, '_>) -> Option<Change> {
-    let found = inner::<Abs>(m)
-        .or_else(|| inner::<Floor>(m))
-        .or_else(|| inner::<Ceil>(m))
-        .or_else(|| inner::<Round>(m))
-        .or_else(|| inner::<Sign>(m));
-    m.same_type(found?.1)
+/// A value of which no element can be negative, by the op that makes it.
+pub(super) fn not_negative() -> Pattern {
+    either([
+        is::<Relu>(),
+        is::<Abs>(),
+        is::<Exp>(),
+        is::<Sigmoid>(),
+        is::<Clip>().attr::<Clip>("min >= 0", |c| c.min.is_some_and(|v| v >= 0.0)),
+    ])
 }
 
-/// Bounds of a clamp with constant bounds: a relu is one from 0.
-fn bounds(m: &Match<'_, '_>) -> Option<(f64, f64)> {
-    if m.op::<Relu>().is_some() {
+/// A relu, or a clip with constant bounds.
+fn clamp(x: Pattern) -> Pattern {
+    let ordered = |c: &Clip| c.min.unwrap_or(f64::NEG_INFINITY) <= c.max.unwrap_or(f64::INFINITY);
+    either([op::<Relu>([x.clone()]), op::<Clip>([x]).attr::<Clip>("min <= max", ordered)])
+}
+
+/// A constant that is small enough to compute with.
+fn small(name: &'static str) -> Pattern {
+    constant().float().named(name)
+}
+
+/// Bounds of a clamp: a relu is one from 0.
+fn bounds(op: &OpRef) -> Option<(f64, f64)> {
+    if op.is::<Relu>() {
         return Some((0.0, f64::INFINITY));
     }
-    let c = m.op::<Clip>()?;
-    let (low, high) = (c.min.unwrap_or(f64::NEG_INFINITY), c.max.unwrap_or(f64::INFINITY));
-    (m.num_inputs() == 1 && low <= high).then_some((low, high))
+    let c = op.downcast::<Clip>()?;
+    Some((c.min.unwrap_or(f64::NEG_INFINITY), c.max.unwrap_or(f64::INFINITY)))
 }
 
 fn clamps(m: &Match<'_, '_>) -> Option<Change> {
-    let (c, d) = bounds(m)?;
-    let v = m.input(0)?;
-    let below = Match { r: m.r, n: m.r.f.def_node(v)? };
-    let (a, b) = bounds(&below)?;
+    let (c, d) = bounds(&m.r.f.nodes[m.n].op)?;
+    let inner = m.value("inner");
+    let (a, b) = bounds(&m.r.f.nodes[m.r.f.def_node(inner)?].op)?;
     let (low, high) = (a.clamp(c, d), b.clamp(c, d));
     // When the inner clamp has other users it is computed anyway, and this one reads its result just as well.
     if (low, high) == (a, b) {
-        return m.same_type(v);
+        return m.same_type(inner);
     }
-    let x = below.input(0)?;
     if (low, high) == (0.0, f64::INFINITY) {
-        return Some(Change::Node(Relu {}.into(), vec![Some(x)]));
+        return Change::node(Relu {}, [m.value("x")]);
     }
     let finite = |v: f64| v.is_finite().then_some(v);
-    Some(Change::Node(Clip { min: finite(low), max: finite(high) }.into(), vec![Some(x)]))
+    Change::node(Clip { min: finite(low), max: finite(high) }, [m.value("x")])
 }
 
 fn casts(m: &Match<'_, '_>) -> Option<Change> {
     let to = m.op::<Cast>()?.to;
-    let (below, middle) = m.made_by::<Cast>(m.input(0)?)?;
-    let x = below.input(0)?;
+    let (x, middle) = (m.value("x"), m.ty_of(m.value("inner")).dtype);
     let from = m.ty_of(x).dtype;
-    if !holds(from, middle.to) {
+    if !holds(from, middle) {
         return None;
     }
-    if from == to { m.same_type(x) } else { Some(Change::Node(Cast { to }.into(), vec![Some(x)])) }
+    if from == to { m.same_type(x) } else { Change::node(Cast { to }, [x]) }
+}
+
+/// `op(x, op(a, b))` with the constants computed now, when the result keeps its type.
+fn reassociate(m: &Match<'_, '_>, op: OpRef) -> Option<Change> {
+    // A constant `x` is for fold-constants.
+    let (a, b, x) = (m.value("a"), m.value("b"), m.value("x"));
+    if m.constant(x).is_some() {
+        return None;
+    }
+    let operands = [Some(m.small_constant(a)?), Some(m.small_constant(b)?)];
+    let joined = eval_node(&op, &operands, &Module::new("none")).ok()?.into_iter().next()?;
+    Change::node(op, [Operand::Value(x), Operand::Constant("constant", Constant::from_tensor(&joined))])
 }
 
 /// True when every value of `from` is a value of `to`.

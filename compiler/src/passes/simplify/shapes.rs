@@ -1,37 +1,44 @@
 //! Ops that only move elements: no-ops, pairs, and moves that keep the order of the elements.
 
-use super::{Change, Match, Rule};
+use crate::attr::AttrStruct;
 use crate::graph::ValueId;
-use crate::int::Int;
-use crate::ops::broadcast::Expand;
+use crate::int::{Int, const_dims};
+use crate::ops::binary::{Add, Div, Max, Min, Mul, Sub};
+use crate::ops::broadcast::{Expand, Tile};
 use crate::ops::concat::Concat;
 use crate::ops::pad::Pad;
 use crate::ops::permute::{invert, permute};
 use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
 use crate::ops::slice::Slice;
+use crate::ops::split::Split;
 use crate::ops::transpose::Transpose;
+use crate::ops::{InferContext, Op};
+use crate::passes::rules::{Change, Match, Rule};
+use crate::pattern::{Pattern, any, either, is, op, op_from, var};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
         equation: "transpose(x, identity) = x",
+        pattern: || op::<Transpose>([var("x")]),
         apply: |m| {
             let perm = m.op::<Transpose>()?.perm(m.ty().rank()).ok()?;
-            if perm.iter().enumerate().all(|(i, &p)| i == p) { m.same_type(m.input(0)?) } else { None }
+            if perm.iter().enumerate().all(|(i, &p)| i == p) { m.same_type(m.value("x")) } else { None }
         },
     },
     Rule {
         equation: "transpose(transpose(x, p), q) = transpose(x, p[q])",
+        pattern: || op::<Transpose>([op::<Transpose>([var("x")]).named("inner")]),
         apply: |m| {
             let outer = m.op::<Transpose>()?.perm(m.ty().rank()).ok()?;
-            let (below, inner) = m.made_by::<Transpose>(m.input(0)?)?;
-            let perm = permute(&inner.perm(outer.len()).ok()?, &outer);
-            Some(Change::Node(Transpose { perm }.into(), vec![Some(below.input(0)?)]))
+            let inner = m.made_by::<Transpose>(m.value("inner"))?.perm(outer.len()).ok()?;
+            Change::node(Transpose { perm: permute(&inner, &outer) }, [m.value("x")])
         },
     },
     Rule {
         equation: "transpose(x, p) = reshape(x) when p only moves dimensions of size 1",
+        pattern: || op::<Transpose>([var("x")]),
         apply: |m| {
-            let x = m.input(0)?;
+            let x = m.value("x");
             let shape = &m.ty_of(x).shape;
             let perm = m.op::<Transpose>()?.perm(shape.len()).ok()?;
             let moved: Vec<usize> = perm.into_iter().filter(|&p| !shape[p].is(1)).collect();
@@ -40,62 +47,106 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         equation: "transpose(reshape(transpose(x, p)), q) = reshape(x) when the elements end in their old order",
+        pattern: || op::<Transpose>([view(op::<Transpose>([var("x")]).named("inner")).named("middle")]),
         apply: reshape_between_transposes,
     },
-    Rule {
-        equation: "reshape(x, shape of x) = x",
-        apply: |m| {
-            if is_reshape(m) { m.same_type(m.input(0)?) } else { None }
-        },
-    },
+    Rule { equation: "reshape(x, shape of x) = x", pattern: || view(var("x")), apply: |m| m.same_type(m.value("x")) },
     Rule {
         equation: "reshape(reshape(x)) = reshape(x)",
-        apply: |m| {
-            if !is_reshape(m) {
-                return None;
-            }
-            let below = Match { r: m.r, n: m.r.f.def_node(m.input(0)?)? };
-            if is_reshape(&below) { reshape(m, below.input(0)?) } else { None }
-        },
+        pattern: || view(view(var("x"))),
+        apply: |m| reshape(m, m.value("x")),
     },
     Rule {
         equation: "reshape(x, operand) = reshape(x, attribute) when the operand is known",
-        apply: |m| {
-            let known = m.op::<Reshape>()?.dims.is_empty() && m.num_inputs() > 1;
-            if known { reshape(m, m.input(0)?) } else { None }
-        },
+        pattern: || op::<Reshape>([var("x"), any()]).attr::<Reshape>("no dims", |r| r.dims.is_empty()),
+        apply: |m| reshape(m, m.value("x")),
     },
-    Rule { equation: "expand(x, shape of x) = x", apply: |m| m.op::<Expand>().and_then(|_| m.same_type(m.input(0)?)) },
+    Rule {
+        equation: "expand(x, shape of x) = x",
+        pattern: || op_from::<Expand>([var("x")]),
+        apply: |m| m.same_type(m.value("x")),
+    },
+    Rule {
+        equation: "tile(x, 1) = x",
+        pattern: || op_from::<Tile>([var("x")]),
+        // Of constant sizes: the same type then means that nothing is repeated.
+        apply: |m| const_dims(&m.ty().shape).and_then(|_| m.same_type(m.value("x"))),
+    },
+    Rule {
+        equation: "f(expand(x), y) = f(x, y) when f broadcasts x itself",
+        pattern: || {
+            either([
+                expanded::<Add>(),
+                expanded::<Sub>(),
+                expanded::<Mul>(),
+                expanded::<Div>(),
+                expanded::<Min>(),
+                expanded::<Max>(),
+            ])
+        },
+        apply: without_expand,
+    },
     Rule {
         equation: "pad(x, 0) = x",
-        apply: |m| {
-            let none = m.op::<Pad>()?.pads.iter().all(|p| p.is(0)) && m.op::<Pad>()?.dims.is_empty();
-            if none { m.same_type(m.input(0)?) } else { None }
+        pattern: || {
+            op_from::<Pad>([var("x")]).attr::<Pad>("pads=0", |p| p.dims.is_empty() && p.pads.iter().all(|p| p.is(0)))
         },
+        apply: |m| m.same_type(m.value("x")),
     },
     Rule {
         equation: "slice(x, all) = x",
-        apply: |m| {
-            let s = m.op::<Slice>()?;
-            let forward = s.dims.is_empty() && s.steps.iter().all(|&s| s == 1);
-            // With step 1 a slice of the same size starts at 0.
-            if forward { m.same_type(m.input(0)?) } else { None }
-        },
+        // With step 1 a slice of the same size starts at 0.
+        pattern: || op::<Slice>([var("x")]).attr::<Slice>("steps=1", plain_steps),
+        apply: |m| m.same_type(m.value("x")),
     },
     Rule {
-        equation: "concat(x) = x",
-        apply: |m| {
-            m.op::<Concat>()?;
-            if m.num_inputs() == 1 { m.same_type(m.input(0)?) } else { None }
+        equation: "slice(slice(x)) = slice(x)",
+        pattern: || {
+            op::<Slice>([op::<Slice>([var("x")]).attr::<Slice>("steps=1", plain_steps).named("inner")])
+                .attr::<Slice>("steps=1", plain_steps)
         },
+        apply: slices,
+    },
+    Rule { equation: "concat(x) = x", pattern: || op::<Concat>([var("x")]), apply: |m| m.same_type(m.value("x")) },
+    Rule {
+        equation: "concat(all parts of split(x)) = x",
+        pattern: || op_from::<Concat>([is::<Split>().result(0)]),
+        apply: concat_of_split,
     },
 ];
 
-fn is_reshape(m: &Match<'_, '_>) -> bool {
-    m.op::<Reshape>().is_some_and(|r| r.dims.is_empty())
-        || m.op::<Flatten>().is_some()
-        || m.op::<Squeeze>().is_some()
-        || m.op::<Unsqueeze>().is_some()
+fn plain_steps(s: &Slice) -> bool {
+    s.dims.is_empty() && s.steps.iter().all(|&s| s == 1)
+}
+
+/// An op that gives its operand another shape, which its attributes know.
+fn view(x: Pattern) -> Pattern {
+    either([
+        op_from::<Reshape>([x.clone()]).attr::<Reshape>("no dims", |r| r.dims.is_empty()),
+        op_from::<Flatten>([x.clone()]),
+        op_from::<Squeeze>([x.clone()]),
+        op_from::<Unsqueeze>([x]),
+    ])
+}
+
+/// A `T` with an expanded operand.
+fn expanded<T: Op + AttrStruct>() -> Pattern {
+    either([op::<T>([is::<Expand>(), any()]), op::<T>([any(), is::<Expand>()])])
+}
+
+/// The node on what one of its operands expands, where the result keeps its type. One operand at a time: without both
+/// expansions the result may be smaller.
+fn without_expand(m: &Match<'_, '_>) -> Option<Change> {
+    let op = &m.r.f.nodes[m.n].op;
+    let operands = m.operands();
+    (0..operands.len()).find_map(|i| {
+        let v = operands[i]?;
+        m.made_by::<Expand>(v)?;
+        let mut less = operands.clone();
+        less[i] = m.operands_of(v).first().copied().flatten();
+        let types = op.infer(&InferContext::new(m.r.module, &m.r.f, &less, &[])).ok()?;
+        if types.first() == Some(m.ty()) { Change::node(op.clone(), less) } else { None }
+    })
 }
 
 /// A reshape of `x` to the node's result; none where a dimension of 0 would have another meaning.
@@ -107,19 +158,46 @@ fn reshape(m: &Match<'_, '_>, x: ValueId) -> Option<Change> {
     if shape.is_empty() || shape.iter().any(|d| d.is(0)) {
         return None;
     }
-    Some(Change::Node(Reshape::to(shape).into(), vec![Some(x)]))
+    Change::node(Reshape::to(shape), [x])
+}
+
+/// Two slices of constant sizes with step 1 as one.
+fn slices(m: &Match<'_, '_>) -> Option<Change> {
+    let (x, inner) = (m.value("x"), m.value("inner"));
+    let shape = const_dims(&m.ty_of(x).shape)?;
+    let middle = m.made_by::<Slice>(inner)?.starts_at(&m.ty_of(x).shape)?;
+    let outer = m.op::<Slice>()?.starts_at(&m.ty_of(inner).shape)?;
+    let sizes = const_dims(&m.ty().shape)?;
+    let (mut s, mut axes) = (Slice::default(), vec![]);
+    for (a, (&size, &full)) in sizes.iter().zip(&shape).enumerate() {
+        let start = middle[a] + outer[a];
+        if start != 0 || size != full {
+            s.starts.push(Int::new(start));
+            s.ends.push(Int::new(start + size as i64));
+            axes.push(a as i64);
+        }
+    }
+    s.axes = axes;
+    Change::node(s, [x])
+}
+
+fn concat_of_split(m: &Match<'_, '_>) -> Option<Change> {
+    let operands: Vec<ValueId> = m.operands().into_iter().collect::<Option<_>>()?;
+    let n = m.r.f.def_node(*operands.first()?)?;
+    let (node, split) = (&m.r.f.nodes[n], m.r.f.nodes[n].op.downcast::<Split>()?);
+    let rank = m.ty().rank() as i64;
+    let same_axis = split.axis.rem_euclid(rank.max(1)) == m.op::<Concat>()?.axis.rem_euclid(rank.max(1));
+    if node.outputs != operands || !same_axis {
+        return None;
+    }
+    m.same_type(m.r.resolve(node.inputs.first().copied().flatten()?))
 }
 
 fn reshape_between_transposes(m: &Match<'_, '_>) -> Option<Change> {
     let outer = m.op::<Transpose>()?.perm(m.ty().rank()).ok()?;
-    let middle = Match { r: m.r, n: m.r.f.def_node(m.input(0)?)? };
-    if !is_reshape(&middle) {
-        return None;
-    }
-    let (below, inner) = middle.made_by::<Transpose>(middle.input(0)?)?;
-    let x = below.input(0)?;
-    let inner = inner.perm(m.ty_of(x).rank()).ok()?;
-    let factors = common_factors(&permute(&m.ty_of(x).shape, &inner), &middle.ty().shape)?;
+    let x = m.value("x");
+    let inner = m.made_by::<Transpose>(m.value("inner"))?.perm(m.ty_of(x).rank()).ok()?;
+    let factors = common_factors(&permute(&m.ty_of(x).shape, &inner), &m.ty_of(m.value("middle")).shape)?;
     let order = |dims: &[usize], side: fn(&(usize, usize)) -> usize| -> Vec<usize> {
         dims.iter().flat_map(|&d| factors.iter().enumerate().filter(move |o| side(o.1) == d).map(|o| o.0)).collect()
     };

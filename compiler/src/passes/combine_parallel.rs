@@ -1,0 +1,356 @@
+//! Siblings that read the same data and have constant weights, as one wider op and a split: what `combine-parallel-conv`
+//! and `combine-parallel-matmul` share.
+//!
+//! It pays when the data are read once instead of often, launches are saved, and a device is filled that each sibling
+//! leaves partly idle, for more than it costs: whoever reads a part now reads a slice. A transpose or a concatenation takes
+//! a slice for free, since it moves the data anyway; for any other reader the slice is a copy, and what was the epilogue of
+//! a sibling becomes a kernel of its own. All of it is counted in bytes of traffic, as layouts are: a launch is 64 KiB, a
+//! multiply-accumulate a quarter of a byte, an open dimension 16.
+//!
+//! Limits: the wider weights and result take no more bindings than the largest of the siblings'. Weights of more than
+//! 1 MiB are joined when they are read.
+
+use super::fold_constants::folded_constant;
+use super::fusion_kind::describe_node;
+use super::rewriter::{Rewriter, rewrite_functions};
+use super::scaled_weights::constant_of;
+use super::{PassBase, PassContext};
+use crate::graph::{BlockId, Constant, Module, NodeId, Origins, TensorType, ValueId};
+use crate::int::{Int, const_dims};
+use crate::name::Name;
+use crate::ops::concat::Concat;
+use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
+use crate::ops::split::Split;
+use crate::ops::transpose::Transpose;
+use crate::ops::{OpRef, node_types};
+use crate::pattern::Pattern;
+use crate::profile::DeviceProfile;
+use indexmap::IndexMap;
+
+/// What a launch costs, in bytes of traffic.
+const LAUNCH: u64 = 64 << 10;
+
+/// A kind of op that can be combined.
+pub(super) trait Family {
+    /// The siblings: data `x`, constant weights `w`, perhaps a constant bias `b`.
+    fn patterns(&self) -> Vec<Pattern>;
+    /// The axis of the weights that the result's channels lie along.
+    fn weights_axis(&self, op: &OpRef) -> usize;
+    /// The channel axis of a result of `rank` dimensions.
+    fn result_axis(&self, op: &OpRef, rank: usize) -> usize;
+    /// Whether a node that matches takes part after all.
+    fn fits(&self, r: &Rewriter<'_>, n: NodeId, bias: Option<ValueId>) -> bool;
+}
+
+/// One sibling.
+struct Branch {
+    anchor: NodeId,
+    weights: Constant,
+    bias: Option<Constant>,
+    /// Elementwise nodes behind it that move along.
+    tail: Vec<NodeId>,
+}
+impl Branch {
+    fn last(&self) -> NodeId {
+        self.tail.last().copied().unwrap_or(self.anchor)
+    }
+}
+
+/// An elementwise node of every branch, as one.
+struct Step {
+    op: OpRef,
+    /// Its operands: the value of the step before, or a constant.
+    operands: Vec<Option<Constant>>,
+}
+
+/// Combines what pays; returns whether anything changed.
+pub(super) fn combine(
+    pass: &dyn PassBase,
+    family: &dyn Family,
+    min_branches: usize,
+    always: bool,
+    module: &mut Module,
+    cx: &mut PassContext,
+) -> bool {
+    let patterns = family.patterns();
+    rewrite_functions(module, |r| {
+        let users = r.f.uses();
+        for mut group in siblings(r, family, &patterns) {
+            if group.len() < min_branches.max(2) {
+                continue;
+            }
+            group.iter().for_each(|b| r.normalize(b.anchor));
+            let steps = extend(r, family, &mut group, &users);
+            let names: Vec<Name> = group.iter().map(|b| r.f.nodes[b.anchor].name).collect();
+            let list = names.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", ");
+            let balance = match limits(r, family, &group, &cx.profile) {
+                Ok(()) => balance(r, &group, &users, &cx.profile),
+                Err(why) => {
+                    cx.missed(pass, &names, format!("{list} stay apart: {why}"));
+                    continue;
+                }
+            };
+            if !always && balance.gain <= balance.cost {
+                cx.missed(pass, &names, format!("{list} stay apart: {}", balance.describe()));
+                continue;
+            }
+            match rewrite(r, family, &group, steps) {
+                Ok(()) => cx.applied(pass, &names, format!("{list} became one: {}", balance.describe())),
+                Err(why) => cx.missed(pass, &names, format!("{list} stay apart: {why}")),
+            }
+        }
+    })
+}
+
+/// Groups of nodes of one block that read the same data with equal ops and weights of the same inner shape.
+fn siblings(r: &Rewriter<'_>, family: &dyn Family, patterns: &[Pattern]) -> Vec<Vec<Branch>> {
+    let mut groups: IndexMap<(Option<BlockId>, ValueId), Vec<Vec<Branch>>> = IndexMap::new();
+    for n in r.f.walk() {
+        let [output] = r.f.nodes[n].outputs[..] else { continue };
+        let Some(found) = patterns.iter().find_map(|p| p.find(r, output)) else { continue };
+        let bias = found.get("b");
+        let Some((_, weights)) = constant_of(r, found.get("w")).filter(|_| family.fits(r, n, bias)) else { continue };
+        let branch = Branch { anchor: n, weights, bias: constant_of(r, bias).map(|b| b.1), tail: vec![] };
+        let axis = family.weights_axis(&r.f.nodes[n].op);
+        let alike = |other: &Branch| {
+            let (a, b) = (&other.weights, &branch.weights);
+            r.f.nodes[other.anchor].op == r.f.nodes[n].op
+                && other.bias.is_some() == branch.bias.is_some()
+                && a.dtype == b.dtype
+                && a.shape.len() == b.shape.len()
+                && (0..a.shape.len()).all(|d| d == axis || a.shape[d] == b.shape[d])
+        };
+        let key = (r.f.nodes[n].block, r.resolve(found.value("x")));
+        let list = groups.entry(key).or_default();
+        match list.iter_mut().find(|g| alike(&g[0])) {
+            Some(group) => group.push(branch),
+            None => list.push(vec![branch]),
+        }
+    }
+    groups.into_values().flatten().collect()
+}
+
+type Users = [Vec<(NodeId, usize)>];
+
+/// Lets equal elementwise nodes behind all branches move along, as far as they go.
+fn extend(r: &mut Rewriter<'_>, family: &dyn Family, group: &mut [Branch], users: &Users) -> Vec<Step> {
+    let mut steps = Vec::new();
+    while let Some((nodes, step)) = next_step(r, family, group, users) {
+        group.iter_mut().zip(nodes).for_each(|(b, n)| b.tail.push(n));
+        steps.push(step);
+    }
+    steps
+}
+
+fn next_step(
+    r: &mut Rewriter<'_>,
+    family: &dyn Family,
+    group: &[Branch],
+    users: &Users,
+) -> Option<(Vec<NodeId>, Step)> {
+    let mut nodes = Vec::with_capacity(group.len());
+    let mut place = None;
+    for b in group {
+        let v = r.f.nodes[b.last()].outputs[0];
+        let [(n, i)] = users.get(crate::arena::Id::index(v))?[..] else { return None };
+        let node = &r.f.nodes[n];
+        let alone = r.num_uses(v) == 1 && node.block == r.f.nodes[b.anchor].block && node.outputs.len() == 1;
+        if !alone || r.is_dead(n) || *place.get_or_insert(i) != i || r.f.ty(node.outputs[0]) != r.f.ty(v) {
+            return None;
+        }
+        r.normalize(n);
+        nodes.push(n);
+    }
+    let (first, place) = (*nodes.first()?, place?);
+    let op = r.f.nodes[first].op.clone();
+    let arity = r.f.nodes[first].inputs.len();
+    let same = |n: &NodeId| r.f.nodes[*n].op == op && r.f.nodes[*n].inputs.len() == arity;
+    if !nodes.iter().all(same) || !describe_node(r.module, &r.f, first)?.aligned {
+        return None;
+    }
+    let mut operands = Vec::with_capacity(arity);
+    for i in 0..arity {
+        operands.push(if i == place { None } else { Some(join_operands(r, family, group, &nodes, i)?) });
+    }
+    Some((nodes, Step { op, operands }))
+}
+
+/// Operand `i` of the nodes, all constants: the same single number, or one element for each channel.
+fn join_operands(
+    r: &Rewriter<'_>,
+    family: &dyn Family,
+    group: &[Branch],
+    nodes: &[NodeId],
+    i: usize,
+) -> Option<Constant> {
+    let constants = nodes.iter().map(|&n| constant_of(r, r.f.nodes[n].inputs[i]).map(|c| c.1));
+    let constants: Vec<Constant> = constants.collect::<Option<_>>()?;
+    let first = &constants[0];
+    if first.shape.iter().product::<usize>() == 1 {
+        let value = first.load().ok()?;
+        let equal = constants.iter().all(|c| c.shape == first.shape && c.load().is_ok_and(|t| t == value));
+        return equal.then(|| first.clone());
+    }
+    for (c, &n) in constants.iter().zip(nodes) {
+        let ty = r.f.ty(r.f.nodes[n].outputs[0]);
+        let axis = family.result_axis(&r.f.nodes[group[0].anchor].op, ty.rank());
+        let own = (c.shape.len() + axis).checked_sub(ty.rank())?;
+        let channels = ty.shape[axis].as_const()? as usize;
+        if c.shape.len() != first.shape.len()
+            || (0..c.shape.len()).any(|d| c.shape[d] != if d == own { channels } else { 1 })
+        {
+            return None;
+        }
+    }
+    let axis = first.shape.iter().position(|&d| d != 1).unwrap_or(0);
+    concat(&constants, axis).ok()
+}
+
+fn concat(parts: &[Constant], axis: usize) -> Result<Constant, String> {
+    let mut shape = parts[0].shape.clone();
+    *shape.get_mut(axis).ok_or("a constant has too few dimensions")? = parts.iter().map(|c| c.shape[axis]).sum();
+    let op = Concat { axis: axis as i64 }.into();
+    folded_constant(op, parts.iter().cloned().map(Some).collect(), parts[0].dtype, shape)
+}
+
+/// Refuses what would take more bindings than the largest sibling.
+fn limits(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], profile: &DeviceProfile) -> Result<(), String> {
+    let results = group.iter().map(|b| bytes(r.f.ty(r.f.nodes[b.anchor].outputs[0])));
+    let weights = group.iter().map(|b| b.weights.byte_len() as u64);
+    for (what, sizes) in [("weights", weights.collect::<Vec<_>>()), ("result", results.collect())] {
+        let (total, largest) = (sizes.iter().sum(), sizes.iter().copied().max().unwrap_or(0));
+        if profile.bindings_for(total) > profile.bindings_for(largest) {
+            return Err(format!(
+                "{what} of {total} bytes would take {} bindings, the largest of theirs takes {}",
+                profile.bindings_for(total),
+                profile.bindings_for(largest)
+            ));
+        }
+    }
+    let n = group[0].anchor;
+    let ty = r.f.ty(r.f.nodes[n].outputs[0]);
+    match ty.shape[family.result_axis(&r.f.nodes[n].op, ty.rank())].as_const() {
+        Some(_) => Ok(()),
+        None => Err("the number of channels is open".into()),
+    }
+}
+
+/// What combining saves and costs, in bytes of traffic.
+struct Balance {
+    gain: u64,
+    cost: u64,
+    /// Nodes that read a copied slice.
+    readers: Vec<Name>,
+}
+impl Balance {
+    fn describe(&self) -> String {
+        let why = match self.readers.iter().map(|n| n.as_str()).collect::<Vec<_>>()[..] {
+            [] => String::new(),
+            ref list => format!(", since {} read slices", list.join(", ")),
+        };
+        format!("it saves {} KiB of traffic and costs {} KiB{why}", self.gain >> 10, self.cost >> 10)
+    }
+}
+
+fn bytes(ty: &TensorType) -> u64 {
+    // An open dimension counts as 16.
+    let count = ty.numel().eval(&|_| Some(16)).unwrap_or(1).max(0) as u64;
+    count.saturating_mul(ty.dtype.size() as u64).min(1 << 40)
+}
+
+fn balance(r: &Rewriter<'_>, group: &[Branch], users: &Users, profile: &DeviceProfile) -> Balance {
+    let data = r.f.nodes[group[0].anchor].inputs[0].map_or(0, |x| bytes(r.f.ty(x)));
+    let mut b = Balance { gain: (group.len() as u64 - 1) * (LAUNCH + data), cost: 0, readers: vec![] };
+    let (mut apart, mut elements, mut macs) = (0f64, 0u64, 0u64);
+    for branch in group {
+        let (inputs, outputs) = node_types(&r.f, branch.anchor);
+        let (own, size) = (r.f.nodes[branch.anchor].op.macs(&inputs, &outputs), bytes(outputs[0]) / 4);
+        apart += own as f64 / filled(size, profile);
+        (elements, macs) = (elements + size, macs + own);
+        let v = r.f.nodes[branch.last()].outputs[0];
+        let copies: Vec<Name> = slice_readers(r, v, users);
+        let escapes = r.num_uses(v) as usize > users.get(crate::arena::Id::index(v)).map_or(0, Vec::len);
+        if escapes || !copies.is_empty() {
+            b.cost += 2 * bytes(r.f.ty(v)) + LAUNCH;
+            b.readers.extend(copies);
+        }
+    }
+    b.gain += ((apart - macs as f64 / filled(elements, profile)) / 4.0).max(0.0) as u64;
+    b
+}
+
+/// The part of a device that a kernel with so many results keeps busy: four results a thread, 256 threads a unit.
+/// A software device is always busy.
+fn filled(elements: u64, profile: &DeviceProfile) -> f64 {
+    let full = if profile.software { 1 } else { u64::from(profile.cores.max(1)) * 1024 };
+    (elements as f64 / full as f64).clamp(1e-3, 1.0)
+}
+
+/// Users of `v` that would read a copied slice: all but those that move data anyway.
+fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users) -> Vec<Name> {
+    let mut out = vec![];
+    for &(n, _) in users.get(crate::arena::Id::index(v)).into_iter().flatten() {
+        let op = &r.f.nodes[n].op;
+        if op.is::<Transpose>() || op.is::<Concat>() {
+            continue;
+        }
+        let view = op.is::<Reshape>() || op.is::<Flatten>() || op.is::<Squeeze>() || op.is::<Unsqueeze>();
+        let inner = r.f.nodes[n].outputs[0];
+        let moved = view && r.num_uses(inner) as usize == users.get(crate::arena::Id::index(inner)).map_or(0, Vec::len);
+        if !moved || !slice_readers(r, inner, users).is_empty() {
+            out.push(r.f.nodes[n].name);
+        }
+    }
+    out
+}
+
+/// The wider op, the steps behind it and the split, where the first sibling stands.
+fn rewrite(r: &mut Rewriter<'_>, family: &dyn Family, group: &[Branch], steps: Vec<Step>) -> Result<(), String> {
+    let at = group[0].anchor;
+    let node = r.f.nodes[at].clone();
+    let join = |c: &[Constant], axis: usize| concat(c, axis);
+    let weights: Vec<Constant> = group.iter().map(|b| b.weights.clone()).collect();
+    let weights = join(&weights, family.weights_axis(&node.op))?;
+    let bias: Option<Vec<Constant>> = group.iter().map(|b| b.bias.clone()).collect();
+    let bias = bias.map(|b| join(&b, 0)).transpose()?;
+    let all = || group.iter().flat_map(|b| [b.anchor].into_iter().chain(b.tail.iter().copied()));
+    let origins = all().fold(Origins::none(), |o, n| o.union(&r.f.nodes[n].origins));
+    let results: Vec<ValueId> = group.iter().map(|b| r.f.nodes[b.last()].outputs[0]).collect();
+    let axis = family.result_axis(&node.op, r.f.ty(results[0]).rank());
+    let sizes: Option<Vec<Int>> =
+        results.iter().map(|&v| const_dims(&r.f.ty(v).shape[axis..=axis]).map(|d| Int::from(d[0]))).collect();
+    let sizes = sizes.ok_or("the number of channels is open")?;
+
+    let name = |label: &str| Name::new(&format!("{}.{label}", node.name));
+    let mut inputs = vec![node.inputs[0]];
+    inputs.push(Some(r.constant_before(at, name("weights").as_str(), weights, origins.clone())));
+    if let Some(bias) = bias {
+        inputs.push(Some(r.constant_before(at, name("bias").as_str(), bias, origins.clone())));
+    }
+    let mut value = r.add_before(at, node.op.clone(), inputs, name("combined"), origins.clone())?[0];
+    for (i, step) in steps.into_iter().enumerate() {
+        let mut inputs = Vec::with_capacity(step.operands.len());
+        for o in step.operands {
+            inputs.push(Some(match o {
+                None => value,
+                Some(c) => r.constant_before(at, name(&format!("constant{i}")).as_str(), c, origins.clone()),
+            }));
+        }
+        let own = name(&format!("combined_{}", step.op.name()));
+        value = r.add_before(at, step.op, inputs, own, origins.clone())?[0];
+    }
+    let split = Split { axis: axis as i64, sizes };
+    let parts = r.add_before(at, split, vec![Some(value)], name("split"), origins)?;
+    for (&old, &new) in results.iter().zip(&parts) {
+        if r.f.ty(old) != r.f.ty(new) {
+            return Err(format!("a part is {:?} instead of {:?}", r.f.ty(new), r.f.ty(old)));
+        }
+    }
+    let gone: Vec<NodeId> = all().collect();
+    results.into_iter().zip(parts).for_each(|(old, new)| r.replace(old, new));
+    gone.into_iter().rev().for_each(|n| r.erase(n));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

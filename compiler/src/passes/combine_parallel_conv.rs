@@ -1,0 +1,55 @@
+//! combine-parallel-conv: sibling convolutions that read the same data become one wider convolution and a split.
+//!
+//! ```text
+//! %0 = conv %x, %w0                        %0 = conv %x, concat(w0, w1)
+//! %1 = conv %x, %w1              =>        %1, %2 = split %0 {axis=1}
+//! ```
+//!
+//! The siblings have equal attributes, one group, and constant weights that differ in the number of result channels
+//! only. Equal elementwise ops behind all of them move along (bias, relu ...). See [`super::combine_parallel`] for
+//! when it pays and which limits hold.
+
+use super::combine_parallel::{Family, combine};
+use super::{Pass, PassContext, PassError};
+use crate::attr_struct;
+use crate::graph::{Module, NodeId, ValueId};
+use crate::ops::OpRef;
+use crate::ops::conv::Conv;
+use crate::pattern::{Pattern, constant, op, var};
+
+attr_struct! {
+    /// Combines sibling convolutions.
+    pub struct CombineParallelConv("combine-parallel-conv") {
+        /// Siblings at least.
+        pub min_branches: usize = 2,
+        /// Combines whatever it costs.
+        pub always: bool = false,
+    }
+}
+
+impl Pass for CombineParallelConv {
+    fn opt_level(&self) -> u8 {
+        3
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        Ok(combine(self, &Convs, self.min_branches, self.always, module, cx))
+    }
+}
+
+struct Convs;
+impl Family for Convs {
+    fn patterns(&self) -> Vec<Pattern> {
+        let one_group = |p: Pattern| p.attr::<Conv>("group=1", |c| c.group == 1);
+        let (x, w) = (var("x"), constant().named("w"));
+        vec![one_group(op::<Conv>([x.clone(), w.clone(), constant().named("b")])), one_group(op::<Conv>([x, w]))]
+    }
+    fn weights_axis(&self, _op: &OpRef) -> usize {
+        0
+    }
+    fn result_axis(&self, op: &OpRef, rank: usize) -> usize {
+        op.downcast::<Conv>().map_or(1, |c| c.layout.channel_axis(rank))
+    }
+    fn fits(&self, _r: &super::rewriter::Rewriter<'_>, _n: NodeId, _bias: Option<ValueId>) -> bool {
+        true
+    }
+}

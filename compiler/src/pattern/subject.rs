@@ -1,0 +1,58 @@
+//! What patterns are matched against.
+
+use crate::graph::{Function, Module, ValueId};
+use crate::passes::rewriter::{Rewriter, count_uses};
+
+/// A graph function under a pattern: as it stands, or while it is rewritten.
+pub trait Subject {
+    /// The module (constants).
+    fn module(&self) -> &Module;
+    /// The function.
+    fn function(&self) -> &Function;
+    /// The value that stands for `v` now.
+    fn resolve(&self, v: ValueId) -> ValueId;
+    /// Uses of a value as operand or block result.
+    fn num_uses(&self, v: ValueId) -> u32;
+}
+
+impl Subject for Rewriter<'_> {
+    fn module(&self) -> &Module {
+        self.module
+    }
+    fn function(&self) -> &Function {
+        &self.f
+    }
+    fn resolve(&self, v: ValueId) -> ValueId {
+        Rewriter::resolve(self, v)
+    }
+    fn num_uses(&self, v: ValueId) -> u32 {
+        Rewriter::num_uses(self, v)
+    }
+}
+
+/// A function that nobody rewrites.
+pub struct Plain<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    uses: Vec<u32>,
+}
+impl<'a> Plain<'a> {
+    /// Counts the uses once.
+    pub fn new(module: &'a Module, function: &'a Function) -> Plain<'a> {
+        Plain { module, function, uses: count_uses(function) }
+    }
+}
+impl Subject for Plain<'_> {
+    fn module(&self) -> &Module {
+        self.module
+    }
+    fn function(&self) -> &Function {
+        self.function
+    }
+    fn resolve(&self, v: ValueId) -> ValueId {
+        v
+    }
+    fn num_uses(&self, v: ValueId) -> u32 {
+        self.uses.get(crate::arena::Id::index(v)).copied().unwrap_or(0)
+    }
+}
