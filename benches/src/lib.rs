@@ -1,4 +1,5 @@
 //! Weft's model zoo, statistics and benchmark suites.
 
+pub mod scaling;
 pub mod statistics;
 pub mod zoo;

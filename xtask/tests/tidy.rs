@@ -233,6 +233,34 @@ fn passes_instructions_and_ops_have_headers() {
     check_headers("ops", "ops", 30);
 }
 
+/// A pass shows what it does as text, has filetests, and a row in its document.
+#[test]
+fn passes_are_shown_tested_and_documented() {
+    let folder = root().join("compiler/src/passes");
+    let document = read(&root().join("docs/passes.md"));
+    let mut broken = Vec::new();
+    for m in table_modules(&folder.join("mod.rs"), "passes") {
+        let name = m.replace('_', "-");
+        let header: Vec<String> = read(&folder.join(format!("{m}.rs")))
+            .lines()
+            .take_while(|l| l.starts_with("//!"))
+            .map(String::from)
+            .collect();
+        if !header.iter().any(|l| l.contains("```text")) {
+            broken.push(format!("the header of {m}.rs shows no before and after"));
+        }
+        // Instructions are applied by the filetests of the instructions.
+        let tested = if name == "apply-schedules" { "schedule" } else { &name };
+        if !root().join("filetests").join(tested).is_dir() {
+            broken.push(format!("{name} has no folder of filetests"));
+        }
+        if !document.contains(&format!("| `{name}` |")) {
+            broken.push(format!("{name} has no row in docs/passes.md"));
+        }
+    }
+    assert_none("passes", broken);
+}
+
 /// One word everywhere: the pass `fuse-ops` lives in `fuse_ops.rs`.
 #[test]
 fn files_of_passes_and_instructions_bear_their_names() {
@@ -261,6 +289,7 @@ fn every_chore_and_document_is_there() {
         "docs/ir.md",
         "docs/add-an-op.md",
         "docs/add-a-pass.md",
+        "docs/passes.md",
         "docs/add-a-rule.md",
     ];
     let missing = files.iter().filter(|f| !root().join(f).exists());

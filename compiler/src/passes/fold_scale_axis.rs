@@ -54,15 +54,20 @@ impl Pass for FoldScaleAxis {
         let (backward, forward) = (backward_pattern(), forward_pattern());
         let (scale, anchor) = (scale(), anchor());
         Ok(rewrite_functions(module, |r| {
+            let mut missed = Vec::new();
             for n in r.f.walk() {
                 r.normalize(n);
                 let [output] = r.f.nodes[n].outputs[..] else { continue };
                 if self.backward && scale.find(r, output).is_some() && !r.is_dead(n) {
-                    self.visit(r, n, &backward, true, cx);
+                    missed.extend(self.visit(r, n, &backward, true, cx).err().map(|why| (n, why)));
                 }
                 if self.forward && anchor.find(r, output).is_some() && !r.is_dead(n) {
-                    self.visit(r, n, &forward, false, cx);
+                    missed.extend(self.visit(r, n, &forward, false, cx).err().map(|why| (n, why)));
                 }
+            }
+            // A product that no anchor before it takes may have found one behind it.
+            for (n, why) in missed.into_iter().filter(|(n, _)| !r.is_dead(*n)) {
+                cx.missed(self, &[r.f.nodes[n].name], why);
             }
         }))
     }
@@ -117,24 +122,26 @@ struct Fold {
 }
 
 impl FoldScaleAxis {
-    fn visit(&self, r: &mut Rewriter<'_>, n: NodeId, pattern: &Pattern, backward: bool, cx: &mut PassContext) {
+    /// Folds one match; an error is a missed fold.
+    fn visit(
+        &self,
+        r: &mut Rewriter<'_>,
+        n: NodeId,
+        pattern: &Pattern,
+        backward: bool,
+        cx: &mut PassContext,
+    ) -> Result<(), String> {
         let name = r.f.nodes[n].name;
         let found = match pattern.matches(r, r.f.nodes[n].outputs[0]) {
             Ok(found) => found,
             // Most anchors have no factor before them: nothing is missed there.
-            Err(why) if backward => {
-                return cx.missed(self, &[name], format!("the factor of {name} stays: {why}"));
-            }
-            Err(_) => return,
+            Err(why) => return if backward { Err(format!("the factor of {name} stays: {why}")) } else { Ok(()) },
         };
-        match plan(r, n, &found, backward) {
-            Ok(fold) => {
-                let (scale, anchor) = (r.f.nodes[fold.scale].name, r.f.nodes[fold.anchor].name);
-                apply(r, fold);
-                cx.applied(self, &[anchor, scale], format!("the factor of {scale} moved into the weights of {anchor}"));
-            }
-            Err(why) => cx.missed(self, &[name], format!("no factor moved at {name}: {why}")),
-        }
+        let fold = plan(r, n, &found, backward).map_err(|why| format!("no factor moved at {name}: {why}"))?;
+        let (scale, anchor) = (r.f.nodes[fold.scale].name, r.f.nodes[fold.anchor].name);
+        apply(r, fold);
+        cx.applied(self, &[anchor, scale], format!("the factor of {scale} moved into the weights of {anchor}"));
+        Ok(())
     }
 }
 
