@@ -6,7 +6,8 @@
 //! %2 = add %0, %1                   %2 = add %0, %0
 //! ```
 //!
-//! Two nodes are equal when op, attributes and operands are; constants also when their data are (up to 4 KiB). A value
+//! Two nodes are equal when op, attributes and operands are (of commutative ops in any order); constants also when their
+//! data are (up to 4 KiB). A value
 //! of an enclosing block may stand for one of a region, never the other way round. Stateful nodes are never merged, nor
 //! are nodes with regions.
 
@@ -16,6 +17,8 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{BlockId, Constant, Module, NodeId, ValueId};
 use crate::name::Name;
+use crate::ops::OpRef;
+use crate::ops::binary::{Add, And, BitAnd, BitOr, BitXor, Equal, Max, Min, Mul, Or, Xor};
 use crate::ops::control::{Call, CallTensor, Const};
 use crate::tensor::ConstData;
 use bytes::Bytes;
@@ -65,7 +68,11 @@ impl Search<'_> {
     fn visit(&mut self, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) {
         self.unify_constant(r, n);
         let node = &r.f.nodes[n];
-        let key: Key = (node.op.name(), node.inputs.clone());
+        let mut operands = node.inputs.clone();
+        if commutes(&node.op) {
+            operands.sort_unstable();
+        }
+        let key: Key = (node.op.name(), operands);
         let equal = |m: &&NodeId| r.f.nodes[**m].op == node.op;
         let found = self.seen.iter().find_map(|table| table.get(&key)?.iter().find(equal).copied());
         let Some(first) = found else {
@@ -97,6 +104,13 @@ impl Search<'_> {
             r.update(n, Const { name: first }.into(), vec![]);
         }
     }
+}
+
+/// True for functions of two operands that may change places.
+fn commutes(op: &OpRef) -> bool {
+    let number = op.is::<Add>() || op.is::<Mul>() || op.is::<Min>() || op.is::<Max>() || op.is::<Equal>();
+    let logic = op.is::<And>() || op.is::<Or>() || op.is::<Xor>();
+    number || logic || op.is::<BitAnd>() || op.is::<BitOr>() || op.is::<BitXor>()
 }
 
 /// Pure, without regions. A call may have effects through its callee, so calls are left alone.
@@ -131,6 +145,18 @@ mod tests {
         assert_eq!(ops(TWO_ADDS, |_| ()), ["const", "add", "add"]);
         assert_eq!(ops(TWO_ADDS, |cx| cx.opt_level = 2).len(), 5);
         assert_eq!(ops(TWO_ADDS, |cx| cx.disabled.push("eliminate-common-subexpr".into())).len(), 5);
+    }
+
+    #[test]
+    fn operands_of_commutative_ops_may_stand_in_any_order() {
+        let text = |op: &str| {
+            format!(
+                "graph @main(%x: f32[2], %z: f32[2]) -> (y: f32[2]) {{\n  %0 = {op} %x, %z : f32[2]\n  \
+                 %1 = {op} %z, %x : f32[2]\n  %2 = div %0, %1 : f32[2]\n  return %2\n}}\n"
+            )
+        };
+        assert_eq!(ops(&text("mul"), |_| ()), ["mul", "div"]);
+        assert_eq!(ops(&text("sub"), |_| ()), ["sub", "sub", "div"]);
     }
 
     #[test]

@@ -275,15 +275,16 @@ impl<'m> Rewriter<'m> {
 /// Uses of each value as operand of a live node or as block result.
 pub fn count_uses(f: &Function) -> Vec<u32> {
     let mut uses = vec![0; f.values.len()];
+    let mut blocks = vec![f.body];
     for n in f.walk() {
         for v in f.nodes[n].inputs.iter().flatten() {
             uses[v.index()] += 1;
         }
+        blocks.extend(&f.nodes[n].regions);
     }
-    for (_, b) in f.blocks.iter() {
-        for v in &b.results {
-            uses[v.index()] += 1;
-        }
+    // Regions of removed nodes are still in the arena, but use nothing.
+    for v in blocks.into_iter().flat_map(|b| &f.blocks[b].results) {
+        uses[v.index()] += 1;
     }
     uses
 }
