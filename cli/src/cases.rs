@@ -1,7 +1,7 @@
 //! `weft cases`: ONNX test cases one after another on one device, for `cargo xtask conformance`.
 //!
 //! Each line of stdin is `MODEL<tab>DATA_SET`; each line of stdout is the outcome of the case as JSON: `{"code", "message"}`
-//! with the exit code and the error that `weft run MODEL --test-dir DATA_SET` would give. A case that panics is told like
+//! with the exit code and the error that `weft run MODEL --test-dir DATA_SET` would give, or where it was computed. A case that panics is told like
 //! any other bug; one that takes the process down (or does not end) is for the caller to notice.
 
 use crate::args::{CasesArgs, RunArgs};
@@ -24,9 +24,9 @@ pub fn execute(a: &CasesArgs) -> CliResult<()> {
             common: a.common.clone(),
             ..RunArgs::default()
         };
-        let result = crate::error::catch_bugs(|| crate::run::run_test_dir(&run, data.as_ref(), &device).map(|_| ()));
+        let result = crate::error::catch_bugs(|| crate::run::run_test_dir(&run, data.as_ref(), &device));
         let (code, message) = match result {
-            Ok(()) => (0, String::new()),
+            Ok(agreed) => (0, agreed.place.to_string()),
             Err(e) => (e.code as u8, e.to_string()),
         };
         print_text(&serde_json::json!({ "code": code, "message": message }).to_string())?;

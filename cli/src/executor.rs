@@ -149,8 +149,23 @@ impl Executor {
     /// Runs once.
     pub fn run(&self, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
         match self {
-            Executor::Gpu { session, .. } => Ok(session.run(inputs)?),
+            Executor::Gpu { session, compiled } => match session.run(inputs) {
+                // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
+                Err(GpuError::TooWide(_)) => run_on_cpu(&compiled.module, inputs),
+                other => Ok(other?),
+            },
             Executor::Cpu { module } => run_on_cpu(module, inputs),
+        }
+    }
+    /// Where a run takes place.
+    pub fn place(&self) -> &'static str {
+        match self {
+            Executor::Gpu { session, .. } => match (session.has_device_steps(), session.has_host_steps()) {
+                (true, false) => "device",
+                (true, true) => "device and host",
+                (false, _) => "host",
+            },
+            Executor::Cpu { .. } => "CPU executor",
         }
     }
     /// Names of the results in order.

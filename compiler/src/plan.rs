@@ -82,6 +82,19 @@ pub enum Content {
     },
     /// An activation or scratch buffer of the pool.
     Pool,
+    /// A tensor in host memory that no kernel touches; it has no bytes on the device.
+    Host(HostContent),
+}
+
+/// A tensor in host memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum HostContent {
+    /// The n-th input of the entry function.
+    Input(usize),
+    /// A constant of the module.
+    Constant(Name),
+    /// The n-th tensor between host steps.
+    Value(usize),
 }
 
 /// A device buffer of the plan. Outputs are read back from the buffer that [`Plan::outputs`] names.

@@ -48,6 +48,9 @@ pub enum GpuError {
     /// A wrong input to a run.
     #[error("{0}")]
     Input(String),
+    /// An integer does not fit the 32 bits in which the device holds it; the CPU executor has no such limit.
+    #[error("{0}")]
+    TooWide(String),
     /// A host step failed, or a constant could not be read.
     #[error("{0}")]
     Host(String),

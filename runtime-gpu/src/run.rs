@@ -3,8 +3,10 @@
 use crate::error::GpuError;
 use crate::session::{Bound, BoundStep, Session, bank_sizes};
 use crate::storage::{decode_tensor, encode_tensor};
-use compiler::plan::TensorSlot;
+use compiler::plan::{Content, TensorSlot};
 use compiler::tensor::Tensor;
+use compiler::tir::Encoding;
+use std::sync::PoisonError;
 use std::time::Instant;
 
 /// Where a device time comes from.
@@ -77,7 +79,7 @@ impl Session {
         self.gpu.queue.submit([encoder.finish()]);
         t.encode = ms(mark);
         let mark = Instant::now();
-        for s in &staging {
+        for s in staging.iter().flatten() {
             s.map_async(wgpu::MapMode::Read, .., |_| {});
         }
         self.gpu.wait()?;
@@ -134,6 +136,11 @@ impl Session {
         self.steps.iter().any(|s| matches!(s, BoundStep::Host(_)))
     }
 
+    /// True when the plan computes something on the device.
+    pub fn has_device_steps(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s, BoundStep::Gpu(_)))
+    }
+
     /// Writes the inputs to the device.
     ///
     /// # Errors
@@ -162,8 +169,19 @@ impl Session {
         Ok(())
     }
 
+    fn on_host(&self, slot: &TensorSlot) -> bool {
+        matches!(self.plan.buffers[slot.buffer].content, Content::Host(_))
+    }
+
     fn write_slot(&self, slot: &TensorSlot, t: &Tensor) -> Result<(), GpuError> {
-        let bytes = encode_tensor(t, slot.encoding).map_err(|e| GpuError::Input(format!("`{}`: {e}", slot.name)))?;
+        if self.on_host(slot) {
+            self.host.lock().unwrap_or_else(PoisonError::into_inner)[slot.buffer] = Some(t.clone());
+            return Ok(());
+        }
+        let bytes = encode_tensor(t, slot.encoding).map_err(|e| match slot.encoding {
+            Encoding::Narrow => GpuError::TooWide(format!("`{}`: {e}", slot.name)),
+            _ => GpuError::Input(format!("`{}`: {e}", slot.name)),
+        })?;
         let b = &self.plan.buffers[slot.buffer];
         for (i, bank) in self.buffers[slot.buffer].iter().enumerate() {
             let start = (i as u64 * b.bank_bytes) as usize;
@@ -185,7 +203,18 @@ impl Session {
         Ok(())
     }
 
+    /// A tensor in host memory, in the slot's shape.
+    fn read_host(&self, slot: &TensorSlot) -> Result<Tensor, GpuError> {
+        let t = self.host.lock().unwrap_or_else(PoisonError::into_inner)[slot.buffer].clone();
+        let t = t.filter(|t| t.len() == slot.shape.iter().product::<usize>());
+        let t = t.ok_or_else(|| GpuError::Internal(format!("`{}` is read before it is written", slot.name)))?;
+        Ok(t.reshaped(slot.shape.clone()))
+    }
+
     fn read_slot(&self, slot: &TensorSlot) -> Result<Tensor, GpuError> {
+        if self.on_host(slot) {
+            return self.read_host(slot);
+        }
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         let staging = self.copy_out(&mut encoder, slot);
         self.gpu.queue.submit([encoder.finish()]);
@@ -210,19 +239,25 @@ impl Session {
         staging
     }
 
-    fn decode_staging(&self, staging: &[wgpu::Buffer]) -> Result<Vec<Tensor>, GpuError> {
-        self.plan.outputs.iter().zip(staging).map(|(slot, s)| decode(s, slot)).collect()
+    fn decode_staging(&self, staging: &[Option<wgpu::Buffer>]) -> Result<Vec<Tensor>, GpuError> {
+        let read = |(slot, staging): (&TensorSlot, &Option<wgpu::Buffer>)| match staging {
+            Some(s) => decode(s, slot),
+            None => self.read_host(slot),
+        };
+        self.plan.outputs.iter().zip(staging).map(read).collect()
     }
 
-    /// Encodes the whole run and the copies of its outputs; with host steps, executes instead and returns no encoder.
-    fn encode_all(&self) -> Result<(Vec<wgpu::Buffer>, Option<wgpu::CommandEncoder>), GpuError> {
+    /// Encodes the whole run and the copies of its outputs (none of those that the host holds); with host steps, executes
+    /// instead and returns no encoder.
+    fn encode_all(&self) -> Result<(Vec<Option<wgpu::Buffer>>, Option<wgpu::CommandEncoder>), GpuError> {
         if self.has_host_steps() {
             self.execute()?;
             return Ok((vec![], None));
         }
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         self.encode_steps(&mut encoder, &self.steps);
-        let staging = self.plan.outputs.iter().map(|s| self.copy_out(&mut encoder, s)).collect();
+        let copy = |s: &TensorSlot| (!self.on_host(s)).then(|| self.copy_out(&mut encoder, s));
+        let staging = self.plan.outputs.iter().map(copy).collect();
         Ok((staging, Some(encoder)))
     }
 

@@ -5,11 +5,11 @@ use crate::error::GpuError;
 use crate::pipelines::{Pipeline, build, cache_file, open_cache, store_cache};
 use crate::storage::encode_tensor;
 use compiler::graph::Module;
-use compiler::plan::{Content, Dispatch, Plan, PlanBuffer, Step};
+use compiler::plan::{Content, Dispatch, HostContent, Plan, PlanBuffer, Step};
 use compiler::tensor::Tensor;
 use compiler::tir::{Encoding, TensorFunction};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How a session opens.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,8 @@ pub struct Session {
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
     pub(crate) pipelines: Vec<Pipeline>,
     pub(crate) steps: Vec<BoundStep>,
+    /// Tensors of the plan's host buffers.
+    pub(crate) host: Mutex<Vec<Option<Tensor>>>,
 }
 
 impl Session {
@@ -85,6 +87,7 @@ impl Session {
         progress: &mut dyn FnMut(&str, usize, usize),
     ) -> Result<Session, GpuError> {
         let mut buffers = Vec::with_capacity(plan.buffers.len());
+        let mut host = vec![None; plan.buffers.len()];
         for (i, b) in plan.buffers.iter().enumerate() {
             progress("buffers", i, plan.buffers.len());
             let banks = allocate(&gpu, plan, i, b);
@@ -94,6 +97,9 @@ impl Session {
                 let bytes =
                     encode_tensor(&data, encoding).map_err(|e| GpuError::Host(format!("constant {name}: {e}")))?;
                 fill(&banks, b, &bytes)?;
+            }
+            if let Content::Host(HostContent::Constant(name)) = b.content {
+                host[i] = Some(load_constant(module, name, None)?);
             }
             buffers.push(banks);
         }
@@ -116,7 +122,7 @@ impl Session {
                 Step::Copy { from, to } => BoundStep::Copy(*from, *to),
             })
             .collect();
-        Ok(Session { gpu, plan: plan.clone(), buffers, pipelines, steps })
+        Ok(Session { gpu, plan: plan.clone(), buffers, pipelines, steps, host: Mutex::new(host) })
     }
 
     /// The plan.
@@ -140,7 +146,7 @@ fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
             let what = match &b.content {
                 Content::Constant { name, .. } => name.to_string(),
                 Content::Input(i) => plan.inputs.get(*i).map_or("input".into(), |s| s.name.to_string()),
-                Content::Pool => "an activation".into(),
+                Content::Pool | Content::Host(_) => "an activation".into(),
             };
             return Err(GpuError::BufferTooLarge {
                 what,

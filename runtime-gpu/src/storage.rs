@@ -13,7 +13,7 @@ pub fn encode_tensor(t: &Tensor, encoding: Encoding) -> Result<Cow<'_, [u8]>, St
     let words = |v: Vec<i32>| Cow::Owned(bytemuck::cast_slice::<i32, u8>(&v).to_vec());
     Ok(match (encoding, t.dtype()) {
         (Encoding::Native, DType::F32 | DType::I32 | DType::U32 | DType::F16)
-        | (Encoding::HalfPair, DType::F16)
+        | (Encoding::HalfPair, DType::F16 | DType::BF16)
         | (Encoding::ByteQuad, DType::U8 | DType::I8 | DType::Bool) => Cow::Borrowed(&t.bytes()[..]),
         (Encoding::Native, DType::Bool) => words(t.bytes().iter().map(|&b| (b != 0) as i32).collect()),
         (Encoding::Narrow | Encoding::Native, _) if t.dtype().is_int() => {
@@ -62,7 +62,7 @@ pub fn decode_tensor(bytes: &[u8], dtype: DType, shape: &[usize], encoding: Enco
             Ok(Tensor::from_vec(shape.to_vec(), (0..n).map(|i| word(i) as u32 as u64).collect::<Vec<_>>()))
         }
         (Encoding::Native, DType::F32 | DType::I32 | DType::U32 | DType::F16)
-        | (Encoding::HalfPair, DType::F16)
+        | (Encoding::HalfPair, DType::F16 | DType::BF16)
         | (Encoding::ByteQuad, DType::U8 | DType::I8) => Tensor::from_bytes(dtype, shape.to_vec(), raw.to_vec().into()),
         (Encoding::Native, d) if d.is_int() => Ok(Tensor::from_f64(d, shape.to_vec(), (0..n).map(|i| word(i) as f64))),
         (e, d) => Err(format!("no storage form {e:?} for {d}")),
@@ -72,14 +72,18 @@ pub fn decode_tensor(bytes: &[u8], dtype: DType, shape: &[usize], encoding: Enco
 #[cfg(test)]
 mod tests {
     use super::*;
-    use half::f16;
+    use half::{bf16, f16};
 
     #[test]
     fn every_storage_form_round_trips() {
         let f = Tensor::from_vec(vec![3], [1.0f32, -2.5, 65504.0].map(f16::from_f32).to_vec());
         let b = Tensor::from_f64(DType::Bool, vec![5], [1.0, 0.0, 1.0, 1.0, 0.0]);
         let i = Tensor::ints(&[-7, 1 << 20, 0]);
+        let brain = Tensor::from_vec(vec![3], [1.0f32, -2.5, 1e30].map(bf16::from_f32).to_vec());
+        let bytes = Tensor::from_vec(vec![5], vec![-3i8, 0, 127, -128, 5]);
         for (t, e) in [
+            (&brain, Encoding::HalfPair),
+            (&bytes, Encoding::ByteQuad),
             (&f, Encoding::HalfPair),
             (&f, Encoding::Native),
             (&b, Encoding::ByteQuad),

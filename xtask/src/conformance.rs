@@ -6,6 +6,7 @@
 use crate::cargo::{build_weft, target_dir};
 use crate::python;
 use crate::vulkan::{Missing, prepare, quiet_loader};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// One line for the usage.
-pub const HELP: &str = "[FILTER] [--device cpu|auto] [--limit N] [--release] runs ONNX's node cases";
+pub const HELP: &str = "[FILTER] [--device cpu|auto] [--limit N] [--release] [--places] runs ONNX's node cases";
 
 /// The release whose cases count.
 const PACKAGE: &str = "onnx==1.22.0";
@@ -35,11 +36,14 @@ struct Options {
     device: String,
     limit: usize,
     release: bool,
+    /// List where each case was computed.
+    places: bool,
 }
 
 /// How a case ended.
 enum Outcome {
-    Pass,
+    /// As expected; where it was computed.
+    Pass(String),
     /// An operator is not there, or not in this use; the message.
     NoOperator(String),
     /// An element type is not there; the message.
@@ -63,11 +67,19 @@ pub fn run(args: &[String]) -> Result<(), String> {
         return Err(format!("no case's name contains `{}`", options.filter));
     }
     let outcomes = run_all(&weft, &options.device, &cases);
+    if options.places {
+        for (case, outcome) in cases.iter().zip(&outcomes) {
+            if let Outcome::Pass(place) = outcome {
+                println!("{place}: {}", name(case));
+            }
+        }
+    }
     report(&cases, &outcomes)
 }
 
 fn parse(args: &[String]) -> Result<Options, String> {
-    let mut o = Options { filter: String::new(), device: "cpu".into(), limit: usize::MAX, release: false };
+    let mut o =
+        Options { filter: String::new(), device: "cpu".into(), limit: usize::MAX, release: false, places: false };
     let mut rest = args.iter();
     while let Some(a) = rest.next() {
         let mut value = || rest.next().ok_or_else(|| format!("{a} needs a value"));
@@ -75,6 +87,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--device" => o.device = value()?.clone(),
             "--limit" => o.limit = value()?.parse().map_err(|e| format!("--limit: {e}"))?,
             "--release" => o.release = true,
+            "--places" => o.places = true,
             _ if a.starts_with('-') => {
                 return Err(format!("unknown argument {a}; usage: cargo xtask conformance {HELP}"));
             }
@@ -141,7 +154,7 @@ fn run_case(runner: &mut Runner<'_>, case: &Path) -> Outcome {
             Ok((code, message)) => outcome_of(code, &message),
             Err(why) => Outcome::Fail(why),
         };
-        if !matches!(outcome, Outcome::Pass) {
+        if !matches!(outcome, Outcome::Pass(_)) {
             break;
         }
     }
@@ -221,7 +234,7 @@ fn outcome_of(code: i64, text: &str) -> Outcome {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with("at: ")).collect();
     let message = lines[..lines.len().min(3)].join(" | ");
     match code {
-        0 => Outcome::Pass,
+        0 => Outcome::Pass(text.to_string()),
         _ if message.contains("has the type") && message.contains("which is not supported") => Outcome::NoType(message),
         UNSUPPORTED => Outcome::NoOperator(message),
         c => Outcome::Fail(format!("exit code {c}: {message}")),
@@ -246,9 +259,16 @@ fn report(cases: &[PathBuf], outcomes: &[Outcome]) -> Result<(), String> {
         Outcome::Fail(why) => Some(why),
         _ => None,
     });
-    let passed = outcomes.iter().filter(|o| matches!(o, Outcome::Pass)).count();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for outcome in outcomes {
+        if let Outcome::Pass(place) = outcome {
+            *places.entry(place).or_default() += 1;
+        }
+    }
+    let passed: usize = places.values().sum();
+    let places = places.iter().map(|(place, n)| format!("{n} on the {place}")).collect::<Vec<_>>().join(", ");
     println!(
-        "\n{} cases: {passed} passed, {failed} failed, {no_operator} of operators and {no_type} of element types that are not \
+        "\n{} cases: {passed} passed ({places}), {failed} failed, {no_operator} of operators and {no_type} of element types that are not \
          supported",
         cases.len()
     );
@@ -291,7 +311,7 @@ mod tests {
     #[cfg(unix)]
     fn a_case_that_takes_the_process_down_costs_itself_alone() {
         let case = std::env::temp_dir().join(format!("weft-case-{}", std::process::id()));
-        let echo = answers("echo", r#"while read -r line; do echo '{"code":0,"message":""}'; done"#);
+        let echo = answers("echo", r#"while read -r line; do echo '{"code":0,"message":"device"}'; done"#);
         let dies = answers("dies", "read -r line; exit 7");
         let run = |program: &Path, times: usize| {
             let mut runner = Runner { weft: program, device: "cpu", process: None };
@@ -299,7 +319,7 @@ mod tests {
         };
         assert!(matches!(run(&echo, 1), Outcome::Fail(why) if why.contains("test_data_set_0")));
         std::fs::create_dir_all(case.join("test_data_set_0")).unwrap();
-        assert!(matches!(run(&echo, 3), Outcome::Pass));
+        assert!(matches!(run(&echo, 3), Outcome::Pass(place) if place == "device"));
         assert!(matches!(run(&dies, 2), Outcome::Fail(why) if why.contains("took weft down")));
         assert!(matches!(run(Path::new("/no/such/program"), 1), Outcome::Fail(why) if why.contains("start")));
         for made in [echo, dies] {

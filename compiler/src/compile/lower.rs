@@ -111,6 +111,9 @@ fn lower_small_constant(t: &mut TensorFunction, tensor: &Tensor, label: usize) -
             Expr::Const(Scalar::Int(tensor.to_i64_vec()[i]), dtype)
         }
     };
+    if tensor.is_empty() {
+        return Err("a constant has no elements".into());
+    }
     if tensor.len() > 64 {
         return Err("a constant of more than 64 elements is inside a group".into());
     }
@@ -174,6 +177,8 @@ pub fn assign_encodings(t: &mut TensorFunction, profile: &DeviceProfile) -> Resu
             DType::F32 | DType::I32 | DType::U32 | DType::Bool => Encoding::Native,
             DType::F16 if profile.f16 => Encoding::Native,
             DType::F16 => Encoding::HalfPair,
+            DType::U8 | DType::I8 => Encoding::ByteQuad,
+            DType::BF16 => Encoding::HalfPair,
             DType::I64 if movement_only => Encoding::Narrow,
             DType::I64 if t.inputs().any(|i| i == b) && !outputs.contains(&b) => Encoding::Narrow,
             d => return Err(format!("{d} `{}` has no storage form on the device", buffer.name)),

@@ -7,6 +7,7 @@
 mod lower;
 mod memory;
 mod planning;
+mod residency;
 mod transposes;
 
 pub use lower::{LowerError, assign_encodings, lower_group};

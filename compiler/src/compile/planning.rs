@@ -1,22 +1,23 @@
 //! From a module of groups to tensor functions, kernels and the plan.
 
-use super::lower::{assign_encodings, is_view, lower_group};
 use super::memory::{Lifetime, assign_pool};
+use super::residency::{Lowered, device_values, lower_all};
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress};
 use crate::dtype::DType;
-use crate::graph::{Function, Module, NodeId, TensorType, ValueId};
+use crate::graph::{Function, Module, Node, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::{Call, CallTensor, Const};
 use crate::plan::{
-    Content, Dispatch, EmitKernel, EmittedKernel, HostStep, KernelIndex, Plan, PlanBuffer, PlanKernel, Step, TensorSlot,
+    Content, Dispatch, EmitKernel, EmittedKernel, HostContent, HostStep, KernelIndex, Plan, PlanBuffer, PlanKernel,
+    Step, TensorSlot,
 };
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
 use crate::schedule::rules;
 use crate::tir::{BufferId, Encoding, Scope, TensorFunction};
 use indexmap::IndexMap;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Where a value lives.
@@ -25,12 +26,23 @@ enum Place {
     Input(usize),
     Constant(Name, Option<Name>),
     Pool(usize),
+    Host(HostContent),
+}
+
+impl Place {
+    /// Constants are read from the module by the host.
+    fn seen_by_host(self) -> Place {
+        match self {
+            Place::Constant(name, _) => Place::Host(HostContent::Constant(name)),
+            other => other,
+        }
+    }
 }
 
 /// One dispatch or host computation before buffers have numbers.
 enum Pending {
     Dispatch { kernel: KernelIndex, places: Vec<(Place, u32)>, group: usize },
-    Host { name: Name, inputs: Vec<ValueId>, outputs: Vec<ValueId>, group: usize },
+    Host { node: NodeId, inputs: Vec<ValueId>, group: usize },
 }
 
 struct PoolValue {
@@ -54,16 +66,24 @@ pub(super) struct Planner<'a> {
     place: FxHashMap<ValueId, Place>,
     pool: Vec<PoolValue>,
     pending: Vec<Pending>,
+    lowered: FxHashMap<NodeId, Lowered>,
+    /// Values in device memory.
+    on_device: FxHashSet<ValueId>,
+    /// Values in host memory so far.
+    on_host: usize,
 }
 
-/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree.
-fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
+/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for values
+/// that only the host holds.
+pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 | DType::Bool => Some(Encoding::Native),
         DType::F16 if profile.f16 => Some(Encoding::Native),
         DType::F16 => Some(Encoding::HalfPair),
         DType::I64 => Some(Encoding::Narrow),
-        DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::U64 | DType::F64 | DType::BF16 => None,
+        DType::U8 | DType::I8 => Some(Encoding::ByteQuad),
+        DType::BF16 => Some(Encoding::HalfPair),
+        DType::U16 | DType::I16 | DType::U64 | DType::F64 => None,
     }
 }
 
@@ -92,14 +112,20 @@ impl<'a> Planner<'a> {
             place: FxHashMap::default(),
             pool: vec![],
             pending: vec![],
+            lowered: FxHashMap::default(),
+            on_device: FxHashSet::default(),
+            on_host: 0,
         }
     }
 
     pub(super) fn run(mut self, progress: Progress<'_>) -> Result<Compiled, CompileError> {
         let main = self.module.main().clone();
+        self.check_sizes(&main)?;
+        self.lowered = lower_all(&self.module, &main, self.profile);
+        self.on_device = device_values(&main, &self.lowered);
         for (i, &p) in main.params().iter().enumerate() {
-            self.check_value(&main, p)?;
-            self.place.insert(p, Place::Input(i));
+            let host = Place::Host(HostContent::Input(i));
+            self.place.insert(p, if self.on_device.contains(&p) { Place::Input(i) } else { host });
         }
         let nodes = main.blocks[main.body].nodes.clone();
         for (i, &n) in nodes.iter().enumerate() {
@@ -111,6 +137,22 @@ impl<'a> Planner<'a> {
             self.touch(r, usize::MAX);
         }
         self.finish(&main)
+    }
+
+    /// All sizes must be known, except that the CPU executor runs what has sizes that a node's run defines.
+    fn check_sizes(&self, main: &Function) -> Result<(), CompileError> {
+        let nodes = main.walk();
+        for &n in &nodes {
+            let node = &main.nodes[n];
+            if let Some(symbol) = node.op.defined_symbols().first() {
+                let (name, op) = (node.name, node.op.name());
+                return Err(CompileError::NeedsCpu(format!(
+                    "the size `{symbol}` is known only when `{name}` ({op}) has run"
+                )));
+            }
+        }
+        let results = nodes.iter().flat_map(|&n| main.nodes[n].outputs.iter());
+        main.params().iter().chain(results).try_for_each(|&v| self.check_value(main, v))
     }
 
     fn check_value(&self, f: &Function, v: ValueId) -> Result<(), CompileError> {
@@ -126,9 +168,6 @@ impl<'a> Planner<'a> {
 
     fn node(&mut self, main: &Function, n: NodeId) -> Result<(), CompileError> {
         let node = &main.nodes[n];
-        for &v in &node.outputs {
-            self.check_value(main, v)?;
-        }
         if let Some(c) = node.op.downcast::<Const>() {
             self.place.insert(node.outputs[0], Place::Constant(c.name, None));
             return Ok(());
@@ -192,26 +231,23 @@ impl<'a> Planner<'a> {
         let node = &main.nodes[n];
         let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
         let step = self.pending.len();
-        for &v in inputs.iter().chain(&node.outputs) {
-            let dtype = main.ty(v).dtype;
-            if value_encoding(dtype, self.profile).is_none() {
-                return Err(CompileError::NeedsCpu(format!(
-                    "`{}` handles {dtype} data, which only the CPU executor holds",
-                    node.name
-                )));
-            }
-        }
         for &v in &inputs {
             self.touch(v, step);
         }
         for &v in &node.outputs {
-            self.new_pool_value(main.ty(v), v, step);
+            self.new_value(main.ty(v), v, step);
         }
-        self.pending.push(Pending::Host { name: node.name, inputs, outputs: node.outputs.clone(), group });
+        self.pending.push(Pending::Host { node: n, inputs, group });
         Ok(())
     }
 
-    fn new_pool_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
+    /// Gives a new value its place: in the pool, or in host memory where no kernel touches it.
+    fn new_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
+        if !self.on_device.contains(&v) {
+            self.place.insert(v, Place::Host(HostContent::Value(self.on_host)));
+            self.on_host += 1;
+            return;
+        }
         let n = ty.numel().as_const().unwrap_or(0) as u64;
         let encoding = value_encoding(ty.dtype, self.profile).unwrap_or_default();
         let bytes = encoding.storage_bytes(ty.dtype, n);
@@ -268,19 +304,8 @@ impl<'a> Planner<'a> {
         let index = self.groups.len();
         let description = self.describe(main, n, f);
         self.groups.push(description);
-        let name = Name::new(&format!("t_{}", f.name));
-        let lowered = lower_group(&self.module, f, name).map_err(|e| e.to_string());
-        let lowered = lowered.and_then(|mut t| {
-            if is_view(&t) {
-                return Ok((t, true));
-            }
-            if t.buffers.iter().any(|(_, b)| b.numel().is(0)) {
-                return Err("a tensor has no elements".into());
-            }
-            assign_encodings(&mut t, self.profile).map(|()| (t, false))
-        });
-        match lowered {
-            Ok((_, true)) => {
+        match self.lowered.remove(&n) {
+            Some(Lowered::View) => {
                 self.groups[index].kind = GroupKind::View;
                 let node = &main.nodes[n];
                 let from = node.inputs.iter().flatten().next().copied();
@@ -289,8 +314,12 @@ impl<'a> Planner<'a> {
                 }
                 Ok(())
             }
-            Ok((t, false)) => self.kernel_group(main, n, index, t),
-            Err(why) => {
+            Some(Lowered::Kernel(t)) => self.kernel_group(main, n, index, *t),
+            lowered => {
+                let why = match lowered {
+                    Some(Lowered::Host(why)) => why,
+                    _ => "it is not lowered".into(),
+                };
                 self.groups[index].kind = GroupKind::Host;
                 self.remark_host(index, why);
                 self.push_host(main, n, index)
@@ -372,7 +401,7 @@ impl<'a> Planner<'a> {
             places.insert(b, place);
         }
         for (b, &v) in f.outputs().zip(&node.outputs) {
-            self.new_pool_value(main.ty(v), v, first);
+            self.new_value(main.ty(v), v, first);
             self.touch(v, last);
             places.insert(b, self.place[&v]);
         }
@@ -427,8 +456,9 @@ impl<'a> Planner<'a> {
         }
         let mut ctx = Numbering { numbers, slots: &slots, module: &self.module, profile: self.profile };
         for (i, &p) in main.params().iter().enumerate() {
-            let buffer = ctx.number(&mut plan, Place::Input(i), Some(main.ty(p)))?;
-            plan.inputs.push(slot(main, p, buffer, self.profile, Name::new(&format!("input{i}")))?);
+            let place = self.place[&p];
+            let buffer = ctx.number(&mut plan, place, Some(main.ty(p)))?;
+            plan.inputs.push(slot(main, p, (buffer, place), self.profile, Name::new(&format!("input{i}")))?);
         }
         let module = Arc::new(host_module(&self.module));
         for p in &self.pending {
@@ -444,26 +474,29 @@ impl<'a> Planner<'a> {
                         _ => plan.steps.push(Step::Gpu(vec![d])),
                     }
                 }
-                Pending::Host { name, inputs, outputs, group } => {
+                Pending::Host { node: n, inputs, group } => {
+                    let Node { name, outputs, .. } = &main.nodes[*n];
                     let mut slots_of = |values: &[ValueId], plan: &mut Plan| -> Result<Vec<TensorSlot>, CompileError> {
                         values
                             .iter()
                             .map(|&v| {
-                                let buffer = ctx.number(plan, self.place[&v], Some(main.ty(v)))?;
-                                slot(main, v, buffer, self.profile, *name)
+                                let place = self.place[&v].seen_by_host();
+                                let buffer = ctx.number(plan, place, Some(main.ty(v)))?;
+                                slot(main, v, (buffer, place), self.profile, *name)
                             })
                             .collect()
                     };
                     let (i, o) = (slots_of(inputs, &mut plan)?, slots_of(outputs, &mut plan)?);
-                    let run = host_function(&module, main, *name, &self.groups[*group]);
+                    let run = host_function(&module, main, *n);
                     plan.steps.push(Step::Host(HostStep { name: *name, inputs: i, outputs: o, run, group: *group }));
                 }
             }
         }
         for (i, &r) in main.results().iter().enumerate() {
             let name = main.result_names.get(i).copied().unwrap_or_else(|| Name::new(&format!("output{i}")));
-            let buffer = ctx.number(&mut plan, self.place[&r], Some(main.ty(r)))?;
-            let mut s = slot(main, r, buffer, self.profile, name)?;
+            let place = self.place[&r].seen_by_host();
+            let buffer = ctx.number(&mut plan, place, Some(main.ty(r)))?;
+            let mut s = slot(main, r, (buffer, place), self.profile, name)?;
             s.name = name;
             plan.outputs.push(s);
         }
@@ -518,9 +551,14 @@ impl Numbering<'_> {
         if let Some(&n) = self.numbers.get(&key) {
             return Ok(n);
         }
+        if let Place::Host(content) = key {
+            plan.buffers.push(PlanBuffer { content: Content::Host(content), bytes: 0, bank_bytes: 0 });
+            self.numbers.insert(key, plan.buffers.len() - 1);
+            return Ok(plan.buffers.len() - 1);
+        }
         let bug = |m: &str| CompileError::Bug { at: "plan".into(), message: m.into() };
         let (content, elements, dtype) = match key {
-            Place::Pool(_) => return Err(bug("a pool value without a slot")),
+            Place::Pool(_) | Place::Host(_) => return Err(bug("a value without a slot")),
             Place::Input(i) => {
                 let ty = ty.ok_or_else(|| bug("an input without a type"))?;
                 (Content::Input(i), ty.numel().as_const().unwrap_or(0) as u64, ty.dtype)
@@ -554,13 +592,16 @@ fn find_packer(module: &Module, label: Name) -> Option<Arc<TensorFunction>> {
 fn slot(
     f: &Function,
     v: ValueId,
-    buffer: usize,
+    (buffer, place): (usize, Place),
     profile: &DeviceProfile,
     fallback: Name,
 ) -> Result<TensorSlot, CompileError> {
     let ty = f.ty(v);
-    let encoding = value_encoding(ty.dtype, profile)
-        .ok_or_else(|| CompileError::NeedsCpu(format!("{} data is only held by the CPU executor", ty.dtype)))?;
+    let encoding = match place {
+        Place::Host(_) => Encoding::Native,
+        _ => value_encoding(ty.dtype, profile)
+            .ok_or_else(|| CompileError::NeedsCpu(format!("{} data is only held by the CPU executor", ty.dtype)))?,
+    };
     let shape = ty
         .const_shape()
         .ok_or_else(|| CompileError::OpenDim { dim: format!("{:?}", ty.shape), value: fallback.to_string() })?;
@@ -579,20 +620,16 @@ fn host_module(m: &Module) -> Module {
 
 type HostFunction = Arc<dyn Fn(&[crate::tensor::Tensor]) -> Result<Vec<crate::tensor::Tensor>, String> + Send + Sync>;
 
-fn host_function(module: &Arc<Module>, main: &Function, node: Name, group: &Group) -> HostFunction {
+fn host_function(module: &Arc<Module>, main: &Function, n: NodeId) -> HostFunction {
     let module = module.clone();
-    let function = group.function;
-    if module.functions.get(&function).is_some_and(|f| f.primitive) {
+    let op = main.nodes[n].op.clone();
+    if let Some(function) = op.downcast::<Call>().map(|c| c.callee) {
         return Arc::new(move |inputs| crate::cpu::run_function(&module, function, inputs).map_err(|e| e.to_string()));
     }
-    let found = main.walk().into_iter().find(|&n| main.nodes[n].name == node);
-    let op = found.map(|n| main.nodes[n].op.clone());
-    let present: Vec<bool> =
-        found.map(|n| main.nodes[n].inputs.iter().map(|v| v.is_some()).collect()).unwrap_or_default();
+    let present: Vec<bool> = main.nodes[n].inputs.iter().map(|v| v.is_some()).collect();
     Arc::new(move |inputs| {
-        let op = op.as_ref().ok_or("the node of a host step is missing")?;
         let mut given = inputs.iter().cloned();
         let operands: Vec<_> = present.iter().map(|&p| if p { given.next() } else { None }).collect();
-        crate::cpu::eval_node(op, &operands, &module)
+        crate::cpu::eval_node(&op, &operands, &module)
     })
 }

@@ -32,7 +32,12 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name) -> Result<(Name, O
     let flat = sketch.fuse(&names, Name::new(&format!("{block}_i")))?;
     let inner = innermost.map_or(Ok(1), |e| sketch.constant_extent(&e))?;
     // A packed store owns whole words; the last vector may reach into the buffer's padding.
-    let width = if sketch.elements_per_word(block) > 1 || total % 4 == 0 && inner % 2 == 0 {
+    let pack = sketch.elements_per_word(block);
+    if pack > 1 && inner % pack != 0 {
+        // Words cross rows: they are seen to be whole when the rows are one, before the loop is split.
+        sketch.flatten_output(block)?;
+    }
+    let width = if pack > 1 || total % 4 == 0 && inner % 2 == 0 {
         4
     } else if total % 2 == 0 && inner % 2 == 0 {
         2

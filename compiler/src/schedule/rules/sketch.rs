@@ -6,6 +6,7 @@ use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::CutKernel;
+use crate::schedule::FlattenBuffer;
 use crate::schedule::Fuse;
 use crate::schedule::Inline;
 use crate::schedule::Reorder;
@@ -78,6 +79,20 @@ impl<'a> Sketch<'a> {
         let blocks = self.f.body.blocks();
         let Some(b) = blocks.iter().find(|b| b.name == block) else { return 1 };
         elements_per_word(&self.f.buffers[b.buffer])
+    }
+    /// Makes one dimension of those of the buffer that `block` stores to.
+    ///
+    /// # Errors
+    /// When `flatten-buffer` does not apply.
+    pub fn flatten_output(&mut self, block: Name) -> Result<(), Decline> {
+        let blocks = self.f.body.blocks();
+        let Some(b) = blocks.iter().find(|b| b.name == block) else { return Ok(()) };
+        let buffer = &self.f.buffers[b.buffer];
+        if buffer.shape.len() > 1 {
+            let (buffer, dims) = (buffer.name, (0..buffer.shape.len()).collect());
+            self.apply(FlattenBuffer { buffer, dims })?;
+        }
+        Ok(())
     }
     /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised loop,
     /// aligned to the word.

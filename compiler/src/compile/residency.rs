@@ -1,0 +1,97 @@
+//! Where values live: in device memory where a kernel touches them, in host memory otherwise.
+//!
+//! A view shares its operand's memory, so both live in the same place. Constants are not asked: host steps read them from the
+//! module, kernels from a device buffer of their own.
+
+use super::lower::{assign_encodings, is_view, lower_group};
+use super::planning::value_encoding;
+use crate::dtype::DType;
+use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::name::Name;
+use crate::ops::control::{Call, Const};
+use crate::profile::DeviceProfile;
+use crate::tir::TensorFunction;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What a group becomes.
+pub(super) enum Lowered {
+    /// Its operand under another shape.
+    View,
+    /// A tensor function with storage forms.
+    Kernel(Box<TensorFunction>),
+    /// A host step, and why.
+    Host(String),
+}
+
+/// Lowers the group `f` that node `n` of `main` calls.
+pub(super) fn lower(module: &Module, main: &Function, n: NodeId, f: &Function, profile: &DeviceProfile) -> Lowered {
+    let mut t = match lower_group(module, f, Name::new(&format!("t_{}", f.name))) {
+        Ok(t) => t,
+        Err(e) => return Lowered::Host(e.to_string()),
+    };
+    if is_view(&t) {
+        return Lowered::View;
+    }
+    if t.buffers.iter().any(|(_, b)| b.numel().is(0)) {
+        return Lowered::Host("a tensor has no elements".into());
+    }
+    let operands = main.nodes[n].inputs.iter().flatten();
+    if let Some(why) = operands.clone().find_map(|&v| too_wide(module, main, v)) {
+        return Lowered::Host(why);
+    }
+    let values = operands.chain(&main.nodes[n].outputs);
+    if let Some(dtype) = values.map(|&v| main.ty(v).dtype).find(|&d| value_encoding(d, profile).is_none()) {
+        return Lowered::Host(format!("{dtype} data has no storage form on the device"));
+    }
+    match assign_encodings(&mut t, profile) {
+        Ok(()) => Lowered::Kernel(Box::new(t)),
+        Err(why) => Lowered::Host(why),
+    }
+}
+
+/// Why a constant operand cannot be stored in 32 bits.
+fn too_wide(module: &Module, main: &Function, v: ValueId) -> Option<String> {
+    if main.ty(v).dtype != DType::I64 {
+        return None;
+    }
+    let (_, c) = main.def_op::<Const>(v)?;
+    let tensor = module.constants.get(&c.name)?.load().ok()?;
+    let wide = tensor.to_i64_vec().into_iter().find(|&x| i32::try_from(x).is_err())?;
+    Some(format!("the constant {wide} does not fit 32 bits"))
+}
+
+/// The values of `main` that live on the device.
+pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> FxHashSet<ValueId> {
+    let mut source: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+    let root = |source: &FxHashMap<ValueId, ValueId>, v: ValueId| source.get(&v).copied().unwrap_or(v);
+    let mut touched = FxHashSet::default();
+    let nodes = &main.blocks[main.body].nodes;
+    for n in nodes {
+        let node = &main.nodes[*n];
+        match lowered.get(n) {
+            Some(Lowered::View) => {
+                if let Some(&from) = node.inputs.iter().flatten().next() {
+                    source.insert(node.outputs[0], root(&source, from));
+                }
+            }
+            Some(Lowered::Kernel(_)) => {
+                touched.extend(node.inputs.iter().flatten().chain(&node.outputs).map(|&v| root(&source, v)));
+            }
+            Some(Lowered::Host(_)) | None => {}
+        }
+    }
+    let all = main.params().iter().copied().chain(nodes.iter().flat_map(|&n| main.nodes[n].outputs.iter().copied()));
+    all.filter(|&v| touched.contains(&root(&source, v))).collect()
+}
+
+/// The groups of `main`, lowered.
+pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfile) -> FxHashMap<NodeId, Lowered> {
+    let mut out = FxHashMap::default();
+    for &n in &main.blocks[main.body].nodes {
+        let callee = main.nodes[n].op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee));
+        if let Some(f) = callee.filter(|f| f.primitive) {
+            out.insert(n, lower(module, main, n, f, profile));
+        }
+    }
+    out
+}
