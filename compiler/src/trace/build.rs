@@ -131,6 +131,7 @@ fn plan_of(p: &plan::Plan) -> Plan {
             Content::Constant { name: name.to_string(), packer: packer.as_ref().map(|p| p.name.to_string()) }
         }
         plan::Content::Pool => Content::Pool,
+        plan::Content::Host(_) => Content::Host,
     };
     let call = |d: &plan::Dispatch| Call { kernel: d.kernel, group: d.group, buffers: d.buffers.clone() };
     let step = |s: &plan::Step| match s {

@@ -219,6 +219,8 @@ pub enum Content {
     },
     /// An activation or scratch buffer.
     Pool,
+    /// Nothing on the device: the host holds a tensor that no kernel touches.
+    Host,
 }
 
 /// A tensor in a device buffer.
