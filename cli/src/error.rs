@@ -66,12 +66,15 @@ impl CliError {
 /// Runs `f`; a panic becomes an error that says what to do.
 pub fn catch_bugs<T>(f: impl FnOnce() -> CliResult<T>) -> CliResult<T> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string()));
-        let text = text.unwrap_or_else(|| "unknown".into());
-        Err(CliError::new(Code::Bug, format!("internal error: {text}"))
+        Err(CliError::new(Code::Bug, format!("internal error: {}", panic_text(payload.as_ref())))
             .help("please report this with the model and the command"))
     })
+}
+
+/// What a panic said.
+pub fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().cloned();
+    text.or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_else(|| "unknown".into())
 }
 
 impl fmt::Display for CliError {

@@ -1,15 +1,18 @@
 //! A compiled model on a device, or on the CPU executor.
 
 use crate::args::Common;
-use crate::error::{CliError, CliResult, Code};
+use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log};
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::Module;
-use compiler::passes::{AmpMode, Clock, FuseMode, LayoutMode, PipelineOptions};
+use compiler::passes::{AmpMode, Clock, FuseMode, LayoutMode, PipelineOptions, default_pipeline};
 use compiler::plan::TensorSlot;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
+use compiler::text::print_module;
 use runtime_gpu::{DeviceChoice, Gpu, GpuError, Session, SessionOptions};
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -95,12 +98,12 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
     })
 }
 
-/// Compiles for a profile, with progress.
+/// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it.
 pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile) -> Result<Compiled, CompileError> {
     compile_with(module, &compile_options(common), common, profile)
 }
 
-/// Compiles for a profile with options of one's own, with progress.
+/// [`compile_for`] with options of one's own.
 pub fn compile_with(
     module: Module,
     options: &CompileOptions,
@@ -108,7 +111,38 @@ pub fn compile_with(
     profile: &DeviceProfile,
 ) -> Result<Compiled, CompileError> {
     let mut progress = Progress::new(common);
-    compile(module, options, profile, &shaders_gen::Emitter, &mut |s, d, t| progress.report(s, d, t))
+    let saved = module.clone();
+    let mut report = |s: &str, d: usize, t: usize| progress.report(s, d, t);
+    let run = AssertUnwindSafe(|| compile(module, options, profile, &shaders_gen::Emitter, &mut report));
+    let bug = |at: String, message: String| {
+        let written = match write_reproducer(&saved, &default_pipeline(&options.pipeline), profile) {
+            Ok(path) => format!("a reproducer was written: {}", path.display()),
+            Err(e) => format!("no reproducer could be written: {}", e.message),
+        };
+        CompileError::Bug { at, message: format!("{message}; {written}") }
+    };
+    match std::panic::catch_unwind(run) {
+        Ok(Err(CompileError::Bug { at, message })) => Err(bug(at, message)),
+        Ok(Err(CompileError::Pass(e))) if !e.message.contains("no such pass") => {
+            Err(bug(format!("pass {}", e.pass), e.message))
+        }
+        Ok(done) => done,
+        Err(payload) => Err(bug("the compiler".into(), panic_text(payload.as_ref()))),
+    }
+}
+
+/// The model as `.weft` text whose first lines say what was done with it; large constants come by name and shape alone.
+fn write_reproducer(module: &Module, passes: &[String], profile: &DeviceProfile) -> CliResult<PathBuf> {
+    let text = format!(
+        "; weft {}: weft opt THIS_FILE --passes {} --target {}\n{}",
+        env!("CARGO_PKG_VERSION"),
+        passes.join(","),
+        profile.name,
+        print_module(module)
+    );
+    let path = std::env::temp_dir().join(format!("weft-reproducer-{}.weft", std::process::id()));
+    crate::output::write_file(&path, text.as_bytes())?;
+    Ok(path)
 }
 
 /// A model ready to run.
@@ -201,4 +235,21 @@ fn cache_dir() -> Option<std::path::PathBuf> {
 /// Runs the entry function on the CPU executor.
 pub fn run_on_cpu(module: &Module, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
     compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| CliError::new(Code::Input, e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::text::parse_module;
+
+    #[test]
+    fn a_reproducer_is_a_module_again() {
+        let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = relu %x : f32[4]\n  return %y\n}\n";
+        let m = parse_module(text).expect("text");
+        let path = write_reproducer(&m, &["infer-types".into()], &DeviceProfile::baseline()).expect("writes");
+        let written = std::fs::read_to_string(&path).expect("is there");
+        std::fs::remove_file(&path).expect("removes");
+        assert!(written.starts_with("; weft "), "{written}");
+        assert_eq!(print_module(&parse_module(&written).expect("parses")), print_module(&m));
+    }
 }

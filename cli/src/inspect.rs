@@ -5,6 +5,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::models::{is_path, load_open, read_onnx};
 use crate::output::{print_text, si, table, write_json};
 use compiler::inspect::{Inspection, inspect_module};
+use compiler::int::Dim;
 use std::path::Path;
 
 /// Shows what is in each model.
@@ -46,7 +47,9 @@ fn show(model: &str, i: &Inspection) -> CliResult<()> {
     let mut t = table(&["", "name", "dtype", "shape"]);
     for (kind, ports) in [("input", &i.inputs), ("output", &i.outputs)] {
         for p in ports {
-            t.add_row([kind.to_string(), p.name.clone(), p.dtype.to_string(), format!("{:?}", p.shape)]);
+            let dims = |s: &Vec<Dim>| s.iter().map(Dim::to_string).collect::<Vec<_>>().join(",");
+            let shape = p.shape.as_ref().map_or("unknown".into(), |s| format!("[{}]", dims(s)));
+            t.add_row([kind.to_string(), p.name.clone(), p.dtype.to_string(), shape]);
         }
     }
     print_text(&t.to_string())?;

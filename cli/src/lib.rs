@@ -52,8 +52,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extensions: &Extensions) ->
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => {
-            let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { Code::Usage as u8 } else { 0 });
+            if !e.use_stderr() {
+                let _ = e.print();
+                return ExitCode::SUCCESS;
+            }
+            let code = Code::Usage as u8;
+            eprint!("{}", e.render().to_string().replacen("error:", &format!("error[{code}]:"), 1));
+            return ExitCode::from(code);
         }
     };
     std::panic::set_hook(Box::new(|_| {}));

@@ -233,6 +233,7 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
             }
         }
     }
+    check_memory(module)?;
     for (i, &p) in f.params().iter().enumerate() {
         let ty = f.ty(p);
         let shape =
@@ -258,13 +259,32 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
     Ok(out)
 }
 
+/// Inputs and results must fit in memory.
+fn check_memory(module: &Module) -> CliResult<()> {
+    let f = module.main();
+    let need = f
+        .params()
+        .iter()
+        .chain(f.results())
+        .filter_map(|&v| f.ty(v).bytes())
+        .fold(0u64, |sum, n| sum.saturating_add(n as u64));
+    match runtime_gpu::available_memory() {
+        Some(free) if need > free => Err(CliError::new(
+            Code::Device,
+            format!("inputs and results take {} MiB, the machine has {} MiB available", need >> 20, free >> 20),
+        )
+        .help("give smaller sizes with --batch, --dim or --shape")),
+        _ => Ok(()),
+    }
+}
+
 /// Standard normal floats (sum of uniforms), small non-negative integers, random bools.
 pub fn random_tensor(dtype: DType, shape: Vec<usize>, seed: u64) -> Tensor {
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     let n: usize = shape.iter().product();
     if dtype.is_float() {
         let mut normal = || (0..12).map(|_| rng.random::<f32>()).sum::<f32>() as f64 - 6.0;
-        Tensor::from_f64(dtype, shape, (0..n).map(|_| normal()).collect::<Vec<_>>())
+        Tensor::from_f64(dtype, shape, (0..n).map(|_| normal()))
     } else {
         let high = if dtype == DType::Bool { 2 } else { 8 };
         Tensor::from_f64(dtype, shape, (0..n).map(|_| rng.random_range(0..high) as f64).collect::<Vec<_>>())

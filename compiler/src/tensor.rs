@@ -24,6 +24,14 @@ impl std::fmt::Debug for Tensor {
     }
 }
 
+/// Values that are handed over as bytes, in place.
+struct Values<T>(Vec<T>);
+impl<T: Element> AsRef<[u8]> for Values<T> {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
 impl Tensor {
     /// Wraps `data`: exactly `product(shape) * dtype.size()` little-endian bytes, one byte of 0 or 1 for a bool.
     ///
@@ -44,7 +52,7 @@ impl Tensor {
     /// Takes a vector of plain values without a copy of the elements' meaning. Panics when the length is not the shape's product.
     pub fn from_vec<T: Element>(shape: Vec<usize>, values: Vec<T>) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), values.len(), "tensor length");
-        Tensor { dtype: T::DTYPE, shape, data: Bytes::from(bytemuck::cast_slice::<T, u8>(&values).to_vec()) }
+        Tensor { dtype: T::DTYPE, shape, data: Bytes::from_owner(Values(values)) }
     }
     /// A rank-0 tensor.
     pub fn scalar<T: Element>(value: T) -> Tensor {
@@ -156,7 +164,7 @@ impl Tensor {
 }
 
 /// Rust types that are tensor elements (bool is stored as u8 and built with [`Tensor::from_f64`] or `from_bytes`).
-pub trait Element: bytemuck::Pod {
+pub trait Element: bytemuck::Pod + Send {
     /// The dtype.
     const DTYPE: DType;
 }

@@ -4,6 +4,7 @@
 //! inputs, encodes, submits and reads back. Nothing is compiled or allocated in a run except staging memory.
 
 mod adapters;
+mod constants;
 mod device;
 mod error;
 mod pipelines;
@@ -15,5 +16,5 @@ pub use adapters::{AdapterDescription, CooperativeShape, list_adapters, profile_
 pub use device::{DeviceChoice, Gpu};
 pub use error::GpuError;
 pub use run::{RunTimes, TimeSource};
-pub use session::{Session, SessionOptions};
+pub use session::{Session, SessionOptions, available_memory};
 pub use storage::{decode_tensor, encode_tensor};

@@ -1,13 +1,12 @@
 //! Sessions: buffers filled, constants prepacked and uploaded, pipelines and bind groups built.
 
+use crate::constants::{Upload, constant_encoding, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pipelines::{Pipeline, build, cache_file, open_cache, store_cache};
-use crate::storage::encode_tensor;
 use compiler::graph::Module;
 use compiler::plan::{Content, Dispatch, HostContent, Plan, PlanBuffer, Step};
 use compiler::tensor::Tensor;
-use compiler::tir::{Encoding, TensorFunction};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -88,18 +87,15 @@ impl Session {
     ) -> Result<Session, GpuError> {
         let mut buffers = Vec::with_capacity(plan.buffers.len());
         let mut host = vec![None; plan.buffers.len()];
+        let mut upload = Upload::new(&gpu, module);
         for (i, b) in plan.buffers.iter().enumerate() {
             progress("buffers", i, plan.buffers.len());
             let banks = allocate(&gpu, plan, i, b);
             if let Content::Constant { name, packer } = &b.content {
-                let data = load_constant(module, *name, packer.as_deref())?;
-                let encoding = constant_encoding(plan, module, i, &data);
-                let bytes =
-                    encode_tensor(&data, encoding).map_err(|e| GpuError::Host(format!("constant {name}: {e}")))?;
-                fill(&banks, b, &bytes)?;
+                upload.constant(*name, packer.as_deref(), constant_encoding(plan, module, i), b, &banks)?;
             }
             if let Content::Host(HostContent::Constant(name)) = b.content {
-                host[i] = Some(load_constant(module, name, None)?);
+                host[i] = Some(load_constant(module, name)?);
             }
             buffers.push(banks);
         }
@@ -167,11 +163,11 @@ fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// Bytes of host memory that can be had, where the system says so: a software device allocates there, and overcommits.
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|l| l.starts_with("MemAvailable:"))?;
-    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kb| kb * 1024)
+/// Bytes of host memory that can be had, where the system says so: it overcommits, and a software device allocates there.
+pub fn available_memory() -> Option<u64> {
+    let mut system = sysinfo::System::new().ok()?;
+    system.refresh_memory();
+    Some(system.available_memory()).filter(|&bytes| bytes > 0)
 }
 
 /// Sizes of the banks of a buffer.
@@ -207,69 +203,6 @@ fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::B
             gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
         })
         .collect()
-}
-
-fn load_constant(
-    module: &Module,
-    name: compiler::name::Name,
-    packer: Option<&TensorFunction>,
-) -> Result<Tensor, GpuError> {
-    let c = module
-        .constants
-        .get(&name)
-        .ok_or_else(|| GpuError::Internal(format!("constant {name} is not in the module")))?;
-    let t = c.load().map_err(|e| GpuError::Host(format!("constant {name}: {e}")))?;
-    match packer {
-        None => Ok(t),
-        Some(f) => compiler::cpu::run_tensor_function(f, &[t])
-            .map_err(|e| GpuError::Host(format!("packing constant {name}: {e}")))?
-            .pop()
-            .ok_or_else(|| GpuError::Internal(format!("the packer of {name} has no result"))),
-    }
-}
-
-/// The storage form that kernels expect of constant buffer `index`; where only a host step or an output names it, theirs.
-fn constant_encoding(plan: &Plan, module: &Module, index: usize, data: &Tensor) -> Encoding {
-    for step in &plan.steps {
-        match step {
-            Step::Gpu(list) => {
-                for d in list {
-                    let k = &plan.kernels[d.kernel];
-                    let Some(f) = module.tensor_functions.get(&k.function) else { continue };
-                    for (binding, (buffer, _)) in k.emitted.bindings.iter().zip(&d.buffers) {
-                        if *buffer == index {
-                            return f.buffers[binding.buffer].encoding;
-                        }
-                    }
-                }
-            }
-            Step::Host(h) => {
-                if let Some(s) = h.inputs.iter().find(|s| s.buffer == index) {
-                    return s.encoding;
-                }
-            }
-            Step::Copy { .. } => {}
-        }
-    }
-    if let Some(s) = plan.outputs.iter().find(|s| s.buffer == index) {
-        return s.encoding;
-    }
-    if data.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native }
-}
-
-fn fill(banks: &[wgpu::Buffer], b: &PlanBuffer, bytes: &[u8]) -> Result<(), GpuError> {
-    for (i, bank) in banks.iter().enumerate() {
-        let start = (i as u64 * b.bank_bytes) as usize;
-        let end = (start + b.bank_bytes as usize).min(bytes.len());
-        {
-            let mut view = bank.get_mapped_range_mut(..).map_err(|e| GpuError::Internal(e.to_string()))?;
-            if start < end {
-                view.slice(..end - start).copy_from_slice(&bytes[start..end]);
-            }
-        }
-        bank.unmap();
-    }
-    Ok(())
 }
 
 fn bind(gpu: &Gpu, plan: &Plan, buffers: &[Vec<wgpu::Buffer>], pipelines: &[Pipeline], d: &Dispatch) -> Bound {

@@ -4,7 +4,7 @@
 //! others were read. The same bits come out on every machine: only sums, products and square roots are used.
 
 use bytes::Bytes;
-use compiler::tensor::DataSource;
+use compiler::tensor::{DataSource, Tensor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -93,9 +93,11 @@ impl Generated {
             Fill::Centered { std, row } => centered(&mut draw, self.len, *std, *row),
             Fill::Runs { runs, spread } => {
                 let elements = runs.iter().flat_map(|&(n, base, std)| std::iter::repeat_n((base, std), n));
-                elements
-                    .map(|(base, std)| ((base + std * draw.normal()) * (1.0 + spread * draw.even())) as f32)
-                    .collect()
+                let mut out = Vec::with_capacity(self.len);
+                out.extend(
+                    elements.map(|(base, std)| ((base + std * draw.normal()) * (1.0 + spread * draw.even())) as f32),
+                );
+                out
             }
             Fill::Balanced { std, row } => balanced(&mut draw, self.len, *std, *row),
             Fill::RowSums { weight, row, means } => {
@@ -138,9 +140,7 @@ fn balanced(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
 impl DataSource for Generated {
     fn read(&self) -> Result<Bytes, String> {
         let values = self.values();
-        let mut out = Vec::with_capacity(values.len() * 4);
-        values.iter().for_each(|v| out.extend_from_slice(&v.to_le_bytes()));
-        Ok(out.into())
+        Ok(Tensor::from_vec(vec![values.len()], values).bytes().clone())
     }
 }
 

@@ -60,7 +60,7 @@ fn check_compiled(
     want: &[Tensor],
 ) -> Result<(), TestCaseError> {
     let how = format!("under --layout {} --fuse {}", options.layout, options.fuse);
-    let options = CompileOptions { pipeline: options, clock: None, verify: true };
+    let options = CompileOptions { pipeline: options, verify: true, ..CompileOptions::default() };
     let gpu = device();
     let profile = gpu.as_ref().map_or_else(DeviceProfile::baseline, |g| g.profile.clone());
     let fail = |what: &str, e: String| TestCaseError::fail(format!("{what} {how}: {e}\n{}", print_module(m)));

@@ -70,7 +70,7 @@ impl TensorType {
     }
     /// Bytes in host memory, when the shape is constant.
     pub fn bytes(&self) -> Option<usize> {
-        self.const_shape().map(|s| s.iter().product::<usize>() * self.dtype.size())
+        self.const_shape()?.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d))
     }
 }
 

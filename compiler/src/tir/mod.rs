@@ -21,6 +21,7 @@
 pub mod analysis;
 mod canonical;
 mod expr;
+mod rows;
 pub use analysis::FusionKind;
 pub use expr::{BinaryOp, Cond, CondOp, Expr, Scalar, UnaryOp};
 

@@ -1,0 +1,137 @@
+//! Constants on their way to the device: read, packed, encoded and written one after another, large ones a few rows at a time,
+//! so that the host never holds much more than the largest of them.
+
+use crate::device::Gpu;
+use crate::error::GpuError;
+use crate::storage::encode_tensor;
+use compiler::graph::Module;
+use compiler::name::Name;
+use compiler::plan::{Plan, PlanBuffer, Step};
+use compiler::tensor::Tensor;
+use compiler::tir::{Encoding, TensorFunction};
+
+/// Bytes that are packed at once, and bytes of mapped buffers that may wait for the device to take them.
+const PORTION: usize = 16 << 20;
+
+/// Uploads the constants of a module.
+pub(crate) struct Upload<'a> {
+    gpu: &'a Gpu,
+    module: &'a Module,
+    /// Bytes written since the device last took over what was mapped.
+    waiting: usize,
+}
+
+impl<'a> Upload<'a> {
+    pub(crate) fn new(gpu: &'a Gpu, module: &'a Module) -> Self {
+        Upload { gpu, module, waiting: 0 }
+    }
+
+    /// Fills the mapped banks of buffer `b` with constant `name`, through `packer` where there is one.
+    ///
+    /// # Errors
+    /// An unreadable constant, a value without a storage form, a lost device.
+    pub(crate) fn constant(
+        &mut self,
+        name: Name,
+        packer: Option<&TensorFunction>,
+        encoding: Option<Encoding>,
+        b: &PlanBuffer,
+        banks: &[wgpu::Buffer],
+    ) -> Result<(), GpuError> {
+        let host = |e: String| GpuError::Host(format!("constant {name}: {e}"));
+        let source = load_constant(self.module, name)?;
+        let mut at = 0;
+        let mut write = |t: &Tensor| -> Result<(), GpuError> {
+            let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
+            let bytes = encode_tensor(t, encoding.unwrap_or(narrow)).map_err(host)?;
+            copy(banks, b.bank_bytes as usize, at, &bytes)?;
+            at += bytes.len();
+            Ok(())
+        };
+        match packer {
+            None => write(&source)?,
+            Some(f) => {
+                let source = [source];
+                for part in portions(f) {
+                    let packed = compiler::cpu::run_tensor_function(part.as_ref().unwrap_or(f), &source);
+                    let packed = packed.map_err(|e| host(format!("packing: {e}")))?.pop();
+                    write(&packed.ok_or_else(|| host("its packer has no result".into()))?)?;
+                }
+            }
+        }
+        banks.iter().for_each(wgpu::Buffer::unmap);
+        self.waiting += b.bytes as usize;
+        if self.waiting > PORTION { self.hand_over() } else { Ok(()) }
+    }
+
+    /// What was mapped stays in host memory until a submission takes it.
+    fn hand_over(&mut self) -> Result<(), GpuError> {
+        self.waiting = 0;
+        self.gpu.queue.submit([]);
+        self.gpu.wait()
+    }
+}
+
+/// Reads a constant.
+///
+/// # Errors
+/// When its source does not give its data.
+pub(crate) fn load_constant(module: &Module, name: Name) -> Result<Tensor, GpuError> {
+    let c = module.constants.get(&name);
+    let c = c.ok_or_else(|| GpuError::Internal(format!("constant {name} is not in the module")))?;
+    c.load().map_err(|e| GpuError::Host(format!("constant {name}: {e}")))
+}
+
+/// Functions that compute the result of `f` a portion at a time, in order; `None` stands for all of it. A portion ends at a
+/// multiple of 8 bytes, where mapped memory may be split.
+fn portions(f: &TensorFunction) -> Vec<Option<TensorFunction>> {
+    let Some((rows, row)) = f.result_rows() else { return vec![None] };
+    let element = f.outputs().next().map_or(4, |b| f.buffers[b].dtype.size());
+    let at_once = (PORTION / (row * element).max(1)).max(1);
+    if at_once >= rows || !(row * element * at_once).is_multiple_of(8) {
+        return vec![None];
+    }
+    (0..rows).step_by(at_once).map(|start| f.with_rows(start, at_once.min(rows - start))).collect()
+}
+
+/// Writes `bytes` at `offset` of the data that the banks hold together.
+fn copy(banks: &[wgpu::Buffer], bank_bytes: usize, offset: usize, bytes: &[u8]) -> Result<(), GpuError> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let (bank, from) = ((offset + done) / bank_bytes, (offset + done) % bank_bytes);
+        let n = (bank_bytes - from).min(bytes.len() - done);
+        let bank = banks.get(bank).ok_or_else(|| GpuError::Internal("a constant is larger than its buffer".into()))?;
+        let end = (from + n).next_multiple_of(4).min(bank.size() as usize);
+        let range = from as u64..end as u64;
+        let mut view = bank.get_mapped_range_mut(range).map_err(|e| GpuError::Internal(e.to_string()))?;
+        view.slice(..n).copy_from_slice(&bytes[done..done + n]);
+        done += n;
+    }
+    Ok(())
+}
+
+/// The storage form that kernels, host steps or results expect of constant buffer `index`; none where nothing says.
+pub(crate) fn constant_encoding(plan: &Plan, module: &Module, index: usize) -> Option<Encoding> {
+    for step in &plan.steps {
+        match step {
+            Step::Gpu(list) => {
+                for d in list {
+                    let k = &plan.kernels[d.kernel];
+                    let Some(f) = module.tensor_functions.get(&k.function) else { continue };
+                    for (binding, (buffer, _)) in k.emitted.bindings.iter().zip(&d.buffers) {
+                        if *buffer == index {
+                            return Some(f.buffers[binding.buffer].encoding);
+                        }
+                    }
+                }
+            }
+            Step::Host(h) => {
+                if let Some(s) = h.inputs.iter().find(|s| s.buffer == index) {
+                    return Some(s.encoding);
+                }
+            }
+            Step::Copy { .. } => {}
+        }
+    }
+    plan.outputs.iter().find(|s| s.buffer == index).map(|s| s.encoding)
+}
