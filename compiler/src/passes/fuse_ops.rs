@@ -80,7 +80,7 @@ impl FuseOps {
             let mode = if cx.opt_level == 0 { FuseMode::Off } else { cx.fuse };
             let groups = match self.mode.unwrap_or(mode) {
                 FuseMode::Off => single_groups(f, block, &info),
-                mode => self.partition_groups(f, block, &info, mode, cx),
+                mode => self.partition_groups((module, f), block, &info, mode, cx),
             };
             for group in groups.iter().filter(|g| g.len() > 1) {
                 let names: Vec<Name> = group.iter().map(|&n| f.nodes[n].name).collect();
@@ -95,7 +95,7 @@ impl FuseOps {
     /// TVM's groups, and those of `full` where that is the mode, each sorted by place in the block.
     fn partition_groups(
         &self,
-        f: &Function,
+        (module, f): (&Module, &Function),
         block: BlockId,
         info: &FxHashMap<NodeId, NodeInfo>,
         mode: FuseMode,
@@ -110,7 +110,7 @@ impl FuseOps {
         p.run();
         if mode == FuseMode::Full {
             let (g, profile) = (&graph, &cx.profile);
-            let mut rules = full::Extension { p: &mut p, g, f, info, profile, made: vec![], missed: vec![] };
+            let mut rules = full::Extension { p: &mut p, g, module, f, info, profile, made: vec![], missed: vec![] };
             rules.run();
             let (made, missed) = (rules.made, rules.missed);
             for made in made {

@@ -8,7 +8,7 @@ use crate::ops::{InferContext, const_value};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::analysis::{derive_kind, is_aligned, loaded_buffers};
-use crate::tir::{Buffer, Encoding, FusionKind, Scope, TensorFunction};
+use crate::tir::{Buffer, BufferId, Encoding, FusionKind, Scope, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// A node as fusion sees it.
@@ -135,28 +135,61 @@ fn fits_any_order(module: &Module, f: &Function, n: NodeId) -> bool {
 
 /// The tensor function of one node alone, and which operands it reads.
 fn expression(module: &Module, f: &Function, n: NodeId) -> Result<(TensorFunction, Vec<bool>), String> {
-    let node = &f.nodes[n];
+    let (te, buffers, outputs) = group_expression(module, f, &[n])?;
+    let loaded = loaded_buffers(&te);
+    let handed: Vec<Option<BufferId>> = f.nodes[n].outputs.iter().map(|v| outputs.get(v).copied()).collect();
+    // An operand handed over as a result is read by whoever reads the result.
+    let reads = f.nodes[n].inputs.iter().map(|v| {
+        let buffer = v.and_then(|v| buffers.get(&v).copied());
+        buffer.is_some_and(|b| loaded.contains(&b) || handed.contains(&Some(b)))
+    });
+    let reads = reads.collect();
+    Ok((te, reads))
+}
+
+/// Buffers of values.
+pub type ValueBuffers = FxHashMap<ValueId, BufferId>;
+
+/// The tensor expressions of some nodes, operands before users, in one function without parameters: with the buffers of
+/// the operands from outside, and those of the results.
+///
+/// # Errors
+/// The first node that has no tensor expression for its operands.
+pub fn group_expression(
+    module: &Module,
+    f: &Function,
+    nodes: &[NodeId],
+) -> Result<(TensorFunction, ValueBuffers, ValueBuffers), String> {
     let mut te = TensorFunction::new(Name::new("k"));
-    let mut buffers = Vec::with_capacity(node.inputs.len());
-    for (i, v) in node.inputs.iter().enumerate() {
-        buffers.push(v.map(|v| {
+    let (mut outside, mut made) = (ValueBuffers::default(), ValueBuffers::default());
+    for (label, &n) in nodes.iter().enumerate() {
+        let node = &f.nodes[n];
+        for &v in node.inputs.iter().flatten() {
+            if made.contains_key(&v) || outside.contains_key(&v) {
+                continue;
+            }
             let ty = f.ty(v);
-            te.buffers.push(Buffer {
-                name: Name::new(&format!("in{i}")),
+            let buffer = te.buffers.push(Buffer {
+                name: Name::new(&format!("in{}", outside.len())),
                 dtype: ty.dtype,
                 shape: ty.shape.clone(),
                 scope: Scope::Global,
                 encoding: Encoding::Native,
-            })
-        }));
+            });
+            outside.insert(v, buffer);
+        }
+        let buffer = |v: &Option<ValueId>| v.and_then(|v| made.get(&v).or_else(|| outside.get(&v)).copied());
+        let buffers = node.inputs.iter().map(buffer).collect();
+        let constants = node.inputs.iter().map(|v| small_constant(module, f, (*v)?)).collect();
+        let types = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
+        let prefix = if label == 0 { "k".to_string() } else { format!("k{label}") };
+        let mut cx = ComputeContext::new(&mut te, buffers, constants, types, &prefix);
+        node.op.compute(&mut cx)?;
+        for (v, b) in node.outputs.iter().zip(cx.into_outputs()) {
+            if let Some(b) = b {
+                made.insert(*v, b);
+            }
+        }
     }
-    let constants = node.inputs.iter().map(|v| small_constant(module, f, (*v)?)).collect();
-    let types = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
-    let mut cx = ComputeContext::new(&mut te, buffers.clone(), constants, types, "k");
-    node.op.compute(&mut cx)?;
-    let outputs = cx.into_outputs();
-    let loaded = loaded_buffers(&te);
-    // An operand handed over as a result is read by whoever reads the result.
-    let reads = buffers.iter().map(|b| b.is_some_and(|b| loaded.contains(&b) || outputs.contains(&Some(b)))).collect();
-    Ok((te, reads))
+    Ok((te, outside, made))
 }

@@ -33,6 +33,7 @@ pub mod rules;
 mod scaled_weights;
 mod sequential;
 mod simplify;
+mod split_to_slices;
 mod to_a_normal_form;
 mod to_basic_block_normal_form;
 
@@ -151,6 +152,7 @@ passes! {
     to_a_normal_form::ToANormalForm,
     print_ir::PrintIr,
     auto_layout::AutoLayout,
+    split_to_slices::SplitToSlices,
     fuse_ops::FuseOps,
 }
 

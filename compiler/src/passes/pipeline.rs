@@ -72,6 +72,9 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
         }
         list.push("eliminate-dead");
     }
+    if options.fuse == FuseMode::Full {
+        list.push("split-to-slices");
+    }
     list.push("fuse-ops");
     list.into_iter().map(String::from).collect()
 }

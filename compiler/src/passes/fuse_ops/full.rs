@@ -2,19 +2,21 @@
 //! when its rule applies. A rule only joins whole groups, and never beyond the device's storage buffers for a kernel.
 
 mod concat_in_place;
+mod prologue;
 mod reduction_epilogue;
 mod row_chain;
 
 use super::forward::{ForwardGraph, Source};
 use super::partition::Partition;
-use crate::graph::{Function, NodeId};
+use crate::graph::{Function, Module, NodeId};
 use crate::int::Int;
 use crate::passes::fusion_kind::NodeInfo;
 use crate::profile::DeviceProfile;
 use rustc_hash::FxHashMap;
 
 /// Every rule, in the order they run.
-const RULES: &[fn(&mut Extension<'_, '_>)] = &[row_chain::apply, reduction_epilogue::apply, concat_in_place::apply];
+const RULES: &[fn(&mut Extension<'_, '_>)] =
+    &[row_chain::apply, reduction_epilogue::apply, concat_in_place::apply, prologue::apply];
 
 /// A group that a rule made.
 pub struct Made {
@@ -55,6 +57,8 @@ pub struct Extension<'a, 'g> {
     pub p: &'a mut Partition<'g>,
     /// The graph they are of.
     pub g: &'a ForwardGraph,
+    /// The module, for constants.
+    pub module: &'a Module,
     /// The function.
     pub f: &'a Function,
     /// Kinds and reads of the nodes.

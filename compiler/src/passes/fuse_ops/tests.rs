@@ -239,9 +239,14 @@ fn a_sum_takes_its_epilogue() {
     let (groups, remarks) = full("f32[5,6]", body, "y: f32[5]", "%2");
     assert_eq!(groups, ["reduce relu mul"]);
     assert!(remarks.iter().any(|r| r.starts_with("reduction-epilogue")), "{remarks:?}");
-    // An epilogue that spreads the sum again would repeat it.
-    let body =
-        "%0 = reduce %x {axes=[1], keepdims=true} : f32[5,1]\n%1 = relu %0 : f32[5,1]\n%2 = mul %1, %x : f32[5,6]";
-    let (groups, _) = full("f32[5,6]", body, "y: f32[5,6]", "%2");
+    // Spread over its own row again it is a chain, over anything else the epilogue would repeat the sum.
+    let body = "%0 = reduce %x {axes=[1], keepdims=true} : f32[5,1]
+        %1 = relu %0 : f32[5,1]
+        %2 = mul %1, %x : f32[5,6]";
+    let (groups, remarks) = full("f32[5,6]", body, "y: f32[5,6]", "%2");
+    assert_eq!(groups, ["reduce relu mul"]);
+    assert!(remarks.iter().any(|r| r.starts_with("row-chain")), "{remarks:?}");
+    let body = body.replace("mul %1, %x", "mul %1, %g");
+    let (groups, _) = full("f32[5,7]", &body, "y: f32[5,6]", "%2");
     assert_eq!(groups, ["reduce", "relu mul"]);
 }

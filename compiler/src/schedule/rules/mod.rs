@@ -6,11 +6,13 @@
 //! that, the rule `rows` may take the function as a whole.
 
 mod analysis;
+mod cooperate;
 mod direct;
 mod elementwise;
 mod matmul_subgroup;
 mod matmul_tiled;
 mod partition;
+mod reduction_threads;
 mod rows;
 mod sketch;
 #[cfg(test)]
@@ -46,6 +48,7 @@ pub struct Rule {
 pub static RULES: &[Rule] = &[
     Rule { name: "matmul-subgroup", apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", apply: matmul_tiled::apply },
+    Rule { name: "reduction-threads", apply: reduction_threads::apply },
     Rule { name: "elementwise", apply: elementwise::apply },
     Rule { name: "direct", apply: direct::apply },
 ];

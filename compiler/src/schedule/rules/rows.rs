@@ -1,10 +1,12 @@
-//! Softmax, log-softmax and normalisations: several reductions along the same rows and a block that uses them all, as one
-//! kernel.
+//! Softmax, log-softmax and normalisations: reductions along the same rows and a block that spreads them over its row, as
+//! one kernel.
 //!
-//! All rows are independent. A thread (on software devices) computes one row: the reductions run one after another into
-//! registers, then the row is written.
+//! All rows are independent. Where there are many, or their elements lie far apart, a thread computes a row: the reductions
+//! run one after another into registers, then the row is written. Few long rows get a workgroup each, whose threads share
+//! every reduction (`cooperate.rs`) and the writing.
 
 use super::analysis::readers;
+use super::cooperate::reduce_over_threads;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::schedule::Axis;
@@ -12,39 +14,141 @@ use crate::schedule::DecomposeReduction;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::Expr;
 
-/// Takes a whole function whose one output block reads, directly or through other reductions, at least two row reductions.
+/// The output block and its loops: those that tell rows apart, and those inside a row.
+struct Rows {
+    output: Name,
+    reductions: Vec<Name>,
+    row: Vec<Name>,
+    inner: Vec<Name>,
+    /// Number of rows, and elements that the output has of each.
+    count: i64,
+    length: i64,
+    /// The output's innermost loop is inside a row: neighbours of a row lie next to each other.
+    contiguous: bool,
+}
+
+/// Takes a whole function whose one output block reads row reductions, directly or through others, at fewer loops than its
+/// own.
 pub(super) fn apply_whole(sketch: &mut Sketch<'_>) -> Result<(), Decline> {
+    let rows = find_rows(sketch)?;
+    match workgroup_threads(sketch, &rows) {
+        Some(threads) => row_a_workgroup(sketch, &rows, threads),
+        None => row_a_thread(sketch, &rows),
+    }
+}
+
+fn find_rows(sketch: &Sketch<'_>) -> Result<Rows, Decline> {
     let computed: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
     let [output] = computed.as_slice() else { return Err(Decline::other_kind()) };
     let output = *output;
     let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
-    if reductions.len() < 2 {
+    if reductions.is_empty() {
         return Err(Decline::other_kind());
     }
     let row = row_loops(sketch, output, &reductions)?;
     let loops = sketch.loops(output)?;
     let inner: Vec<Name> = loops.iter().map(|l| l.var).filter(|v| !row.contains(v)).collect();
-    let order: Vec<Name> = row.iter().chain(&inner).copied().collect();
+    let (mut count, mut length) = (1, 1);
+    for l in &loops {
+        let extent = sketch.constant_extent(&l.extent)?;
+        *(if row.contains(&l.var) { &mut count } else { &mut length }) *= extent;
+    }
+    if length == 1 {
+        // Every element has its own reductions: a unit, not rows.
+        return Err(Decline::other_kind());
+    }
+    let last = loops.iter().rev().find(|l| !l.extent.is(1));
+    let contiguous = last.is_some_and(|l| inner.contains(&l.var));
+    Ok(Rows { output, reductions, row, inner, count, length, contiguous })
+}
+
+/// Threads that share a row; `None` where a thread had better take rows alone.
+fn workgroup_threads(sketch: &Sketch<'_>, rows: &Rows) -> Option<i64> {
+    let p = sketch.profile;
+    let cores = i64::from(p.cores.max(1));
+    if p.software {
+        // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
+        let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
+        return (rows.count < 2 * cores * lanes && rows.length >= 4 * lanes).then_some(lanes);
+    }
+    let few = rows.count < 64 * cores;
+    if rows.length < 32 || !(rows.contiguous || few) {
+        return None;
+    }
+    let most = if rows.count >= cores { 256 } else { 1024 };
+    let wanted = ((rows.length / 4).max(1) as u64).next_power_of_two() as i64;
+    let device = i64::from(p.max_invocations.min(p.max_workgroup_size[0]));
+    // Each reduction keeps a word a thread in workgroup memory, and a sixteenth of that for the tree.
+    let shared = i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5);
+    Some(wanted.clamp(32, most).min(prev_power_of_two(device)).min(prev_power_of_two(shared)))
+}
+
+fn prev_power_of_two(n: i64) -> i64 {
+    1 << (63 - n.max(1).leading_zeros())
+}
+
+fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
+    if r.row.is_empty() {
+        return Err(Decline("there is a single short row".into()));
+    }
+    let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;
-    let rows = sketch.fuse(&row, Name::new(&format!("{output}_row")))?;
+    let rows = sketch.fuse(&r.row, Name::new(&format!("{}_row", r.output)))?;
     // A tail would make the rows of the reductions and of the output differ by a clamp, and the buffers between them whole.
     let most = if sketch.profile.software { 8 } else { 32 };
-    let count = sketch.extent_of(rows).ok_or_else(|| Decline("the number of rows is not a constant".into()))?;
-    let threads = (1..=most).rev().find(|t| count % t == 0).unwrap_or(1);
+    let threads = (1..=most).rev().find(|t| r.count % t == 0).unwrap_or(1);
     let parts = sketch.split(rows, &[0, threads], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
     // Last first: each moves before what reads it.
-    for &r in reductions.iter().rev() {
-        sketch.apply(ComputeAt { block: r, at: parts[1], scope: LocalScope::Register })?;
-        if let Some(first) = sketch.f.reduction_loops(r).first().copied() {
-            sketch.apply(DecomposeReduction { block: r, at: first })?;
+    for &reduction in r.reductions.iter().rev() {
+        sketch.apply(ComputeAt { block: reduction, at: parts[1], scope: LocalScope::Register })?;
+        if let Some(first) = sketch.f.reduction_loops(reduction).first().copied() {
+            sketch.apply(DecomposeReduction { block: reduction, at: first })?;
         }
+    }
+    if sketch.elements_per_word(r.output) > 1 {
+        // A packed store owns whole words.
+        let [.., last] = r.inner.as_slice() else { return Err(Decline::other_kind()) };
+        let parts = sketch.split(*last, &[0, 4], &["q", "v"])?;
+        sketch.vectorize(parts[1])?;
     }
     Ok(())
 }
 
-/// Loops of `output` that index every reduction it reads: the rows.
+fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows, threads: i64) -> Result<(), Decline> {
+    let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
+    sketch.reorder(&order)?;
+    let inner = sketch.fuse(&r.inner, Name::new(&format!("{}_e", r.output)))?;
+    let (rows, inner) = match r.row.as_slice() {
+        // A single row without a loop of its own: one workgroup.
+        [] => {
+            let parts = sketch.split(inner, &[1, r.length], &["row", "of"])?;
+            (parts[0], parts[1])
+        }
+        row => (sketch.fuse(row, Name::new(&format!("{}_row", r.output)))?, inner),
+    };
+    sketch.bind(rows, Axis::GroupX)?;
+    let packed = sketch.elements_per_word(r.output) > 1;
+    let width = if packed || (r.contiguous && r.length % 4 == 0) { 4 } else { 1 };
+    let (shared, vector) = match width {
+        1 => (inner, None),
+        w => {
+            let parts = sketch.split(inner, &[0, w], &["q", "v"])?;
+            (parts[0], Some(parts[1]))
+        }
+    };
+    let parts = sketch.split(shared, &[0, threads], &["o", "t"])?;
+    for &reduction in r.reductions.iter().rev() {
+        sketch.apply(ComputeAt { block: reduction, at: rows, scope: LocalScope::Register })?;
+        reduce_over_threads(sketch, reduction, rows, threads)?;
+    }
+    sketch.bind(parts[1], Axis::LocalX)?;
+    vector.map_or(Ok(()), |v| sketch.vectorize(v))?;
+    Ok(())
+}
+
+/// Loops of `output` that index every reduction it reads: the rows. Loops of one iteration count as rows.
 fn row_loops(sketch: &Sketch<'_>, output: Name, reductions: &[Name]) -> Result<Vec<Name>, Decline> {
     let f = &sketch.f;
     let blocks = f.body.blocks();
@@ -66,8 +170,7 @@ fn row_loops(sketch: &Sketch<'_>, output: Name, reductions: &[Name]) -> Result<V
             }
         }
     });
-    match row {
-        Some(r) if !r.is_empty() => Ok(sketch.loops(output)?.iter().map(|l| l.var).filter(|v| r.contains(v)).collect()),
-        _ => Err(Decline("there is a single row".into())),
-    }
+    let row = row.ok_or_else(Decline::other_kind)?;
+    let loops = sketch.loops(output)?;
+    Ok(loops.iter().filter(|l| row.contains(&l.var) || l.extent.is(1)).map(|l| l.var).collect())
 }

@@ -39,6 +39,17 @@ fn products_on_real_devices_go_through_shared_memory() {
 }
 
 #[test]
+fn few_long_rows_get_a_workgroup_each() {
+    for p in DeviceProfile::all() {
+        for (rows, columns) in [(1, 1000), (1, 333), (3, 100), (5, 64), (2, 257)] {
+            check(&softmax(rows, columns), &p, "rows");
+        }
+        check(&row_sum(1, 1000), &p, "reduction-threads");
+        check(&row_sum(3, 777), &p, "reduction-threads");
+    }
+}
+
+#[test]
 fn everything_else_is_taken_too() {
     for p in DeviceProfile::all() {
         check(&elementwise_chain(&[5, 7]), &p, "elementwise");

@@ -1,8 +1,8 @@
-//! `row-chain`: several reductions along the same rows, with elementwise and broadcasting work between and after them
-//! (softmax or layer normalisation written out), are one group.
+//! `row-chain`: reductions along the same rows, with elementwise and broadcasting work between and after them (softmax,
+//! layer or RMS normalisation written out), are one group.
 //!
 //! Applies when only the chain's last value is used outside, when every reduction goes along the same axes of the same
-//! shape, when everything else has a value for each element or for each row, and when the device binds what the chain
+//! shape, when rows are short or many enough for one kernel, when everything else has a value for each element or for each row, and when the device binds what the chain
 //! reads. A kernel then takes a row at a time and reads it once.
 
 use super::super::forward::{ForwardGraph, Source};
@@ -19,6 +19,9 @@ fn reduce_of<'a>(g: &ForwardGraph, f: &'a Function, i: usize) -> Option<(&'a [In
     let node = &f.nodes[n];
     Some((&f.ty(node.inputs[0]?).shape, node.op.downcast::<Reduce>()?))
 }
+
+/// Elements of a row that one workgroup reduces faster than several kernels would.
+const LONGEST: i64 = 1 << 16;
 
 /// The rows that a chain works on: the full shape and the reduced axes.
 #[derive(PartialEq)]
@@ -37,8 +40,18 @@ impl Rows<'_> {
             (0..self.full.len()).filter(|a| !self.axes.contains(a)).map(|a| self.full[a].clone()).collect();
         units(shape) == units(&kept)
     }
-    fn is_single(&self) -> bool {
-        (0..self.full.len()).filter(|a| !self.axes.contains(a)).all(|a| self.full[a].is(1))
+    /// Elements of a row and number of rows, where they are constant.
+    fn extents(&self) -> Option<(i64, i64)> {
+        let (mut length, mut count) = (1i64, 1i64);
+        for (a, d) in self.full.iter().enumerate() {
+            let n = d.as_const()?;
+            *(if self.axes.contains(&a) { &mut length } else { &mut count }) *= n;
+        }
+        Some((length, count))
+    }
+    /// Rows are short enough for a workgroup each, or enough of them keep the device busy.
+    fn keep_busy(&self, cores: u32) -> bool {
+        self.extents().is_none_or(|(length, count)| length <= LONGEST || count >= i64::from(cores))
     }
 }
 
@@ -46,6 +59,7 @@ impl Rows<'_> {
 pub(super) fn apply(cx: &mut Extension<'_, '_>) {
     let (g, f) = (cx.g, cx.f);
     let makers = cx.makers();
+    let cores = cx.profile.cores;
     let p = &mut *cx.p;
     let mut members = p.members();
     let mut done: FxHashSet<usize> = FxHashSet::default();
@@ -54,7 +68,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
         if done.contains(&root) || p.group_kind(root) > FusionKind::Broadcast || root != last {
             continue;
         }
-        let Some(chain) = grow_chain(p, g, f, &members, &makers, root) else { continue };
+        let Some(chain) = grow_chain(p, (g, f, cores), &members, &makers, root) else { continue };
         if !p.fits(&chain) {
             continue;
         }
@@ -71,11 +85,10 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
     }
 }
 
-/// The groups of a chain that ends in `root`; `None` when it holds fewer than two reductions along common rows.
+/// The groups of a chain that ends in `root`; `None` when it holds no reductions along common rows.
 fn grow_chain(
     p: &mut Partition<'_>,
-    g: &ForwardGraph,
-    f: &Function,
+    (g, f, cores): (&ForwardGraph, &Function, u32),
     members: &FxHashMap<usize, Vec<usize>>,
     makers: &[Vec<usize>],
     root: usize,
@@ -107,7 +120,7 @@ fn grow_chain(
                 if g.nodes[m].kind == FusionKind::Reduction {
                     let (full, reduce) = reduce_of(g, f, m)?;
                     let own = Rows { full, axes: &reduce.axes };
-                    fits &= !own.is_single() && rows.as_ref().is_none_or(|known| *known == own);
+                    fits &= own.keep_busy(cores) && rows.as_ref().is_none_or(|known| *known == own);
                     rows.get_or_insert(own);
                     reductions += 1;
                 }
@@ -123,5 +136,5 @@ fn grow_chain(
     let all = chain.iter().flat_map(|r| &members[r]);
     let on_rows = all.copied().all(|i| shape_of(g, f, i).is_some_and(|s| rows.fits(s)));
     let ends_full = shape_of(g, f, root).is_some_and(|s| s == rows.full);
-    (reductions >= 2 && on_rows && ends_full).then_some(chain)
+    (reductions >= 1 && on_rows && ends_full).then_some(chain)
 }

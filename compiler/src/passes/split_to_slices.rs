@@ -1,0 +1,107 @@
+//! split-to-slices: lets the users of a split read their part of its operand themselves.
+//!
+//! ```text
+//! %0, %1 = split %x {axis=2, sizes=[8, 8]}             %2 = slice %x {starts=[0], ends=[8], axes=[2]}
+//! %2 = transpose %0                              =>    %3 = transpose %2
+//! %3 = relu %1                                         %4 = slice %x {starts=[8], ends=[16], axes=[2]}
+//!                                                      %5 = relu %4
+//! ```
+//!
+//! A split is one kernel that copies everything as long as its results have no common user behind them; a slice is a
+//! change of index that joins its user's kernel. Each user of a result gets a slice of its own.
+//!
+//! Left alone are splits with a result that leaves the function, is used inside a region, or has a user that takes no
+//! moving work into its kernel (above injective): such a user would make a kernel of its slice. Sizes must be constants.
+
+use super::fusion_kind::describe_node;
+use super::rewriter::{Rewriter, rewrite_functions};
+use super::{Pass, PassContext, PassError};
+use crate::arena::Id;
+use crate::attr_struct;
+use crate::graph::{Module, NodeId};
+use crate::int::{Int, const_dims};
+use crate::ops::permute::normalize_axis;
+use crate::ops::slice::Slice;
+use crate::ops::split::Split;
+use crate::tir::FusionKind;
+
+attr_struct! {
+    /// Replaces splits by slices where their users can take them.
+    pub struct SplitToSlices("split-to-slices") {}
+}
+
+impl Pass for SplitToSlices {
+    fn opt_level(&self) -> u8 {
+        1
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        Ok(rewrite_functions(module, |r| {
+            let uses = r.f.uses();
+            for n in r.f.walk() {
+                r.normalize(n);
+                let Some(split) = r.f.nodes[n].op.downcast::<Split>().cloned() else { continue };
+                let name = r.f.nodes[n].name;
+                match users_that_take(r, n, &uses) {
+                    Ok(users) => {
+                        let count = users.len();
+                        if self.replace(r, n, &split, users).is_some() {
+                            cx.applied(self, &[name], format!("{name} became {count} slices that their users read"));
+                        }
+                    }
+                    Err(why) => cx.missed(self, &[name], format!("{name} stays a split: {why}")),
+                }
+            }
+        }))
+    }
+}
+
+/// A use of a result: number of the result, user, operand.
+type Use = (usize, NodeId, usize);
+
+/// Every use of every result, when all of them take a slice.
+fn users_that_take(r: &Rewriter<'_>, n: NodeId, all: &[Vec<(NodeId, usize)>]) -> Result<Vec<Use>, String> {
+    let f = &r.f;
+    let node = &f.nodes[n];
+    let mut out = Vec::new();
+    for (i, &v) in node.outputs.iter().enumerate() {
+        let uses: Vec<Use> = all[v.index()].iter().map(|&(user, at)| (i, user, at)).collect();
+        if uses.len() != r.num_uses(v) as usize {
+            return Err(format!("result {i} is a result of a block"));
+        }
+        for &(_, user, _) in &uses {
+            let name = f.nodes[user].name;
+            if f.nodes[user].block != node.block {
+                return Err(format!("{name} is in another block"));
+            }
+            let kind = describe_node(r.module, f, user).map_or(FusionKind::Opaque, |i| i.kind);
+            if kind > FusionKind::Injective {
+                return Err(format!("{name} is {kind}, where at most injective takes a slice"));
+            }
+        }
+        out.extend(uses);
+    }
+    if out.is_empty() { Err("nothing uses it".into()) } else { Ok(out) }
+}
+
+impl SplitToSlices {
+    fn replace(&self, r: &mut Rewriter<'_>, n: NodeId, split: &Split, users: Vec<Use>) -> Option<()> {
+        let node = r.f.nodes[n].clone();
+        let x = node.inputs.first().copied().flatten()?;
+        let axis = normalize_axis(split.axis, r.f.ty(x).rank()).ok()? as i64;
+        let sizes = const_dims(&split.sizes)?;
+        for (i, user, operand) in users {
+            let start: usize = sizes[..i].iter().sum();
+            let bound = |at: usize| vec![Int::from(at)];
+            let op =
+                Slice { starts: bound(start), ends: bound(start + sizes[i]), axes: vec![axis], ..Slice::default() };
+            let made = r.add_before(user, op, vec![Some(x)], node.name, node.origins.clone()).ok()?;
+            r.normalize(user);
+            let mut inputs = r.f.nodes[user].inputs.clone();
+            inputs[operand] = made.first().copied();
+            let op = r.f.nodes[user].op.clone();
+            r.update(user, op, inputs);
+        }
+        r.erase(n);
+        Some(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Few long reductions: a workgroup for each result, whose threads share the reduction (`cooperate.rs`).
+//!
+//! Worth it where one thread a result would leave the device idle, and where neighbouring threads read neighbouring
+//! elements.
+
+use super::analysis::Unit;
+use super::cooperate::reduce_over_threads;
+use super::sketch::{Decline, Sketch};
+use crate::name::Name;
+use crate::schedule::Axis;
+use crate::schedule::{ComputeAt, LocalScope};
+use crate::tir::Expr;
+
+/// Takes reductions with few results.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let loops = sketch.loops(unit.output)?;
+    let mut results = 1;
+    for l in &loops {
+        results *= sketch.constant_extent(&l.extent)?;
+    }
+    let depth: i64 = sketch.f.reduction_loops(reduce).iter().map(|v| sketch.extent_of(*v).unwrap_or(0)).product();
+    let threads = choose_threads(sketch, reduce, results, depth)?;
+    let names: Vec<Name> = loops.iter().map(|l| l.var).collect();
+    if names.is_empty() {
+        return Err(Decline("a scalar without loops".into()));
+    }
+    let flat = sketch.fuse(&names, Name::new(&format!("{}_i", unit.output)))?;
+    // The result is stored by the first thread alone.
+    let parts = sketch.split(flat, &[0, 1], &["g", "t"])?;
+    sketch.bind(parts[0], Axis::GroupX)?;
+    sketch.apply(ComputeAt { block: reduce, at: parts[0], scope: LocalScope::Register })?;
+    reduce_over_threads(sketch, reduce, parts[0], threads)?;
+    sketch.bind(parts[1], Axis::LocalX)?;
+    Ok(())
+}
+
+fn choose_threads(sketch: &Sketch<'_>, reduce: Name, results: i64, depth: i64) -> Result<i64, Decline> {
+    let p = sketch.profile;
+    let cores = i64::from(p.cores.max(1));
+    if p.software {
+        let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
+        if results >= cores * lanes || depth < 8 * lanes {
+            return Err(Decline(format!(
+                "{results} results of depth {depth} keep {cores} cores of {lanes} lanes busy"
+            )));
+        }
+        return Ok(lanes);
+    }
+    if depth < 64 {
+        return Err(Decline(format!("depth {depth} is too short to share")));
+    }
+    if results >= 64 && !(results < 64 * cores && reads_neighbours(sketch, reduce)) {
+        return Err(Decline(format!("{results} results are enough for {cores} cores, or their elements lie apart")));
+    }
+    let wanted = ((depth / 4).max(1) as u64).next_power_of_two() as i64;
+    let most = i64::from(p.max_invocations.min(p.max_workgroup_size[0]).min(256));
+    Ok(wanted.clamp(32, 256).min(most))
+}
+
+/// True when everything large that the reduction reads lies contiguously along its innermost loop.
+fn reads_neighbours(sketch: &Sketch<'_>, reduce: Name) -> bool {
+    let Some(last) = sketch.f.reduction_loops(reduce).last().copied() else { return false };
+    let blocks = sketch.f.body.blocks();
+    let Some(block) = blocks.iter().find(|b| b.name == reduce) else { return false };
+    let mut near = true;
+    block.value.visit(&mut |e| {
+        if let Expr::Load(_, ix) = e
+            && ix.iter().any(|i| i.uses(last))
+        {
+            near &= ix.last().is_some_and(|i| i.as_var() == Some(last));
+        }
+    });
+    near
+}
