@@ -90,7 +90,7 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device) -> CliResul
     let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
     let cold = Instant::now();
-    let executor = Executor::new(module, common, device)?;
+    let executor = Executor::new(module, common, device, &inputs)?;
     let first = executor.run(&inputs)?;
     drop(first);
     let cold = cold.elapsed().as_secs_f64() * 1e3;

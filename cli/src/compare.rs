@@ -5,7 +5,9 @@ use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor};
 use crate::models::{inputs_for, load};
+use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
 use crate::output::{print_text, table, write_json};
+use crate::precision::write_keep_list;
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
@@ -16,7 +18,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let device = Device::open(&a.common)?;
-    let executor = Executor::new(module.clone(), &a.common, &device)?;
+    let executor = Executor::new(module.clone(), &a.common, &device, &inputs)?;
     let names = executor.output_names();
     let got = executor.run(&inputs)?;
     drop(executor);
@@ -31,17 +33,16 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
         let tol = Tolerance::new(if half { DType::F16 } else { t.dtype() }, a.rtol, a.atol);
         rows.push((name.clone(), agree(t, want, &tol)));
     }
-    let nodes = crate::explain::node_errors(a, &module, &inputs, &device)?;
-    if let Some(path) = &a.write_keep {
-        let keep: Vec<&str> = nodes.iter().filter(|n| !n.1.pass).map(|n| n.0.0.as_str()).collect();
-        crate::output::write_file(path, keep.join("\n").as_bytes())?;
-    }
     let pass = rows.iter().all(|r| r.1.pass);
-    let failing = nodes.iter().find(|n| !n.1.pass).map(|n| n.0.0.clone());
+    let nodes = node_errors(a, &module, &inputs, &device)?;
+    if let Some(path) = &a.write_keep {
+        write_keep_list(path, &nodes_to_keep(&nodes, pass))?;
+    }
+    let failing = nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
     let json = serde_json::json!({
         "schema": 1, "model": a.model, "pass": pass, "device": device.describe(),
         "outputs": rows.iter().map(|(n, d)| with_name(n, None, d)).collect::<Vec<_>>(),
-        "nodes": nodes.iter().map(|((n, op), d)| with_name(n, Some(op), d)).collect::<Vec<_>>(),
+        "nodes": nodes.iter().map(|n| with_name(&n.name, Some(&n.op), &n.difference)).collect::<Vec<_>>(),
         "first_failing": if pass { None } else { failing.or_else(|| rows.iter().find(|r| !r.1.pass).map(|r| r.0.clone())) },
     });
     if !write_json(&a.common, &json)? {
@@ -54,11 +55,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     Err(CliError::new(Code::Check, format!("results differ: {}", why.join("; "))))
 }
 
-fn print_table(
-    a: &CompareArgs,
-    rows: &[(String, Difference)],
-    nodes: &[((String, String), Difference)],
-) -> CliResult<()> {
+fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeError]) -> CliResult<()> {
     let mut t = table(&["", "output", "max abs", "max rel", "rel l2", "cosine"]);
     for (n, d) in rows {
         t.add_row([
@@ -71,13 +68,13 @@ fn print_table(
         ]);
     }
     print_text(&t.to_string())?;
-    let bad: Vec<_> = nodes.iter().filter(|n| !n.1.pass || a.common.verbose > 0).collect();
+    let bad: Vec<_> = nodes.iter().filter(|n| !n.difference.pass || a.common.verbose > 0).collect();
     if !bad.is_empty() {
         let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude"]);
-        for ((n, op), d) in bad {
+        for NodeError { name, op, difference: d } in bad {
             t.add_row([
                 if d.pass { "ok" } else { "FAIL" }.to_string(),
-                n.clone(),
+                name.clone(),
                 op.clone(),
                 format!("{:.3e}", d.max_abs),
                 format!("{:.3e}", d.rel_l2),
@@ -110,8 +107,8 @@ fn reference(
     match a.against.as_str() {
         "cpu" => Ok(names.iter().cloned().zip(crate::executor::run_on_cpu(module, inputs)?).collect()),
         "fp32" => {
-            let plain = crate::args::Common { amp: "off".into(), ..a.common.clone() };
-            let e = Executor::new(module.clone(), &plain, device)?;
+            let plain = crate::args::Common { amp: "off".into(), keep_f32: vec![], ..a.common.clone() };
+            let e = Executor::new(module.clone(), &plain, device, inputs)?;
             Ok(e.output_names().into_iter().zip(e.run(inputs)?).collect())
         }
         file => {

@@ -3,10 +3,10 @@
 use crate::args::CompileArgs;
 use crate::arrays::read_npz;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{compile_options, compile_with, target_profile};
+use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
 use crate::output::{log, print_text, si, table, write_file, write_json};
-use compiler::compile::{Compiled, GroupKind};
+use compiler::compile::{CompileOptions, Compiled, GroupKind};
 use compiler::plan::{PlanKernel, Step};
 use compiler::trace::{CompileTrace, Contents};
 use shaders_gen::{EmitError, Emitter, GeneratedModule};
@@ -19,11 +19,12 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     }
     let profile = target_profile(&a.common)?;
     let given = a.input.as_ref().map(|p| read_npz(p)).transpose()?;
-    let mut options = compile_options(&a.common);
-    options.record = a.output.is_some();
     let mut values = Vec::new();
     for model in &a.models {
         let module = load(model, &a.common, given.as_ref())?;
+        let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
+        let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
+        let options = CompileOptions { record: a.output.is_some(), ..compile_options(pipeline) };
         let c = compile_with(module, &options, &a.common, &profile)?;
         if let Some(dir) = &a.emit_dir {
             let dir = if a.models.len() > 1 { dir.join(crate::models::short_name(model)) } else { dir.clone() };

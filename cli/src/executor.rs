@@ -3,9 +3,13 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log};
+use crate::precision::{calibrated, keep_list};
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::Module;
-use compiler::passes::{AmpMode, Clock, FuseMode, LayoutMode, PipelineOptions, default_pipeline};
+use compiler::passes::mixed_precision::check_patterns;
+use compiler::passes::{
+    AmpMode, Clock, FuseMode, LayoutMode, PassContext, PipelineOptions, Sequential, default_pipeline,
+};
 use compiler::plan::TensorSlot;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
@@ -74,17 +78,18 @@ impl Device {
     }
 }
 
-/// Compile options from the command line.
-pub fn compile_options(common: &Common) -> CompileOptions {
-    let pipeline = PipelineOptions {
+/// Passes and modes from the command line.
+pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
+    Ok(PipelineOptions {
         opt_level: common.opt_level,
         fuse: FuseMode::parse(&common.fuse).unwrap_or(FuseMode::Full),
         layout: LayoutMode::parse(&common.layout).unwrap_or(LayoutMode::Auto),
         amp: AmpMode::parse(&common.amp).unwrap_or(AmpMode::Off),
+        keep_f32: keep_list(common)?,
+        config: vec![],
         disabled: common.disable_pass.clone(),
         passes: (!common.passes.is_empty()).then(|| common.passes.clone()),
-    };
-    CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false }
+    })
 }
 
 /// The profile to compile for: `--target`, else the device's, else (on the CPU executor) lavapipe's.
@@ -98,9 +103,30 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
     })
 }
 
-/// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it.
-pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile) -> Result<Compiled, CompileError> {
-    compile_with(module, &compile_options(common), common, profile)
+/// How to compile with these passes and modes.
+pub fn compile_options(pipeline: PipelineOptions) -> CompileOptions {
+    CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false }
+}
+
+/// Passes and modes for a module: with `--amp auto`, calibrated on `inputs`.
+pub fn pipeline_for(
+    module: &Module,
+    common: &Common,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+) -> CliResult<PipelineOptions> {
+    let mut pipeline = pipeline_options(common)?;
+    if pipeline.amp == AmpMode::Auto {
+        pipeline.keep_f32.extend(calibrated(module, common, profile, inputs)?.keep);
+    }
+    Ok(pipeline)
+}
+
+/// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it. `inputs`
+/// are for the calibration of `--amp auto`.
+pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile, inputs: &[Tensor]) -> CliResult<Compiled> {
+    let pipeline = pipeline_for(&module, common, profile, inputs)?;
+    Ok(compile_with(module, &compile_options(pipeline), common, profile)?)
 }
 
 /// [`compile_for`] with options of one's own.
@@ -145,6 +171,21 @@ fn write_reproducer(module: &Module, passes: &[String], profile: &DeviceProfile)
     Ok(path)
 }
 
+/// What the CPU executor runs: the module as loaded, or in mixed precision where that is asked for.
+fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<Module> {
+    if pipeline.amp == AmpMode::Off {
+        return Ok(module);
+    }
+    let patterns = pipeline.keep_f32.iter().map(|k| &k.pattern);
+    check_patterns(&module, patterns).map_err(CompileError::Option)?;
+    let list = default_pipeline(pipeline);
+    let until = list.iter().position(|p| p == "mixed-precision").map_or(0, |i| i + 1);
+    let mut cx = PassContext::new(DeviceProfile::baseline());
+    pipeline.configure(&mut cx);
+    Sequential::new(&list[..until]).run(&mut module, &mut cx).map_err(CompileError::from)?;
+    Ok(module)
+}
+
 /// A model ready to run.
 pub enum Executor {
     /// On a device.
@@ -162,17 +203,31 @@ pub enum Executor {
 }
 
 impl Executor {
-    /// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message.
-    pub fn new(module: Module, common: &Common, device: &Device) -> CliResult<Executor> {
-        let Device::Gpu(gpu) = device else { return Ok(Executor::Cpu { module: Box::new(module) }) };
-        let profile = match &common.target {
-            Some(name) => crate::models::profile(name)?,
-            None => gpu.profile.clone(),
+    /// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message. `inputs` are
+    /// for the calibration of `--amp auto`.
+    pub fn new(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Executor> {
+        let profile = match (&common.target, device) {
+            (Some(name), _) => crate::models::profile(name)?,
+            (None, Device::Gpu(gpu)) => gpu.profile.clone(),
+            (None, Device::Cpu) => DeviceProfile::baseline(),
         };
-        let compiled = match compile_for(module.clone(), common, &profile) {
+        let pipeline = pipeline_for(&module, common, &profile, inputs)?;
+        Executor::with_options(module, pipeline, common, device, &profile)
+    }
+    /// As [`Executor::new`], with passes and modes that are decided.
+    pub fn with_options(
+        module: Module,
+        pipeline: PipelineOptions,
+        common: &Common,
+        device: &Device,
+        profile: &DeviceProfile,
+    ) -> CliResult<Executor> {
+        let on_cpu = |module| Ok(Executor::Cpu { module: Box::new(cpu_module(module, &pipeline)?) });
+        let Device::Gpu(gpu) = device else { return on_cpu(module) };
+        let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone()), common, profile) {
             Err(CompileError::NeedsCpu(why)) => {
                 log(common, format!("device: the CPU executor instead, since {why}"));
-                return Ok(Executor::Cpu { module: Box::new(module) });
+                return on_cpu(module);
             }
             other => other?,
         };

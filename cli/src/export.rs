@@ -2,7 +2,7 @@
 
 use crate::args::ExportArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{compile_options, target_profile};
+use crate::executor::{pipeline_options, target_profile};
 use crate::models::load_open;
 use crate::output::{log, write_file};
 use compiler::passes::{PassContext, Sequential, default_pipeline};
@@ -11,7 +11,7 @@ use compiler::passes::{PassContext, Sequential, default_pipeline};
 pub fn execute(a: &ExportArgs) -> CliResult<()> {
     let mut module = load_open(&a.model, &a.common)?;
     if a.optimized {
-        let options = compile_options(&a.common).pipeline;
+        let options = pipeline_options(&a.common)?;
         let mut cx = PassContext::new(target_profile(&a.common)?);
         options.configure(&mut cx);
         Sequential::new(default_pipeline(&options))

@@ -17,8 +17,10 @@ mod explain;
 mod export;
 mod inspect;
 mod models;
+mod node_errors;
 mod opt;
 mod output;
+mod precision;
 mod run;
 mod trace;
 mod zoo;
@@ -83,11 +85,6 @@ fn check_options(command: &Command) -> CliResult<()> {
         Command::Export(a) => &a.common,
         _ => return Ok(()),
     };
-    let swept = matches!(command, Command::Bench(a) if a.sweep.iter().any(|s| s.starts_with("amp=") && s != "amp=off"));
-    let amp = common.amp != "off" || swept || !common.keep_f32.is_empty();
-    if amp && compiler::passes::find_pass("mixed-precision").is_none() {
-        return Err(CliError::usage("mixed precision is not built yet: only --amp off works"));
-    }
     if common.tuning != "off" {
         return Err(CliError::usage("tuning is not built yet: only --tuning off works"));
     }

@@ -3,8 +3,9 @@
 use crate::Extensions;
 use crate::args::OptArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{compile_options, target_profile};
+use crate::executor::{pipeline_options, target_profile};
 use crate::output::{log, print_text, write_file};
+use compiler::passes::mixed_precision::check_patterns;
 use compiler::passes::{PassContext, Sequential};
 use compiler::plan::EmitKernel;
 use std::io::Read;
@@ -26,7 +27,10 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     })?;
     let profile = target_profile(&a.common)?;
     let mut cx = PassContext::new(profile.clone());
-    compile_options(&a.common).pipeline.configure(&mut cx);
+    let options = pipeline_options(&a.common)?;
+    let patterns = options.keep_f32.iter().map(|k| &k.pattern);
+    check_patterns(&module, patterns).map_err(CliError::usage)?;
+    options.configure(&mut cx);
     cx.verify = true;
     cx.registry.extend(extensions.passes.iter().copied());
     pipeline(&a.common.passes)?.run(&mut module, &mut cx).map_err(|e| {

@@ -24,7 +24,7 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     let given = given_inputs(a)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
-    let executor = Executor::new(module, &a.common, &device)?;
+    let executor = Executor::new(module, &a.common, &device, &inputs)?;
     let outputs: Named = executor.output_names().into_iter().zip(executor.run(&inputs)?).collect();
     report(a, &outputs, given.is_none())?;
     match &a.output {
@@ -145,7 +145,7 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
         module = load_with_sizes(a, &mut given, none).unwrap_or(module);
     }
     let inputs = inputs_for(&module, Some(&given), &a.common)?;
-    let executor = Executor::new(module, &a.common, device)?;
+    let executor = Executor::new(module, &a.common, device, &inputs)?;
     let outputs = executor.run(&inputs)?;
     let names = executor.output_names();
     let mut failed = Vec::new();

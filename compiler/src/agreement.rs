@@ -3,6 +3,9 @@
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
+/// The tolerance of f16.
+pub const F16_TOLERANCE: f64 = 1e-2;
+
 /// Tolerances of one comparison: `|a-b| <= atol*max|b| + rtol*|b|` and `norm(a-b) <= rtol*norm(b)`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tolerance {
@@ -14,7 +17,7 @@ pub struct Tolerance {
 impl Tolerance {
     /// By dtype (1e-2 for f16, 1e-3 otherwise), overridden by the options.
     pub fn new(dtype: DType, rtol: Option<f64>, atol: Option<f64>) -> Tolerance {
-        let t = if matches!(dtype, DType::F16 | DType::BF16) { 1e-2 } else { 1e-3 };
+        let t = if matches!(dtype, DType::F16 | DType::BF16) { F16_TOLERANCE } else { 1e-3 };
         Tolerance { rtol: rtol.unwrap_or(t), atol: atol.unwrap_or(rtol.unwrap_or(t)) }
     }
     /// One tolerance for both.

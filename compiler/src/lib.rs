@@ -6,6 +6,7 @@
 pub mod agreement;
 pub mod arena;
 pub mod attr;
+pub mod calibrate;
 pub mod compile;
 pub mod cpu;
 pub mod dtype;

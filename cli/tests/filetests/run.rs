@@ -17,7 +17,7 @@ use compiler::dtype::DType;
 use compiler::graph::{Module, bind_dims, open_dims};
 use compiler::int::Int;
 use compiler::name::Name;
-use compiler::passes::{PassContext, PipelineOptions, Sequential, default_pipeline};
+use compiler::passes::{AmpMode, PassContext, PipelineOptions, Sequential, default_pipeline};
 use compiler::plan::EmitKernel;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::apply_pending;
@@ -71,9 +71,10 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
     let names: Vec<String> = main.result_names.iter().map(Name::to_string).collect();
     let want = run_function(&m, m.entry, &inputs).map_err(|e| e.to_string())?;
     let mut cx = context(t)?;
+    let half = cx.amp != AmpMode::Off || t.setting("passes").is_some_and(|p| p.contains("mixed-precision"));
     let optimised = optimise(t, m.clone(), &mut cx)?;
     let got = run_function(&optimised, optimised.entry, &inputs).map_err(|e| e.to_string())?;
-    let out = report(&names, &want, &got, "after the passes")?;
+    let out = report(&names, &want, &got, "after the passes", half)?;
     let compile =
         |profile: &DeviceProfile| lower_module(optimised.clone(), profile, &Emitter, vec![], &mut |_, _, _| ());
     match compile(&cx.profile) {
@@ -82,14 +83,15 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
         Err(e) => return Err(e.to_string()),
         Ok(c) => {
             let got = run_function(&c.module, c.module.entry, &inputs).map_err(|e| e.to_string())?;
-            report(&names, &want, &got, "compiled")?;
+            report(&names, &want, &got, "compiled", half)?;
             replay(&c, &cx.profile)?;
         }
     }
     if let Some(gpu) = device(t) {
-        let c = compile(&gpu.profile).map_err(|e| e.to_string())?;
+        let f16 = gpu.profile.f16 && t.setting("f16") != Some("off");
+        let c = compile(&DeviceProfile { f16, ..gpu.profile.clone() }).map_err(|e| e.to_string())?;
         let got = gpu::run_plan(gpu, &c.plan, &c.module, &inputs)?;
-        report(&names, &want, &got, "on the device")?;
+        report(&names, &want, &got, "on the device", half)?;
     }
     Ok(out)
 }
@@ -153,11 +155,11 @@ fn run_tensor(t: &TestFile<'_>, f: &TensorFunction, seed: u64) -> Result<String,
     let want = run_tensor_function_with(f, &symbols, &inputs)?;
     let got = run_scheduled_with(&scheduled, &symbols, &inputs)?;
     let names: Vec<String> = f.outputs().map(|b| format!("@{} {}", f.name, f.buffers[b].name)).collect();
-    let out = report(&names, &want, &got, "scheduled")?;
+    let out = report(&names, &want, &got, "scheduled", false)?;
     if let Some(gpu) = device(t).filter(|_| symbols.is_empty() && !scheduled.kernels().is_empty()) {
         let packed = pack(&scheduled, &inputs)?;
         let got = gpu::run_tensor_function(gpu, &scheduled, &packed)?;
-        report(&names, &want, &got, "on the device")?;
+        report(&names, &want, &got, "on the device", false)?;
     }
     Ok(out)
 }
@@ -187,21 +189,21 @@ fn source_shape(f: &TensorFunction, b: BufferId, symbols: &[(Name, i64)]) -> Res
 }
 
 /// A line for each result, or the first that differs.
-fn report(names: &[String], want: &[Tensor], got: &[Tensor], how: &str) -> Result<String, String> {
+fn report(names: &[String], want: &[Tensor], got: &[Tensor], how: &str, half: bool) -> Result<String, String> {
     if want.len() != got.len() {
         return Err(format!("{} results {how}, {} before", got.len(), want.len()));
     }
     let mut out = String::new();
     for (i, (w, g)) in want.iter().zip(got).enumerate() {
         let name = names.get(i).filter(|n| !n.is_empty()).cloned().unwrap_or_else(|| format!("result {i}"));
-        compare(w, g).map_err(|e| format!("{name} {how}: {e}"))?;
+        compare(w, g, half).map_err(|e| format!("{name} {how}: {e}"))?;
         out.push_str(&format!("{name}: {}{:?} agrees\n", w.dtype(), w.shape()));
     }
     Ok(out)
 }
 
-/// [`compiler::agreement`] of floats; other elements must be equal.
-fn compare(want: &Tensor, got: &Tensor) -> Result<(), String> {
+/// [`compiler::agreement`] of floats, as f16 where the passes made that (`half`); other elements must be equal.
+fn compare(want: &Tensor, got: &Tensor, half: bool) -> Result<(), String> {
     if want.dtype() != got.dtype() || want.shape() != got.shape() {
         return Err(format!("{}{:?} instead of {}{:?}", got.dtype(), got.shape(), want.dtype(), want.shape()));
     }
@@ -209,6 +211,7 @@ fn compare(want: &Tensor, got: &Tensor) -> Result<(), String> {
         let differ = want.bytes() != got.bytes();
         return if differ { Err(format!("{got:?} instead of {want:?}")) } else { Ok(()) };
     }
-    let found = agree(got, want, &Tolerance::new(want.dtype(), None, None));
+    let dtype = if half { DType::F16 } else { want.dtype() };
+    let found = agree(got, want, &Tolerance::new(dtype, None, None));
     if found.pass { Ok(()) } else { Err(found.why) }
 }

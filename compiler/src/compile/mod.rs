@@ -147,6 +147,8 @@ pub fn compile(
     let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);
+    let patterns = options.pipeline.keep_f32.iter().map(|k| &k.pattern);
+    crate::passes::mixed_precision::check_patterns(&module, patterns).map_err(CompileError::Option)?;
     cx.clock = options.clock.clone();
     cx.verify |= options.verify;
     cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));
@@ -181,6 +183,9 @@ pub enum CompileError {
     /// A pass failed.
     #[error(transparent)]
     Pass(#[from] crate::passes::PassError),
+    /// An option that does not fit the module.
+    #[error("{0}")]
+    Option(String),
     /// The module cannot run on a device as it stands (recursion, data-dependent sizes): the CPU executor can.
     #[error("{0}")]
     NeedsCpu(String),

@@ -3,7 +3,7 @@
 use super::broadcast::{broadcast_dims, operand_index};
 use super::cast::Cast;
 use super::unary::{Domain, Identity};
-use super::{InferContext, Op, OpRef, OpResult};
+use super::{InferContext, Op, OpRef, OpResult, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
@@ -177,6 +177,9 @@ impl Op for Pow {
             Some(-1.0) if float => Expr::constant(1.0, t) / a,
             _ => apply(BinaryOp::Pow, a, b),
         })
+    }
+    fn precision(&self) -> Precision {
+        Precision::Never
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Pow", vec![]);

@@ -49,6 +49,9 @@ impl Op for Clip {
         cx.output(0, out);
         Ok(())
     }
+    fn data_constants(&self) -> Vec<f64> {
+        self.min.into_iter().chain(self.max).collect()
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let dtype = cx.output_types[0].dtype;
         let mut inputs = vec![cx.input(0)];

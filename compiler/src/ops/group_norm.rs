@@ -89,6 +89,9 @@ impl Op for InstanceNorm {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn widens(&self) -> bool {
+        true
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("InstanceNormalization", vec![("epsilon", OnnxAttr::Float(self.epsilon as f32))]);
         Ok(())
@@ -116,6 +119,9 @@ impl Op for GroupNorm {
     }
     fn precision(&self) -> Precision {
         Precision::Never
+    }
+    fn widens(&self) -> bool {
+        true
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         // The opset that is written has the statistics only as InstanceNormalization of [n, groups, rest].

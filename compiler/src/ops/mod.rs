@@ -137,6 +137,16 @@ pub trait Op: OpBase {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
+    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads, computes
+    /// in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around the op.
+    fn widens(&self) -> bool {
+        false
+    }
+    /// Numbers in the attributes that meet the data as they are (bounds, fill values): one that f16 does not hold keeps
+    /// the op in f32.
+    fn data_constants(&self) -> Vec<f64> {
+        vec![]
+    }
     /// Side effects.
     fn effects(&self) -> Effects {
         Effects::default()

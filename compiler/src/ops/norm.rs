@@ -153,6 +153,9 @@ impl Op for LayerNorm {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn widens(&self) -> bool {
+        true
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = vec![("axis", OnnxAttr::Int(self.axis as i64)), ("epsilon", OnnxAttr::Float(self.epsilon as f32))];
         cx.simple("LayerNormalization", attrs);
@@ -190,6 +193,9 @@ impl Op for RmsNorm {
     }
     fn precision(&self) -> Precision {
         Precision::Never
+    }
+    fn widens(&self) -> bool {
+        true
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         // RMSNormalization is newer than the opset that is written.

@@ -70,6 +70,9 @@ impl Op for Pad {
     fn arity(&self) -> (usize, usize) {
         (1, 4)
     }
+    fn data_constants(&self) -> Vec<f64> {
+        vec![self.value]
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
         if let Some(v) = cx.input(1)

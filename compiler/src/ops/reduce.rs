@@ -195,6 +195,9 @@ impl Op for Reduce {
             _ => Precision::Never,
         }
     }
+    fn widens(&self) -> bool {
+        self.kind == ReduceKind::Mean
+    }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         let op = Reduce { axes: permuted_axes(&self.axes, perm), ..self.clone() };
         let mut out = PermutedOp::uniform(op, perm, 1, 1);

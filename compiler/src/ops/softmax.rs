@@ -86,10 +86,10 @@ fn exponentials(cx: &mut ComputeContext<'_>, split: &Split) -> OpResult<[BufferI
     let out = cx.output_type(0).clone();
     let acc = out.dtype.accumulator();
     let (kept, reduced) = (split.kept(&out.shape), split.reduced(&out.shape));
-    let max = cx.reduce("max", &kept, out.dtype, &reduced, Combiner::Max, |k, r| Expr::load(x, split.merge(k, r)));
+    let load = |ix: Vec<Int>| Expr::load(x, ix).cast(out.dtype, acc);
+    let max = cx.reduce("max", &kept, acc, &reduced, Combiner::Max, |k, r| load(split.merge(k, r)));
     let exp = cx.compute("exp", &out.shape, acc, |o| {
-        let shifted =
-            Expr::load(x, o.to_vec()).cast(out.dtype, acc) - Expr::load(max, split.kept(o)).cast(out.dtype, acc);
+        let shifted = load(o.to_vec()) - Expr::load(max, split.kept(o));
         Expr::unary(UnaryOp::Exp, shifted)
     });
     let sum = cx.reduce("sum", &kept, acc, &reduced, Combiner::Sum, |k, r| Expr::load(exp, split.merge(k, r)));
@@ -117,6 +117,9 @@ impl Op for Softmax {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn widens(&self) -> bool {
+        true
+    }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         Some(PermutedOp::uniform(Softmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
     }
@@ -138,8 +141,7 @@ impl Op for LogSoftmax {
         let [max, _, sum] = exponentials(cx, &split)?;
         let (x, acc) = (cx.require(0)?, cx.dtype(sum));
         let result = cx.compute("", &out.shape, out.dtype, |o| {
-            let load = |b, ix| Expr::load(b, ix).cast(out.dtype, acc);
-            let shifted = load(x, o.to_vec()) - load(max, split.kept(o));
+            let shifted = Expr::load(x, o.to_vec()).cast(out.dtype, acc) - Expr::load(max, split.kept(o));
             (shifted - Expr::unary(UnaryOp::Log, Expr::load(sum, split.kept(o)))).cast(acc, out.dtype)
         });
         cx.output(0, result);
@@ -147,6 +149,9 @@ impl Op for LogSoftmax {
     }
     fn precision(&self) -> Precision {
         Precision::Never
+    }
+    fn widens(&self) -> bool {
+        true
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         Some(PermutedOp::uniform(LogSoftmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))

@@ -1,7 +1,7 @@
 //! Elementwise functions of one operand, without attributes.
 
 use super::generate::Full;
-use super::{InferContext, Op, OpResult};
+use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -72,7 +72,7 @@ pub(super) fn compute_map(
 }
 
 macro_rules! unary_ops {
-    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $since:literal, $domain:ident $(-> $result:ident)?,
+    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $since:literal, $domain:ident $(: $class:ident)? $(-> $result:ident)?,
         |$x:ident, $t:ident| $value:expr $(, |$d:ident| $int:expr)?;)*) => {
         $(
             attr_struct! { $(#[$doc])* pub struct $name($text) {} }
@@ -92,6 +92,9 @@ macro_rules! unary_ops {
                 fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                     compute_map(cx, Domain::$domain, |$x: Expr, $t: DType| $value)
                 }
+                $(fn precision(&self) -> Precision {
+                    Precision::$class
+                })?
                 fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
                     cx.simple($onnx, vec![]);
                     Ok(())
@@ -126,19 +129,19 @@ unary_ops! {
     /// `|x|`.
     Abs("abs"), "Abs" 6, Number, |x, _t| apply(UnaryOp::Abs, x), |d| d.as_const().and_then(i64::checked_abs).map(Dim::new);
     /// `e^x`.
-    Exp("exp"), "Exp" 6, Float, |x, _t| apply(UnaryOp::Exp, x);
+    Exp("exp"), "Exp" 6, Float: Never, |x, _t| apply(UnaryOp::Exp, x);
     /// Natural logarithm.
     Log("log"), "Log" 6, Float, |x, _t| apply(UnaryOp::Log, x);
     /// Square root.
     Sqrt("sqrt"), "Sqrt" 6, Float, |x, _t| apply(UnaryOp::Sqrt, x);
     /// `1 / x`.
-    Reciprocal("reciprocal"), "Reciprocal" 6, Float, |x, t| number(1.0, t) / x;
+    Reciprocal("reciprocal"), "Reciprocal" 6, Float: Never, |x, t| number(1.0, t) / x;
     /// Sine.
     Sin("sin"), "Sin" 7, Float, |x, _t| apply(UnaryOp::Sin, x);
     /// Cosine.
     Cos("cos"), "Cos" 7, Float, |x, _t| apply(UnaryOp::Cos, x);
     /// Tangent.
-    Tan("tan"), "Tan" 7, Float, |x, _t| apply(UnaryOp::Tan, x);
+    Tan("tan"), "Tan" 7, Float: Never, |x, _t| apply(UnaryOp::Tan, x);
     /// Arc sine.
     Asin("asin"), "Asin" 7, Float, |x, _t| apply(UnaryOp::Asin, x);
     /// Arc cosine.
@@ -146,9 +149,9 @@ unary_ops! {
     /// Arc tangent.
     Atan("atan"), "Atan" 7, Float, |x, _t| apply(UnaryOp::Atan, x);
     /// Hyperbolic sine.
-    Sinh("sinh"), "Sinh" 9, Float, |x, _t| apply(UnaryOp::Sinh, x);
+    Sinh("sinh"), "Sinh" 9, Float: Never, |x, _t| apply(UnaryOp::Sinh, x);
     /// Hyperbolic cosine.
-    Cosh("cosh"), "Cosh" 9, Float, |x, _t| apply(UnaryOp::Cosh, x);
+    Cosh("cosh"), "Cosh" 9, Float: Never, |x, _t| apply(UnaryOp::Cosh, x);
     /// Hyperbolic tangent.
     Tanh("tanh"), "Tanh" 6, Float, |x, _t| apply(UnaryOp::Tanh, x);
     /// Inverse hyperbolic sine.

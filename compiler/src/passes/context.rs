@@ -88,6 +88,8 @@ pub struct PassContext {
     pub layout: LayoutMode,
     /// Mixed precision.
     pub amp: AmpMode,
+    /// Source nodes that mixed precision leaves in f32.
+    pub keep_f32: Vec<super::KeepF32>,
     /// What layouts cost, where the analytic estimate is not wanted (measured costs).
     pub layout_cost: Option<Arc<dyn super::LayoutCost>>,
     /// Callbacks around passes.
@@ -123,6 +125,7 @@ impl PassContext {
             fuse: FuseMode::Full,
             layout: LayoutMode::Auto,
             amp: AmpMode::Off,
+            keep_f32: vec![],
             layout_cost: None,
             instruments: vec![],
             clock: None,

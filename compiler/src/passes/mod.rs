@@ -25,6 +25,7 @@ pub mod fuse_ops;
 pub mod fusion_kind;
 mod infer_types;
 mod instrument;
+pub mod mixed_precision;
 mod pipeline;
 mod print_ir;
 mod remove_unused_functions;
@@ -51,6 +52,7 @@ pub use fold_scale_axis::FoldScaleAxis;
 pub use fuse_ops::FuseOps;
 pub use infer_types::InferTypes;
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
+pub use mixed_precision::{KeepF32, MixedPrecision};
 pub use pipeline::{PipelineOptions, default_pipeline};
 pub use print_ir::PrintIr;
 pub use remove_unused_functions::RemoveUnusedFunctions;
@@ -151,6 +153,7 @@ passes! {
     to_basic_block_normal_form::ToBasicBlockNormalForm,
     to_a_normal_form::ToANormalForm,
     print_ir::PrintIr,
+    mixed_precision::MixedPrecision,
     auto_layout::AutoLayout,
     split_to_slices::SplitToSlices,
     fuse_ops::FuseOps,

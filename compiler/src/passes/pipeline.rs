@@ -1,6 +1,7 @@
 //! The standard pipelines: which passes run, in which order, for which options.
 
-use super::{AmpMode, FuseMode, LayoutMode, PassContext};
+use super::{AmpMode, FuseMode, KeepF32, LayoutMode, PassContext};
+use crate::attr::Attrs;
 
 /// Options of a compilation that decide its passes.
 #[derive(Clone, PartialEq, Debug)]
@@ -13,6 +14,10 @@ pub struct PipelineOptions {
     pub layout: LayoutMode,
     /// Mixed precision.
     pub amp: AmpMode,
+    /// Source nodes that mixed precision leaves in f32: the user's list, and what calibration found.
+    pub keep_f32: Vec<KeepF32>,
+    /// Options by pass name.
+    pub config: Vec<(String, Attrs)>,
     /// Passes that never run.
     pub disabled: Vec<String>,
     /// A pipeline of one's own instead of the standard one.
@@ -26,6 +31,8 @@ impl Default for PipelineOptions {
             fuse: FuseMode::Full,
             layout: LayoutMode::Auto,
             amp: AmpMode::Off,
+            keep_f32: vec![],
+            config: vec![],
             disabled: vec![],
             passes: None,
         }
@@ -36,6 +43,8 @@ impl PipelineOptions {
     pub fn configure(&self, cx: &mut PassContext) {
         (cx.opt_level, cx.fuse, cx.layout, cx.amp) = (self.opt_level, self.fuse, self.layout, self.amp);
         cx.disabled.extend(self.disabled.iter().cloned());
+        cx.config.extend(self.config.iter().cloned());
+        cx.keep_f32.extend(self.keep_f32.iter().cloned());
     }
 }
 
@@ -65,6 +74,9 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
             "eliminate-dead",
         ],
     };
+    if options.amp != AmpMode::Off {
+        list.extend(["mixed-precision", "eliminate-dead"]);
+    }
     if options.layout != LayoutMode::None {
         list.push("auto-layout");
         if !classic {
@@ -87,11 +99,12 @@ mod tests {
     #[test]
     fn every_pass_of_the_pipelines_exists() {
         for fuse in FuseMode::ALL {
-            for layout in LayoutMode::ALL {
-                let options = PipelineOptions { fuse: *fuse, layout: *layout, ..PipelineOptions::default() };
+            for (layout, amp) in LayoutMode::ALL.iter().flat_map(|l| AmpMode::ALL.iter().map(move |a| (l, a))) {
+                let options = PipelineOptions { fuse: *fuse, layout: *layout, amp: *amp, ..PipelineOptions::default() };
                 let list = default_pipeline(&options);
                 assert_eq!(list.last().map(String::as_str), Some("fuse-ops"));
                 assert!(list.iter().all(|p| find_pass(p).is_some()), "{list:?}");
+                assert_eq!(list.iter().any(|p| p == "mixed-precision"), *amp != AmpMode::Off);
             }
         }
     }

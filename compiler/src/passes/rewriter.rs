@@ -180,6 +180,14 @@ impl<'m> Rewriter<'m> {
         self.replaced.insert(old, new);
         self.changed = true;
     }
+    /// Makes `v` the i-th result of a block.
+    pub fn set_result(&mut self, block: BlockId, i: usize, v: ValueId) {
+        let old = self.resolve(self.f.blocks[block].results[i]);
+        self.uses[old.index()] = self.uses[old.index()].saturating_sub(1);
+        self.uses[v.index()] += 1;
+        self.f.blocks[block].results[i] = v;
+        self.changed = true;
+    }
     /// Removes a node whose results have no uses left.
     pub fn erase(&mut self, n: NodeId) {
         if self.dead.insert(n) {

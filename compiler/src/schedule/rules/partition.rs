@@ -40,11 +40,25 @@ fn cut_of(sketch: &Sketch<'_>, block: &Block, reduced: &[BufferId]) -> Option<Pa
         let heavy: Vec<bool> =
             starts.iter().zip(&ends).map(|(a, b)| reads_any(sketch, block, l.var, (*a, *b), reduced)).collect();
         let at: Vec<i64> = (1..starts.len()).filter(|&n| heavy[n] || heavy[n - 1]).map(|n| starts[n]).collect();
-        if !at.is_empty() {
+        if !at.is_empty() && parts_own_words(sketch, block, l.var, &at, extent) {
             return Some(PartitionLoop { block: block.name, r#loop: l.var, at });
         }
     }
     None
+}
+
+/// True when every part of a packed buffer is made of runs of whole vectors, so that no word belongs to two parts.
+fn parts_own_words(sketch: &Sketch<'_>, block: &Block, var: Name, at: &[i64], extent: i64) -> bool {
+    const VECTOR: i64 = 4;
+    if sketch.elements_per_word(block.name) == 1 {
+        return true;
+    }
+    let Some(dim) = block.indices.iter().position(|i| i.as_var() == Some(var)) else { return false };
+    let inner = &sketch.f.buffers[block.buffer].shape[dim + 1..];
+    let Some(stride) = crate::int::const_dims(inner).map(|d| d.into_iter().product::<usize>() as i64) else {
+        return false;
+    };
+    at.iter().chain([&extent]).all(|a| a * stride % VECTOR == 0)
 }
 
 /// Ascending constants that the variable is compared with in choices.

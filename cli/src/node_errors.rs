@@ -1,0 +1,156 @@
+//! The error of each node on a device, for `weft compare`.
+//!
+//! Each node alone: the module is taken apart so that every float operand of a node is an input of its own and every result an
+//! output; the inputs are the exact values, seen in a run of the f32 module on the CPU executor. With `--cumulative` the
+//! module stays whole and every node's result becomes an output too: errors then carry those before them.
+
+use crate::args::CompareArgs;
+use crate::error::{CliError, CliResult};
+use crate::executor::{Device, Executor, pipeline_options};
+use crate::precision::calibrated;
+use compiler::agreement::{Difference, Tolerance, agree};
+use compiler::attr::Attr;
+use compiler::calibrate::MAX_NODE_ERROR;
+use compiler::dtype::DType;
+use compiler::graph::{Module, NodeId, ValueDef, ValueId};
+use compiler::name::Name;
+use compiler::ops::control::Const;
+use compiler::passes::AmpMode;
+use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use rustc_hash::FxHashMap;
+
+/// How one node differs from the f32 module on the CPU executor.
+pub struct NodeError {
+    /// Name of the node.
+    pub name: String,
+    /// Its op.
+    pub op: String,
+    /// The difference of its first result.
+    pub difference: Difference,
+}
+
+/// Errors of the nodes of the entry function, in execution order. Only done where the caller asks for it: with `-v`,
+/// `--cumulative`, `--write-keep` or `--json`.
+pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: &Device) -> CliResult<Vec<NodeError>> {
+    let wanted = a.cumulative || a.write_keep.is_some() || a.common.verbose > 0 || a.common.json.is_some();
+    if !wanted {
+        return Ok(vec![]);
+    }
+    let nodes = observed_nodes(module);
+    let exact = exact_values(module, inputs)?;
+    let (changed, inputs) = match a.cumulative {
+        true => (exposed(module, &nodes), inputs.to_vec()),
+        false => isolated(module, &nodes, inputs, &exact),
+    };
+    let profile = match (&a.common.target, device) {
+        (Some(name), _) => crate::models::profile(name)?,
+        (None, Device::Gpu(gpu)) => gpu.profile.clone(),
+        (None, Device::Cpu) => DeviceProfile::baseline(),
+    };
+    let mut pipeline = pipeline_options(&a.common)?;
+    if pipeline.amp == AmpMode::Auto {
+        pipeline
+            .keep_f32
+            .extend(calibrated(module, &a.common, &profile, &inputs[..module.main().params().len()])?.keep);
+    }
+    if !a.cumulative {
+        // Nodes that follow their operands have inputs before them: those count as f16.
+        let options = [("half_inputs".to_string(), Attr::Bool(true))].into_iter().collect();
+        pipeline.config.push(("mixed-precision".into(), options));
+    }
+    let executor = Executor::with_options(changed, pipeline, &a.common, device, &profile)?;
+    let got = executor.run(&inputs)?;
+    let half = a.common.amp != "off";
+    let f = module.main();
+    let first = got.len() - nodes.len();
+    let compared = nodes.iter().zip(&got[first..]).filter_map(|(&n, t)| {
+        let want = exact.get(&f.nodes[n].outputs[0])?;
+        let tol = Tolerance::new(if half { DType::F16 } else { t.dtype() }, a.rtol, a.atol);
+        let (name, op) = (f.nodes[n].name.to_string(), f.nodes[n].op.name().to_string());
+        Some(NodeError { name, op, difference: agree(t, want, &tol) })
+    });
+    Ok(compared.collect())
+}
+
+/// The nodes to keep in f32: those that fail alone. When none does and the results differ all the same, those that contribute
+/// most.
+pub fn nodes_to_keep(nodes: &[NodeError], pass: bool) -> Vec<String> {
+    let failing: Vec<String> = nodes.iter().filter(|n| !n.difference.pass).map(|n| n.name.clone()).collect();
+    if pass || !failing.is_empty() {
+        return failing;
+    }
+    let mut worst: Vec<&NodeError> = nodes.iter().filter(|n| n.difference.rel_l2 > MAX_NODE_ERROR / 4.0).collect();
+    worst.sort_by(|a, b| b.difference.rel_l2.total_cmp(&a.difference.rel_l2));
+    worst.into_iter().take(nodes.len().div_ceil(8)).map(|n| n.name.clone()).collect()
+}
+
+/// Nodes of the entry function's body whose first result is float.
+fn observed_nodes(module: &Module) -> Vec<NodeId> {
+    let f = module.main();
+    let float = |n: &NodeId| f.nodes[*n].outputs.first().is_some_and(|&v| f.ty(v).dtype.is_float());
+    f.blocks[f.body].nodes.iter().copied().filter(|n| !f.nodes[*n].op.is::<Const>() && float(n)).collect()
+}
+
+/// Every value of the entry function in a run on the CPU executor.
+fn exact_values(module: &Module, inputs: &[Tensor]) -> CliResult<FxHashMap<ValueId, Tensor>> {
+    let f = module.main();
+    let mut values: FxHashMap<ValueId, Tensor> = f.params().iter().copied().zip(inputs.iter().cloned()).collect();
+    {
+        let mut interpreter = compiler::cpu::Interpreter::new(module).observe(|g, n, outputs| {
+            if g.name == f.name {
+                values.extend(g.nodes[n].outputs.iter().copied().zip(outputs.iter().cloned()));
+            }
+        });
+        interpreter.run(f.name, inputs).map_err(|e| CliError::input(e.to_string()))?;
+    }
+    Ok(values)
+}
+
+/// The module with the first result of every node of `nodes` as an output behind its own.
+fn exposed(module: &Module, nodes: &[NodeId]) -> Module {
+    let mut out = module.clone();
+    let f = out.main_mut();
+    for &n in nodes {
+        let (v, name) = (f.nodes[n].outputs[0], f.nodes[n].name);
+        let (ty, body) = (f.ty(v).clone(), f.body);
+        f.blocks[body].results.push(v);
+        f.result_names.push(name);
+        f.result_types.push(ty);
+    }
+    out
+}
+
+/// The exposed module in which every float value that a node computes reaches its users as an input of its own; and the
+/// inputs.
+fn isolated(
+    module: &Module,
+    nodes: &[NodeId],
+    inputs: &[Tensor],
+    exact: &FxHashMap<ValueId, Tensor>,
+) -> (Module, Vec<Tensor>) {
+    let mut out = exposed(module, nodes);
+    let mut inputs = inputs.to_vec();
+    let f = out.main_mut();
+    let body = f.body;
+    let mut fresh: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+    for &n in nodes {
+        for &v in &module.main().nodes[n].outputs {
+            let (Some(t), true) = (exact.get(&v), f.ty(v).dtype.is_float()) else { continue };
+            let ty = f.ty(v).clone();
+            if t.shape().is_empty() && ty.rank() != 0 || ty.const_shape().is_none() {
+                continue;
+            }
+            let at = f.blocks[body].args.len();
+            let name = Name::new(&format!("exact{at}"));
+            let arg = f.fresh_value(ty, ValueDef::Arg(body, at), Some(name));
+            f.blocks[body].args.push(arg);
+            inputs.push(t.clone());
+            fresh.insert(v, arg);
+        }
+    }
+    let results = std::mem::take(&mut f.blocks[body].results);
+    f.replace_uses_many(&|v| fresh.get(&v).copied().unwrap_or(v));
+    f.blocks[body].results = results;
+    (out, inputs)
+}

@@ -1,0 +1,248 @@
+//! Which nodes are in f16: forward over the operands, then back from the users.
+
+use super::fit::{Fit, fit_constant, fit_values};
+use super::keep::KeepF32;
+use crate::dtype::DType;
+use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
+use crate::name::Name;
+use crate::ops::cast::Cast;
+use crate::ops::control::{Call, CallHost, CallTensor, Const};
+use crate::ops::{InferContext, Precision};
+use crate::passes::fusion_kind::describe_node;
+use crate::tir::FusionKind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What becomes of a node with f32 operands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Choice {
+    /// Its f32 operands become f16.
+    Half {
+        /// Constant operands too.
+        constants: bool,
+        /// Why.
+        why: String,
+    },
+    /// Its operands are f32.
+    Full {
+        /// Why.
+        why: String,
+        /// For its own sake, and not only since an operand is f32.
+        forced: bool,
+    },
+}
+
+/// What is known of a value that the model has in f32.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    Half,
+    Constant(Name),
+    /// f32; `forced` since some node before needs it, `large` when it may exceed f16.
+    Full {
+        forced: bool,
+        large: bool,
+    },
+}
+
+struct Decider<'a> {
+    module: &'a Module,
+    f: &'a Function,
+    keep: &'a [KeepF32],
+    /// The function with every f32 value in f16, and the same with constants in f32: to ask ops what they would give.
+    all_half: Function,
+    data_half: Function,
+    states: FxHashMap<ValueId, State>,
+    fits: FxHashMap<Name, Fit>,
+    choices: FxHashMap<NodeId, Choice>,
+}
+
+/// The choice for every node that has f32 operands and can take f16 ones.
+pub(super) fn choose(module: &Module, f: &Function, keep: &[KeepF32], half_inputs: bool) -> FxHashMap<NodeId, Choice> {
+    let nodes = f.walk();
+    if !half_inputs && !nodes.iter().any(|&n| f.nodes[n].op.precision() == Precision::Always) {
+        return FxHashMap::default();
+    }
+    let mut d = Decider {
+        module,
+        f,
+        keep,
+        all_half: with_halves(f, true),
+        data_half: with_halves(f, false),
+        states: FxHashMap::default(),
+        fits: FxHashMap::default(),
+        choices: FxHashMap::default(),
+    };
+    if half_inputs {
+        d.states.extend(f.params().iter().map(|&p| (p, State::Half)));
+    }
+    for &n in &nodes {
+        d.visit(n);
+    }
+    d.follow_users(&nodes);
+    d.choices
+}
+
+fn with_halves(f: &Function, constants: bool) -> Function {
+    let mut out = f.clone();
+    for v in f.values.ids() {
+        let constant = f.def_op::<Const>(v).is_some();
+        if f.ty(v).dtype == DType::F32 && (constants || !constant) {
+            out.values[v].ty.dtype = DType::F16;
+        }
+    }
+    out
+}
+
+impl Decider<'_> {
+    fn state(&self, v: ValueId) -> State {
+        self.states.get(&v).copied().unwrap_or(State::Full { forced: false, large: false })
+    }
+    fn is_single(&self, v: ValueId) -> bool {
+        self.f.ty(v).dtype == DType::F32
+    }
+
+    fn visit(&mut self, n: NodeId) {
+        let node = &self.f.nodes[n];
+        if let Some(c) = node.op.downcast::<Const>() {
+            self.states.insert(node.outputs[0], State::Constant(c.name));
+            return;
+        }
+        let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().filter(|&v| self.is_single(v)).collect();
+        // A cast reads its operand as it stands.
+        if operands.is_empty() || node.op.is::<Cast>() {
+            return;
+        }
+        let states: Vec<State> = operands.iter().map(|&v| self.state(v)).collect();
+        let choice = match self.half(n, &states) {
+            Ok(half) => half,
+            Err((why, forced)) => Choice::Full { why, forced },
+        };
+        let large = self.gives_large(n, &choice, &states);
+        for &v in &node.outputs {
+            if !self.is_single(v) {
+                continue;
+            }
+            let half = matches!(choice, Choice::Half { constants, .. } if self.half_type(n, v, constants));
+            let forced = matches!(choice, Choice::Full { forced: true, .. })
+                || states.iter().any(|s| matches!(s, State::Full { forced: true, .. }));
+            self.states.insert(v, if half { State::Half } else { State::Full { forced, large } });
+        }
+        self.choices.insert(n, choice);
+    }
+
+    /// f16 for the node, or why not (and whether that is for its own sake).
+    fn half(&mut self, n: NodeId, states: &[State]) -> Result<Choice, (String, bool)> {
+        let node = &self.f.nodes[n];
+        let op = &node.op;
+        if !node.regions.is_empty() || op.is::<Call>() || op.is::<CallTensor>() || op.is::<CallHost>() {
+            return Err(("its operands and results keep their types".into(), false));
+        }
+        if let Some(k) = self.keep.iter().find(|k| k.covers(node)) {
+            return Err((k.why.clone(), true));
+        }
+        if !op.has_compute() {
+            return Err(("it runs on the host".into(), false));
+        }
+        let class = op.precision();
+        if class == Precision::Never && !op.widens() {
+            return Err(("its class is never: exponentials, powers and long sums need f32".into(), true));
+        }
+        let full = states.iter().find(|s| matches!(s, State::Full { .. }));
+        let large = states.iter().any(|s| matches!(s, State::Full { large: true, .. }));
+        if large {
+            return Err(("an operand may be larger than f16 holds".into(), class == Precision::Always));
+        }
+        if class != Precision::Always && full.is_some() {
+            return Err(("it follows its operands, and one of them is f32".into(), false));
+        }
+        let data = states.iter().any(|s| *s == State::Half);
+        let constants = class != Precision::Never;
+        if !constants && !data {
+            return Err(("none of its operands is f16".into(), false));
+        }
+        self.check_attributes(n)?;
+        if constants {
+            self.check_constants(states)?;
+        }
+        self.infer(n, constants).map_err(|e| (format!("f16 operands are refused: {e}"), false))?;
+        let why = match class {
+            Precision::Always => "its class is always, sums are kept in f32",
+            Precision::Follow => "it follows its operands",
+            Precision::Never => "its data are f16, inside it computes in f32",
+        };
+        Ok(Choice::Half { constants, why: why.into() })
+    }
+
+    fn check_attributes(&self, n: NodeId) -> Result<(), (String, bool)> {
+        for v in self.f.nodes[n].op.data_constants() {
+            if let Some(why) = fit_values(&[v as f32]).reason("an attribute") {
+                return Err((why, true));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_constants(&mut self, states: &[State]) -> Result<(), (String, bool)> {
+        for s in states {
+            let State::Constant(name) = s else { continue };
+            if let Some(why) = self.fit(*name).reason(&format!("the constant @{name}")) {
+                return Err((why, true));
+            }
+        }
+        Ok(())
+    }
+
+    fn fit(&mut self, name: Name) -> &Fit {
+        let module = self.module;
+        self.fits.entry(name).or_insert_with(|| {
+            // Data that cannot be read fail where they are needed, with their place.
+            module.constants.get(&name).and_then(|c| fit_constant(c).ok()).unwrap_or(Fit::Yes)
+        })
+    }
+
+    fn infer(&self, n: NodeId, constants: bool) -> Result<Vec<crate::graph::TensorType>, String> {
+        let node = &self.f.nodes[n];
+        let view = if constants { &self.all_half } else { &self.data_half };
+        node.op.infer(&InferContext::new(self.module, view, &node.inputs, &node.regions))
+    }
+
+    /// The dtype of result `v` of `n` for f16 operands.
+    fn half_type(&self, n: NodeId, v: ValueId, constants: bool) -> bool {
+        let ValueDef::Result(_, i) = self.f.values[v].def else { return false };
+        self.infer(n, constants).is_ok_and(|types| types.get(i).is_some_and(|t| t.dtype == DType::F16))
+    }
+
+    /// A constant beyond f16 makes the result suspect; what follows it stays suspect, until an op of its own scale.
+    fn gives_large(&mut self, n: NodeId, choice: &Choice, states: &[State]) -> bool {
+        if matches!(choice, Choice::Half { .. }) || self.f.nodes[n].op.widens() {
+            return false;
+        }
+        let own = states.iter().any(|s| match s {
+            State::Constant(name) => matches!(self.fit(*name), Fit::Overflow(_)),
+            _ => false,
+        });
+        let follows = self.f.nodes[n].op.precision() == Precision::Follow;
+        own || follows && states.iter().any(|s| matches!(s, State::Full { large: true, .. }))
+    }
+
+    /// An elementwise op all of whose users want f32 gains nothing from rounding: it computes in f32, too.
+    fn follow_users(&mut self, nodes: &[NodeId]) {
+        let uses = self.f.uses();
+        let escaping: FxHashSet<ValueId> = self.f.blocks.iter().flat_map(|(_, b)| b.results.iter().copied()).collect();
+        for &n in nodes.iter().rev() {
+            let node = &self.f.nodes[n];
+            let half = matches!(self.choices.get(&n), Some(Choice::Half { .. }));
+            if !half || node.op.precision() != Precision::Follow {
+                continue;
+            }
+            let mut users =
+                node.outputs.iter().flat_map(|v| &uses[crate::arena::Id::index(*v)]).map(|u| u.0).peekable();
+            let alone = users.peek().is_some() && !node.outputs.iter().any(|v| escaping.contains(v));
+            let all_full = users.all(|u| matches!(self.choices.get(&u), Some(Choice::Full { forced: true, .. })));
+            let cheap = || describe_node(self.module, self.f, n).is_some_and(|i| i.kind <= FusionKind::Broadcast);
+            if alone && all_full && cheap() {
+                let why = "every user of its result needs f32".into();
+                self.choices.insert(n, Choice::Full { why, forced: true });
+            }
+        }
+    }
+}
