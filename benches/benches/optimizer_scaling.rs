@@ -2,7 +2,7 @@
 //!
 //! Graphs of 1k, 2k, 4k and 8k nodes of each family, the best of three runs on one thread, with the ratio of each size to
 //! the one before (2 is linear). Also a graph of 5,000 nodes and ResNet-101, which have limits. Fails when a limit is
-//! exceeded or a ratio from 2k nodes on says worse than linear by half.
+//! exceeded or a ratio from 2k nodes on says worse than linear by half. Behind `--`, names of families choose some.
 
 use benches::scaling::{Family, build, optimize};
 use compiler::graph::Module;
@@ -18,7 +18,8 @@ const LIMITS: [(&str, f64); 2] = [("5,000 nodes", 3000.0), ("resnet101", 1000.0)
 fn main() -> ExitCode {
     let mut good = true;
     println!("{:<12}{:>8}{:>12}{:>8}   slowest passes", "family", "nodes", "ms", "ratio");
-    for family in Family::ALL {
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    for family in Family::ALL.into_iter().filter(|f| chosen.is_empty() || chosen.iter().any(|c| c == f.name())) {
         let mut before: Option<f64> = None;
         for size in SIZES {
             let module = build(family, size).expect("the graph type-checks");

@@ -129,6 +129,10 @@ fn grow_chain(
                 return None;
             }
             chain.push(r);
+            // No larger chain fits a group: a long elementwise network is not walked from each of its groups.
+            if p.size(&chain) > p.limits().max_group {
+                return None;
+            }
             grew = true;
         }
     }
