@@ -57,9 +57,15 @@ pub struct Common {
     /// Keep nodes whose name matches in f32 (`*` matches anything)
     #[arg(long = "keep-f32", value_name = "PATTERN")]
     pub keep_f32: Vec<String>,
-    /// Layout: auto, nchw, nhwc, none
-    #[arg(long, default_value = "auto", value_parser = ["auto", "nchw", "nhwc", "none"])]
+    /// Layout: auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none
+    #[arg(long, default_value = "auto", value_parser = ["auto", "nchw", "nhwc", "nchw4c", "nchw8c", "nchw16c", "none"])]
     pub layout: String,
+    /// Pin nodes to a layout (`*` in the name matches anything)
+    #[arg(long = "pin-layout", value_name = "NODE=LAYOUT")]
+    pub pin_layout: Vec<String>,
+    /// Measured times of kernels for the choice of layouts (as benches' layout_choice writes them)
+    #[arg(long = "layout-costs", value_name = "F.json")]
+    pub layout_costs: Option<PathBuf>,
     /// Fusion: full, classic, off
     #[arg(long, default_value = "full", value_parser = ["full", "classic", "off"])]
     pub fuse: String,

@@ -8,6 +8,7 @@ use crate::models::{inputs_for, load};
 use crate::output::{log, print_text, table, write_json};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
+use compiler::passes::LayoutMode;
 use compiler::tensor::Tensor;
 use runtime_gpu::Session;
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ fn sweep(list: &[String], common: &Common) -> CliResult<Vec<Common>> {
                 let bad = || CliError::usage(format!("--sweep {key}={v}: not a value of {key}"));
                 match key {
                     "amp" if ["off", "fp16", "auto"].contains(&v) => c.amp = v.into(),
-                    "layout" if ["auto", "nchw", "nhwc", "none"].contains(&v) => c.layout = v.into(),
+                    "layout" if LayoutMode::parse(v).is_some() => c.layout = v.into(),
                     "fuse" if ["full", "classic", "off"].contains(&v) => c.fuse = v.into(),
                     "batch" => c.batch = Some(v.parse().ok().filter(|&b| b > 0).ok_or_else(bad)?),
                     "opt" => c.opt_level = v.parse().ok().filter(|&o| o <= 3).ok_or_else(bad)?,

@@ -24,7 +24,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let module = load(model, &a.common, given.as_ref())?;
         let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-        let options = CompileOptions { record: a.output.is_some(), ..compile_options(pipeline) };
+        let options = CompileOptions { record: a.output.is_some(), ..compile_options(pipeline, &a.common)? };
         let c = compile_with(module, &options, &a.common, &profile)?;
         if let Some(dir) = &a.emit_dir {
             let dir = if a.models.len() > 1 { dir.join(crate::models::short_name(model)) } else { dir.clone() };

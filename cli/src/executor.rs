@@ -86,7 +86,7 @@ pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
         layout: LayoutMode::parse(&common.layout).unwrap_or(LayoutMode::Auto),
         amp: AmpMode::parse(&common.amp).unwrap_or(AmpMode::Off),
         keep_f32: keep_list(common)?,
-        config: vec![],
+        config: crate::layout_options::pass_options(common)?,
         disabled: common.disable_pass.clone(),
         passes: (!common.passes.is_empty()).then(|| common.passes.clone()),
     })
@@ -104,8 +104,12 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
 }
 
 /// How to compile with these passes and modes.
-pub fn compile_options(pipeline: PipelineOptions) -> CompileOptions {
-    CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false }
+///
+/// # Errors
+/// Measured costs that cannot be read.
+pub fn compile_options(pipeline: PipelineOptions, common: &Common) -> CliResult<CompileOptions> {
+    let measurements = crate::layout_options::measurements(common)?;
+    Ok(CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false, measurements })
 }
 
 /// Passes and modes for a module: with `--amp auto`, calibrated on `inputs`.
@@ -126,7 +130,7 @@ pub fn pipeline_for(
 /// are for the calibration of `--amp auto`.
 pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile, inputs: &[Tensor]) -> CliResult<Compiled> {
     let pipeline = pipeline_for(&module, common, profile, inputs)?;
-    Ok(compile_with(module, &compile_options(pipeline), common, profile)?)
+    Ok(compile_with(module, &compile_options(pipeline, common)?, common, profile)?)
 }
 
 /// [`compile_for`] with options of one's own.
@@ -224,7 +228,8 @@ impl Executor {
     ) -> CliResult<Executor> {
         let on_cpu = |module| Ok(Executor::Cpu { module: Box::new(cpu_module(module, &pipeline)?) });
         let Device::Gpu(gpu) = device else { return on_cpu(module) };
-        let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone()), common, profile) {
+        let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
+        {
             Err(CompileError::NeedsCpu(why)) => {
                 log(common, format!("device: the CPU executor instead, since {why}"));
                 return on_cpu(module);

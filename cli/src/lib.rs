@@ -16,6 +16,7 @@ mod executor;
 mod explain;
 mod export;
 mod inspect;
+mod layout_options;
 mod models;
 mod node_errors;
 mod opt;
@@ -85,6 +86,7 @@ fn check_options(command: &Command) -> CliResult<()> {
         Command::Export(a) => &a.common,
         _ => return Ok(()),
     };
+    layout_options::check(common)?;
     if common.tuning != "off" {
         return Err(CliError::usage("tuning is not built yet: only --tuning off works"));
     }

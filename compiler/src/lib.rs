@@ -8,6 +8,7 @@ pub mod arena;
 pub mod attr;
 pub mod calibrate;
 pub mod compile;
+pub mod cost;
 pub mod cpu;
 pub mod dtype;
 pub mod graph;

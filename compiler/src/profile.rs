@@ -31,6 +31,9 @@ pub struct DeviceProfile {
     pub cores: u32,
     /// Whether NHWC kernels are preferred.
     pub prefers_nhwc: bool,
+    /// Channels of a group where packed layouts are preferred (4, 8 or 16); 0 where they are not.
+    #[serde(default)]
+    pub packed_channels: u32,
     /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ... ; empty when unknown.
     pub driver: String,
 }
@@ -53,6 +56,7 @@ impl DeviceProfile {
             immediates: 0,
             cores: 16,
             prefers_nhwc: true,
+            packed_channels: 0,
             driver: String::new(),
         }
     }

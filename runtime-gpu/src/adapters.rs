@@ -164,6 +164,7 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
         cores: if software { cpus } else { guess_cores(info) },
         prefers_nhwc: true,
+        packed_channels: 0,
         driver: driver_family(info),
     }
 }

@@ -42,10 +42,18 @@ pub fn check(m: &Module) -> Result<(), String> {
 
 /// The device of the header's `profile` line.
 pub fn profile(t: &TestFile<'_>) -> Result<DeviceProfile, String> {
-    match t.setting("profile") {
-        None => Ok(DeviceProfile::baseline()),
-        Some(name) => DeviceProfile::named(name).ok_or_else(|| format!("there is no profile `{name}`")),
+    let mut profile = match t.setting("profile") {
+        None => DeviceProfile::baseline(),
+        Some(name) => DeviceProfile::named(name).ok_or_else(|| format!("there is no profile `{name}`"))?,
+    };
+    // What the device's kernels want: `layouts nchw`, `layouts nchw16c` instead of NHWC.
+    match t.setting("layouts") {
+        None => {}
+        Some("nchw") => profile.prefers_nhwc = false,
+        Some("nchw16c") => profile.packed_channels = 16,
+        Some(other) => return Err(format!("layouts `{other}`")),
     }
+    Ok(profile)
 }
 
 /// Canonical text, or the parser's error. The text must read back as an equal module and print as itself.

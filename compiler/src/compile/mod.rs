@@ -13,6 +13,7 @@ mod transposes;
 pub use lower::{LowerError, assign_encodings, lower_group};
 pub use memory::{Lifetime, assign_pool};
 
+use crate::cost::{MeasuredCost, Measurements};
 use crate::graph::Module;
 use crate::name::Name;
 use crate::passes::{Clock, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline};
@@ -129,6 +130,8 @@ pub struct CompileOptions {
     pub verify: bool,
     /// Record the text of each stage, for a full [`CompileTrace`](crate::trace::CompileTrace).
     pub record: bool,
+    /// Times of kernels on the device; costs are estimated without them.
+    pub measurements: Option<Arc<Measurements>>,
 }
 
 /// Compiles a module for a device: passes, groups, schedules, kernels, plan.
@@ -152,6 +155,9 @@ pub fn compile(
     cx.clock = options.clock.clone();
     cx.verify |= options.verify;
     cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));
+    if let Some(m) = &options.measurements {
+        cx.cost_model = Some(Arc::new(MeasuredCost::new(m.clone(), profile)));
+    }
     let list = default_pipeline(&options.pipeline);
     let (graph, fusion): (Vec<&String>, Vec<&String>) = list.iter().partition(|p| *p != "fuse-ops");
     progress("passes", 0, list.len());

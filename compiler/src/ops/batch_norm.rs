@@ -2,8 +2,9 @@
 
 use super::binary::{Add, Mul, Sub};
 use super::conv::check_vector;
+use super::data_layout::data_layout_rule;
 use super::reduce::{Reduce, ReduceKind};
-use super::window::{DataLayout, data_layout_rule, export_channels_first};
+use super::window::{DataLayout, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
@@ -30,13 +31,13 @@ impl Op for BatchNorm {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
-        if x.rank() < 2 || (self.layout == DataLayout::Nhwc && x.rank() != 4) {
-            return Err(format!("layout {} does not fit data of rank {}", self.layout, x.rank()));
+        if x.rank() != 2 || self.layout != DataLayout::Nchw {
+            self.layout.check(x)?;
         }
         if !x.dtype.is_float() {
             return Err(format!("data is {}, needs a float type", x.dtype));
         }
-        let channels = self.layout.channel(&x.shape);
+        let channels = &self.layout.channels(&x.shape);
         for (i, what) in ["scale", "bias", "mean", "variance"].iter().enumerate() {
             cx.require(i + 1)?;
             check_vector(cx, i + 1, what, channels)?;
@@ -52,7 +53,7 @@ impl Op for BatchNorm {
         let out = cx.output_type(0).clone();
         let acc = out.dtype.accumulator();
         let result = cx.compute("", &out.shape, out.dtype, |o| {
-            let channel = vec![self.layout.channel(o).clone()];
+            let channel = vec![self.layout.channel(o)];
             let per_channel = |i: usize| Expr::load(buffers[i], channel.clone()).cast(types[i], acc);
             let x = Expr::load(buffers[0], o.to_vec()).cast(types[0], acc);
             let deviation = Expr::unary(UnaryOp::Sqrt, per_channel(4) + Expr::constant(self.epsilon, acc));
@@ -73,8 +74,7 @@ impl Op for BatchNorm {
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = vec![("epsilon", OnnxAttr::Float(self.epsilon as f32))];
-        export_channels_first(cx, self.layout, "BatchNormalization", attrs);
-        Ok(())
+        export_channels_first(cx, self.layout, "BatchNormalization", attrs)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::broadcast::{broadcast_dims, operand_index};
 use super::cast::Cast;
 use super::unary::{Domain, Identity};
-use super::{InferContext, Op, OpRef, OpResult, Precision};
+use super::{DataLayout, InferContext, Op, OpRef, OpResult, PackedOp, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
@@ -68,7 +68,7 @@ fn compare(a: &Dim, b: &Dim, equal: bool, constant: fn(i64, i64) -> bool) -> Opt
 
 macro_rules! binary_ops {
     ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $import:ident $since:literal, $domain:ident $(-> $result:ident)?,
-        |$a:ident, $b:ident, $t:ident| $value:expr $(, $int:expr)?;)*) => {
+        |$a:ident, $b:ident, $t:ident| $value:expr $(, $int:expr)? $(=> unpacked $why:literal)?;)*) => {
         $(
             attr_struct! { $(#[$doc])* pub struct $name($text) {} }
             impl Op for $name {
@@ -87,6 +87,9 @@ macro_rules! binary_ops {
                 fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                     compute_zip(cx, Domain::$domain, |$a: Expr, $b: Expr, $t: DType| $value)
                 }
+                $(fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+                    Some(Err($why.into()))
+                })?
                 fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
                     cx.simple($onnx, vec![]);
                     Ok(())
@@ -127,7 +130,7 @@ binary_ops! {
     PRelu("prelu"), "PRelu" import_two 7, Number, |x, slope, t| {
         let low = Expr::binary(BinaryOp::Lt, x.clone(), Expr::int(0, t));
         Expr::select(low, x.clone() * slope, x)
-    };
+    } => unpacked "its slope runs along the channels";
     /// `a == b`.
     Equal("equal"), "Equal" import_two 7, Any -> Bool, |a, b, _t| apply(BinaryOp::Eq, a, b), |a, b| compare(a, b, true, |a, b| a == b);
     /// `a > b`.

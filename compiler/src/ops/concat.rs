@@ -3,7 +3,7 @@
 use super::broadcast::unify_dims;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::reshape::loop_bounds;
-use super::{InferContext, Op, OpResult};
+use super::{DataLayout, InferContext, Op, OpResult, PackedOp};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, simplify};
@@ -80,6 +80,10 @@ impl Op for Concat {
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
         let axis = normalize_axis(self.axis, perm.len()).ok()?;
         Some(PermutedOp::uniform(Concat { axis: permuted_axis(axis, perm) as i64 }, perm, cx.len(), 1))
+    }
+    fn packed(&self, _layout: DataLayout, cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        let axis = normalize_axis(self.axis, 4).ok()? as i64;
+        Some(Ok(PackedOp::uniform(Concat { axis }, cx.len(), 1)))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Concat", vec![("axis", OnnxAttr::Int(self.axis))]);

@@ -1,6 +1,8 @@
 //! Convolution.
 
-use super::window::{AutoPad, DataLayout, Window, WindowSpec, data_layout_rule, export_channels_first};
+use super::data_layout::data_layout_rule;
+use super::reshape::loop_bounds;
+use super::window::{AutoPad, DataLayout, Window, WindowSpec, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -11,8 +13,8 @@ use crate::te::ComputeContext;
 use crate::tir::{Combiner, Expr};
 
 attr_struct! {
-    /// Convolution of data `[n, c, spatial...]` (or `[n, h, w, c]`) with weights `[out, c / group, kernel...]` in both
-    /// layouts, and an optional bias `[out]`.
+    /// Convolution of data `[n, c, spatial...]` (or `[n, h, w, c]`, or packed) with weights `[out, c / group, kernel...]`
+    /// in every layout, and an optional bias `[out]`.
     pub struct Conv("conv") {
         /// Steps along the spatial axes; empty for 1.
         pub strides: Vec<i64> = vec![],
@@ -81,14 +83,14 @@ impl Op for Conv {
         if !x.dtype.is_float() && x.dtype != DType::I32 {
             return Err(format!("data is {}, needs a float type or i32", x.dtype));
         }
-        if w.rank() != x.rank() {
-            return Err(format!("data of rank {} needs weights of that rank, got {:?}", x.rank(), w.shape));
+        if self.layout.physical_rank(w.rank()) != x.rank() {
+            return Err(format!("data {:?} in {} does not fit weights {:?}", x.shape, self.layout.title(), w.shape));
         }
         if self.group < 1 {
             return Err(format!("group is {}", self.group));
         }
         if let (Some(c), Some(per), Some(out)) =
-            (self.layout.channel(&x.shape).as_const(), w.shape[1].as_const(), w.shape[0].as_const())
+            (self.layout.channels(&x.shape).as_const(), w.shape[1].as_const(), w.shape[0].as_const())
         {
             if c != per * self.group {
                 return Err(format!(
@@ -104,7 +106,7 @@ impl Op for Conv {
         }
         check_vector(cx, 2, "bias", &w.shape[0])?;
         let spatial = self.window(&x.shape, &w.shape)?.output(self.layout.spatial(&x.shape))?;
-        Ok(vec![TensorType::new(x.dtype, self.layout.join(&x.shape[0], &w.shape[0], spatial))])
+        Ok(vec![TensorType::new(x.dtype, self.layout.shape(&x.shape[0], &w.shape[0], spatial)?)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
@@ -118,13 +120,14 @@ impl Op for Conv {
         let extents: Vec<Int> = ws[2..].iter().chain(&ws[1..2]).cloned().collect();
         let sum = cx.reduce("", &out.shape, acc, &extents, Combiner::Sum, |o, r| {
             let (taps, ic) = (&r[..input.len()], &r[input.len()]);
-            let oc = layout.channel(o);
+            let oc = &layout.channel(o);
             let channel = self.data_channel(oc, ic, &ws);
+            let bounds = loop_bounds(&[o, r].concat(), &[&out.shape[..], &extents].concat());
             let mut conds = vec![];
             let at = (0..input.len())
                 .map(|d| window.position(d, &layout.spatial(o)[d], &taps[d], &input[d], &steps[d], &mut conds))
                 .collect();
-            let data = Expr::load(x, layout.join(&o[0], &channel, at)).cast(out.dtype, acc);
+            let data = Expr::load(x, layout.index(&o[0], &channel, at, &bounds)).cast(out.dtype, acc);
             let weight = Expr::load(w, [oc, ic].into_iter().chain(taps).cloned().collect()).cast(out.dtype, acc);
             Expr::guarded(conds, data, Expr::constant(0.0, acc)) * weight
         });
@@ -145,8 +148,7 @@ impl Op for Conv {
         let rank = cx.output_types[0].rank() - 2;
         let mut attrs = self.spec().export(rank);
         attrs.push(("group", OnnxAttr::Int(self.group)));
-        export_channels_first(cx, self.layout, "Conv", attrs);
-        Ok(())
+        export_channels_first(cx, self.layout, "Conv", attrs)
     }
     fn macs(&self, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> u64 {
         let Some(Some(w)) = inputs.get(1) else { return 0 };
@@ -186,7 +188,7 @@ pub(super) fn add_channel_bias(
     cx.compute(label, &out.shape, out.dtype, |o| {
         let value = Expr::load(sum, o.to_vec());
         let value = match bias {
-            Some(b) => value + Expr::load(b, vec![layout.channel(o).clone()]).cast(out.dtype, acc),
+            Some(b) => value + Expr::load(b, vec![layout.channel(o)]).cast(out.dtype, acc),
             None => value,
         };
         value.cast(acc, out.dtype)

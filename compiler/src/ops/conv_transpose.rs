@@ -1,7 +1,9 @@
 //! Transposed convolution.
 
 use super::conv::{add_channel_bias, check_same_dtype, check_vector, macs_of};
-use super::window::{AutoPad, DataLayout, WindowSpec, data_layout_rule, export_channels_first, tidy};
+use super::data_layout::data_layout_rule;
+use super::reshape::loop_bounds;
+use super::window::{AutoPad, DataLayout, WindowSpec, export_channels_first, tidy};
 use super::{InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
@@ -126,10 +128,10 @@ impl Op for ConvTranspose {
         if !x.dtype.is_float() {
             return Err(format!("data is {}, needs a float type", x.dtype));
         }
-        if w.rank() != x.rank() || self.group < 1 {
+        if self.layout.physical_rank(w.rank()) != x.rank() || self.group < 1 {
             return Err(format!("data {:?} and weights {:?} in {} groups do not fit", x.shape, w.shape, self.group));
         }
-        if let (Some(c), Some(wc)) = (self.layout.channel(&x.shape).as_const(), w.shape[0].as_const())
+        if let (Some(c), Some(wc)) = (self.layout.channels(&x.shape).as_const(), w.shape[0].as_const())
             && (c != wc || c % self.group != 0 || c < 1)
         {
             return Err(format!("data has {c} channels, weights {:?} in {} groups need {wc}", w.shape, self.group));
@@ -137,7 +139,7 @@ impl Op for ConvTranspose {
         let channels = tidy(&(w.shape[1].clone() * self.group));
         check_vector(cx, 2, "bias", &channels)?;
         let spatial = self.axes(&x.shape, &w.shape)?.into_iter().map(|a| a.output).collect();
-        Ok(vec![TensorType::new(x.dtype, self.layout.join(&x.shape[0], &channels, spatial))])
+        Ok(vec![TensorType::new(x.dtype, self.layout.shape(&x.shape[0], &channels, spatial)?)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
@@ -149,7 +151,8 @@ impl Op for ConvTranspose {
         let extents: Vec<Int> = ws[2..].iter().chain([&per_group]).cloned().collect();
         let sum = cx.reduce("", &out.shape, acc, &extents, Combiner::Sum, |o, r| {
             let (taps, ic) = (&r[..axes.len()], &r[axes.len()]);
-            let oc = layout.channel(o);
+            let oc = &layout.channel(o);
+            let bounds = loop_bounds(&[o, r].concat(), &[&out.shape[..], &extents].concat());
             let (channel, local) = if self.group == 1 {
                 (ic.clone(), oc.clone())
             } else {
@@ -157,7 +160,7 @@ impl Op for ConvTranspose {
             };
             let mut conds = vec![];
             let at = (0..axes.len()).map(|d| axes[d].position(&layout.spatial(o)[d], &taps[d], &mut conds)).collect();
-            let data = Expr::load(x, layout.join(&o[0], &channel, at)).cast(out.dtype, acc);
+            let data = Expr::load(x, layout.index(&o[0], &channel, at, &bounds)).cast(out.dtype, acc);
             let weight = Expr::load(w, [&channel, &local].into_iter().chain(taps).cloned().collect());
             Expr::guarded(conds, data, Expr::constant(0.0, acc)) * weight.cast(out.dtype, acc)
         });
@@ -197,8 +200,7 @@ impl Op for ConvTranspose {
         } else if !self.output_shape.is_empty() {
             attrs.push(("output_shape", OnnxAttr::Ints(self.output_shape.clone())));
         }
-        export_channels_first(cx, self.layout, "ConvTranspose", attrs);
-        Ok(())
+        export_channels_first(cx, self.layout, "ConvTranspose", attrs)
     }
     fn macs(&self, inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         let (Some(Some(x)), Some(Some(w))) = (inputs.first(), inputs.get(1)) else { return 0 };

@@ -1,6 +1,7 @@
 //! Pooling over all spatial axes.
 
-use super::window::{DataLayout, data_layout_rule, export_channels_first};
+use super::data_layout::data_layout_rule;
+use super::window::{DataLayout, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -34,7 +35,7 @@ fn infer_pooled(cx: &InferContext<'_>, layout: DataLayout) -> OpResult<TensorTyp
         return Err(format!("pools over empty spatial axes {spatial:?}"));
     }
     let ones = vec![Int::new(1); spatial.len()];
-    Ok(TensorType::new(x.dtype, layout.join(&x.shape[0], layout.channel(&x.shape), ones)))
+    Ok(TensorType::new(x.dtype, layout.with_spatial(&x.shape, ones)))
 }
 
 /// Combines all spatial elements of operand 0 in `acc`.
@@ -48,7 +49,7 @@ fn pool_all(
     let x = cx.require(0)?;
     let (out, extents) = (cx.output_type(0).clone(), layout.spatial(&cx.shape(x)).to_vec());
     Ok(cx.reduce(label, &out.shape, acc, &extents, combiner, |o, r| {
-        Expr::load(x, layout.join(&o[0], layout.channel(o), r.to_vec())).cast(out.dtype, acc)
+        Expr::load(x, layout.with_spatial(o, r.to_vec())).cast(out.dtype, acc)
     }))
 }
 
@@ -87,8 +88,7 @@ impl Op for GlobalAveragePool {
         Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        export_channels_first(cx, self.layout, "GlobalAveragePool", vec![]);
-        Ok(())
+        export_channels_first(cx, self.layout, "GlobalAveragePool", vec![])
     }
 }
 
@@ -115,8 +115,7 @@ impl Op for GlobalMaxPool {
         Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        export_channels_first(cx, self.layout, "GlobalMaxPool", vec![]);
-        Ok(())
+        export_channels_first(cx, self.layout, "GlobalMaxPool", vec![])
     }
 }
 

@@ -3,7 +3,7 @@
 use super::lp_pool::{power, root};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::softmax::Split;
-use super::{InferContext, Op, OpResult, Precision};
+use super::{DataLayout, InferContext, Op, OpResult, PackedOp, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -43,6 +43,9 @@ fn require_float(cx: &InferContext<'_>) -> OpResult<TensorType> {
 impl Op for Lrn {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
+    }
+    fn packed(&self, layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        Some(Err(format!("it sums over neighbouring channels, which {} splits", layout.title())))
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = require_float(cx)?;

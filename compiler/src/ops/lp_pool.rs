@@ -1,7 +1,8 @@
 //! Pooling by a norm.
 
+use super::data_layout::data_layout_rule;
 use super::pool::{Scan, import_window, window_spec};
-use super::window::{AutoPad, DataLayout, Window, WindowSpec, data_layout_rule, export_channels_first};
+use super::window::{AutoPad, DataLayout, Window, WindowSpec, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -69,8 +70,7 @@ impl Op for LpPool {
         Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        self.export_as(cx, "LpPool", vec![("p", OnnxAttr::Int(self.p))]);
-        Ok(())
+        self.export_as(cx, "LpPool", vec![("p", OnnxAttr::Int(self.p))])
     }
 }
 

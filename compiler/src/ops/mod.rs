@@ -18,6 +18,7 @@ pub mod control;
 pub mod conv;
 pub mod conv_transpose;
 pub mod crop;
+pub mod data_layout;
 pub mod einsum;
 pub mod gather;
 pub mod generate;
@@ -25,12 +26,14 @@ pub mod global_pool;
 pub mod grid_sample;
 pub mod group_norm;
 mod host_copy;
+pub mod layout_transform;
 pub mod linear_attention;
 pub mod local_norm;
 pub mod loss;
 pub mod lp_pool;
 pub mod matmul;
 pub mod norm;
+pub mod packed;
 pub mod pad;
 pub mod permute;
 pub mod pool;
@@ -56,6 +59,8 @@ pub mod transpose;
 pub mod unary;
 pub mod window;
 
+pub use data_layout::{DataLayout, LayoutRule};
+pub use packed::{PackedForm, PackedOp};
 pub use permute::PermutedOp;
 
 use crate::attr::{Attr, AttrStruct, AttrValue, Attrs};
@@ -92,19 +97,6 @@ pub enum Precision {
 pub struct Effects {
     /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
     pub stateful: bool,
-}
-
-/// Layout behaviour of an op that has a native data layout (convolution, pooling, resize ...): the four questions of
-/// OneFlow's auto-NHWC. Ops that are elementwise are layout-agnostic by their index maps and need none of this.
-pub trait LayoutRule {
-    /// True when the op now computes in NCHW and could move.
-    fn is_nchw(&self) -> bool;
-    /// Positions of operands that must be transposed to NHWC (weights included where their layout changes).
-    fn operands_to_move(&self) -> Vec<usize>;
-    /// Positions of results that come out in NHWC.
-    fn results_to_move(&self) -> Vec<usize>;
-    /// The op in NHWC form.
-    fn to_nhwc(&self) -> OpRef;
 }
 
 /// Everything about an op that its attributes decide. `OpBase` is implemented for every attribute struct.
@@ -168,6 +160,11 @@ pub trait Op: OpBase {
     /// transposed. For ops that carry axes; `None` where there is no such op, and for elementwise ops, whose index
     /// maps say enough.
     fn permuted(&self, _perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+        None
+    }
+    /// The op on data of rank 4 whose channels are split as the packed `layout` says, for ops that carry axes; a refusal
+    /// says why. `None` for all other ops: elementwise ones follow from their index maps, and the rest stays in NCHW.
+    fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
         None
     }
     /// Symbols in the result dims that only the run of this op defines (the number of non-zero elements ...). Such an
@@ -455,6 +452,7 @@ ops! {
     broadcast { Expand, Tile }
     reshape { Reshape, Flatten, Squeeze, Unsqueeze }
     transpose { Transpose }
+    layout_transform { LayoutTransform }
     shape { Shape, Size }
     concat { Concat }
     split { Split }

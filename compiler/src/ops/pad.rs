@@ -3,7 +3,7 @@
 use super::host_copy::for_each_index;
 use super::permute::{PermutedOp, normalize_axes, permute};
 use super::reshape::loop_bounds;
-use super::{InferContext, Op, OpResult};
+use super::{DataLayout, InferContext, Op, OpResult, PackedForm, PackedOp};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Int, simplify};
@@ -158,6 +158,22 @@ impl Op for Pad {
             out.operands.push((1, None));
         }
         Some(out)
+    }
+    fn packed(&self, layout: DataLayout, cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        if !self.dims.is_empty() || self.pads.len() != 8 {
+            return Some(Err("its pads are not known".into()));
+        }
+        let (before, after) = self.pads.split_at(4);
+        if !before[1].is(0) || !after[1].is(0) {
+            return Some(Err(format!("it pads the channels, which {} splits", layout.title())));
+        }
+        let none = [Int::new(0)];
+        let op = Pad { pads: [before, &none, after, &none].concat(), ..self.clone() };
+        let mut out = PackedOp::uniform(op, 1, 1);
+        if cx.input(1).is_some() {
+            out.operands.push((1, PackedForm::AsIs));
+        }
+        Some(Ok(out))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let symbolic = "symbolic pads have no ONNX form";

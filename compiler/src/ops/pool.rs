@@ -1,6 +1,7 @@
 //! Pooling over windows.
 
-use super::window::{AutoPad, DataLayout, Window, WindowSpec, data_layout_rule, export_channels_first};
+use super::data_layout::data_layout_rule;
+use super::window::{AutoPad, DataLayout, Window, WindowSpec, export_channels_first};
 use super::{InferContext, LayoutRule, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -84,16 +85,20 @@ macro_rules! window_spec {
                 let x = cx.require(0)?;
                 self.layout.check(x)?;
                 let spatial = self.window(&x.shape)?.output(self.layout.spatial(&x.shape))?;
-                let shape = self.layout.join(&x.shape[0], self.layout.channel(&x.shape), spatial);
-                Ok(TensorType::new(x.dtype, shape))
+                Ok(TensorType::new(x.dtype, self.layout.with_spatial(&x.shape, spatial)))
             }
-            fn export_as(&self, cx: &mut ExportContext<'_>, name: &str, more: Vec<(&'static str, OnnxAttr)>) {
+            fn export_as(
+                &self,
+                cx: &mut ExportContext<'_>,
+                name: &str,
+                more: Vec<(&'static str, OnnxAttr)>,
+            ) -> OpResult<()> {
                 let mut attrs = vec![("kernel_shape", OnnxAttr::Ints(self.kernel.clone()))];
                 let unit = self.dilations.iter().all(|&d| d == 1);
                 // The opset that is written knows dilations of no pool but the maximum and the norm.
                 attrs.extend(self.spec().export(self.kernel.len()).into_iter().filter(|a| a.0 != "dilations" || !unit));
                 attrs.extend(more);
-                export_channels_first(cx, self.layout, name, attrs);
+                export_channels_first(cx, self.layout, name, attrs)
             }
         }
     )* };
@@ -128,7 +133,7 @@ impl Scan {
                 self.window.position(d, step, &r[d], &self.input[d], &self.steps[d], &mut conds)
             })
             .collect();
-        (self.layout.join(&o[0], self.layout.channel(o), at), conds)
+        (self.layout.with_spatial(o, at), conds)
     }
 }
 
@@ -179,8 +184,7 @@ impl Op for MaxPool {
             ("ceil_mode", OnnxAttr::Int(self.ceil_mode as i64)),
             ("storage_order", OnnxAttr::Int(self.column_major as i64)),
         ];
-        self.export_as(cx, "MaxPool", more);
-        Ok(())
+        self.export_as(cx, "MaxPool", more)
     }
 }
 impl MaxPool {
@@ -192,7 +196,7 @@ impl MaxPool {
             spatial.reverse();
             sizes.reverse();
         }
-        (at[0].clone() * self.layout.channel(data) + self.layout.channel(at)) * area + flatten_index(&spatial, &sizes)
+        (at[0].clone() * self.layout.channels(data) + self.layout.channel(at)) * area + flatten_index(&spatial, &sizes)
     }
 }
 
@@ -240,8 +244,7 @@ impl Op for AveragePool {
             ("ceil_mode", OnnxAttr::Int(self.ceil_mode as i64)),
             ("count_include_pad", OnnxAttr::Int(self.count_include_pad as i64)),
         ];
-        self.export_as(cx, "AveragePool", more);
-        Ok(())
+        self.export_as(cx, "AveragePool", more)
     }
 }
 impl AveragePool {

@@ -1,8 +1,9 @@
 //! Reductions over axes.
 
+use super::packed::{PackedForm, PackedOp, packed_axes};
 use super::permute::{PermutedOp, normalize_axes, permutation_without};
 use super::softmax::{Split, check_axes, permuted_axes};
-use super::{InferContext, Op, OpResult, Precision};
+use super::{DataLayout, InferContext, Op, OpResult, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, product};
@@ -135,6 +136,29 @@ impl Reduce {
     }
 }
 
+impl Reduce {
+    /// The reduction of packed data.
+    fn on_groups(&self, layout: DataLayout, cx: &InferContext<'_>) -> OpResult<PackedOp> {
+        let shape = &cx.require(0)?.shape;
+        let mut out = PackedOp::uniform(Reduce { axes: packed_axes(&self.axes), ..self.clone() }, 1, 1);
+        let over_channels = self.axes.contains(&1);
+        if over_channels {
+            // Without the channels the rest stands in order; with kept dims there is one more of size 1.
+            let kept = reduced_shape(shape, &self.axes, self.keepdims);
+            let one = if self.keepdims { vec![Int::new(1)] } else { vec![] };
+            out.results = vec![PackedForm::Shaped([kept, one].concat())];
+        } else if !self.keepdims {
+            let spatial = [2, 3].into_iter().filter(|a| !self.axes.contains(a) && !shape[*a].is(1)).count();
+            if spatial > 0 {
+                return Err("the dims that it leaves are in another order when the channels are split".into());
+            }
+            let split = layout.shape(&shape[0], &shape[1], shape[2..].to_vec())?;
+            out.results = vec![PackedForm::Shaped(reduced_shape(&split, &self.axes, false))];
+        }
+        Ok(out)
+    }
+}
+
 impl Op for Reduce {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
@@ -205,6 +229,9 @@ impl Op for Reduce {
             out.results = vec![Some(permutation_without(perm, &self.axes))];
         }
         Some(out)
+    }
+    fn packed(&self, layout: DataLayout, cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        Some(self.on_groups(layout, cx))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.axes.is_empty() {

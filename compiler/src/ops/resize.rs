@@ -372,6 +372,23 @@ impl Op for Resize {
 }
 
 impl Resize {
+    /// The op for data `shape` in NCHW on packed data: the channels stay, so that the split axis is left alone.
+    fn packed(&self, layout: DataLayout, block: i64, shape: &[Int]) -> OpResult<Resize> {
+        let to = self.result_dims(shape)?;
+        if !self.keeps(1, &shape[1], &to[1]) {
+            return Err(format!("it resizes the channels, which {} splits", layout.title()));
+        }
+        let groups = layout.groups(&to[1]).ok_or_else(|| format!("{} channels do not divide by {block}", to[1]))?;
+        let append = |v: &[f64], last: f64| if v.is_empty() { vec![] } else { [v, &[last]].concat() };
+        let (starts, ends) = self.roi.split_at(self.roi.len() / 2);
+        let mut sizes = self.sizes.clone();
+        if !sizes.is_empty() {
+            sizes[1] = groups;
+            sizes.push(Int::new(block));
+        }
+        let roi = [append(starts, 0.0), append(ends, 1.0)].concat();
+        Ok(Resize { scales: append(&self.scales, 1.0), sizes, roi, ..self.clone() })
+    }
     /// The same op for an operand transposed by `perm`.
     fn transposed(&self, perm: &[usize]) -> Resize {
         let list = |v: &[f64]| if v.is_empty() { vec![] } else { permute(v, perm) };
@@ -386,8 +403,8 @@ impl Resize {
 }
 
 impl LayoutRule for Resize {
-    fn is_nchw(&self) -> bool {
-        self.layout == DataLayout::Nchw && self.scales.len().max(self.sizes.len()) == 4
+    fn data_layout(&self) -> DataLayout {
+        self.layout
     }
     fn operands_to_move(&self) -> Vec<usize> {
         vec![0]
@@ -395,7 +412,20 @@ impl LayoutRule for Resize {
     fn results_to_move(&self) -> Vec<usize> {
         vec![0]
     }
-    fn to_nhwc(&self) -> OpRef {
-        Resize { layout: DataLayout::Nhwc, ..self.transposed(&[0, 2, 3, 1]) }.into()
+    fn in_layout(&self, layout: DataLayout, cx: &InferContext<'_>) -> OpResult<OpRef> {
+        let rank = self.scales.len().max(self.sizes.len());
+        if rank != 4 || self.layout.block().is_some() {
+            return Err(format!("it has {rank} sizes in {}", self.layout.title()));
+        }
+        let nchw = match self.layout {
+            DataLayout::Nhwc => self.transposed(&[0, 3, 1, 2]),
+            _ => self.clone(),
+        };
+        let op = match layout.block() {
+            None if layout == DataLayout::Nhwc => nchw.transposed(&[0, 2, 3, 1]),
+            None => nchw,
+            Some(block) => nchw.packed(layout, block, &cx.require(0)?.shape)?,
+        };
+        Ok(Resize { layout, ..op }.into())
     }
 }

@@ -1,9 +1,10 @@
 //! Regular sub-tensors.
 
 use super::host_copy::gather_host;
+use super::packed::{PackedOp, whole_groups};
 use super::permute::{PermutedOp, normalize_axes, permuted_axis};
 use super::reshape::loop_bounds;
-use super::{InferContext, Op, OpResult};
+use super::{DataLayout, InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, const_dims, simplify};
@@ -71,6 +72,26 @@ fn resolve(d: &Dim, start: &Int, end: &Int, step: i64) -> (Int, Dim) {
 }
 
 impl Slice {
+    /// The slice of packed data: along the channels in whole groups.
+    fn in_groups(&self, layout: DataLayout, cx: &InferContext<'_>) -> OpResult<Slice> {
+        if !self.dims.is_empty() {
+            return Err("its bounds are known only at run time".into());
+        }
+        let mut op = self.clone();
+        if op.axes.is_empty() {
+            op.axes = (0..op.starts.len() as i64).collect();
+        }
+        op.axes = normalize_axes(&op.axes, 4)?.into_iter().map(|a| a as i64).collect();
+        let Some(range) = self.ranges(&cx.require(0)?.shape)?.into_iter().find(|r| r.axis == 1) else { return Ok(op) };
+        if range.step != 1 {
+            return Err(format!("it slices the channels, which {} splits, in steps of {}", layout.title(), range.step));
+        }
+        let bounds = [range.start.clone(), simplify(&(range.start + range.size), &Bounds::new())];
+        let bounds = whole_groups(&bounds, layout, "it slices the channels at")?;
+        let i = op.axes.iter().position(|&a| a == 1).ok_or("it has no bounds for axis 1")?;
+        (op.starts[i], op.ends[i]) = (bounds[0].clone(), bounds[1].clone());
+        Ok(op)
+    }
     fn ranges(&self, shape: &[Dim]) -> OpResult<Vec<Range>> {
         let n = self.starts.len();
         if self.ends.len() != n || (!self.axes.is_empty() && self.axes.len() != n) {
@@ -170,6 +191,9 @@ impl Op for Slice {
             if self.axes.is_empty() { (0..self.starts.len() as i64).collect() } else { self.axes.clone() };
         let axes = normalize_axes(&axes, perm.len()).ok()?.into_iter().map(|a| permuted_axis(a, perm) as i64);
         Some(PermutedOp::uniform(Slice { axes: axes.collect(), ..self.clone() }, perm, 1, 1))
+    }
+    fn packed(&self, layout: DataLayout, cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        Some(self.in_groups(layout, cx).map(|op| PackedOp::uniform(op, 1, 1)))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if !self.dims.is_empty() {

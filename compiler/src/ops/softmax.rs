@@ -1,7 +1,8 @@
 //! Softmax and its logarithm.
 
+use super::packed::{PackedOp, packed_axes};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
-use super::{InferContext, Op, OpResult, Precision};
+use super::{DataLayout, InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, const_dims};
@@ -123,6 +124,9 @@ impl Op for Softmax {
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         Some(PermutedOp::uniform(Softmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
     }
+    fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        Some(Ok(PackedOp::uniform(Softmax { axes: packed_axes(&self.axes) }, 1, 1)))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         export_over_axes(cx, "Softmax", &self.axes)
     }
@@ -155,6 +159,9 @@ impl Op for LogSoftmax {
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         Some(PermutedOp::uniform(LogSoftmax { axes: permuted_axes(&self.axes, perm) }, perm, 1, 1))
+    }
+    fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        Some(Ok(PackedOp::uniform(LogSoftmax { axes: packed_axes(&self.axes) }, 1, 1)))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         export_over_axes(cx, "LogSoftmax", &self.axes)

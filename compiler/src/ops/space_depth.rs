@@ -47,6 +47,8 @@ fn axes(layout: DataLayout) -> [usize; 3] {
     match layout {
         DataLayout::Nchw => [1, 2, 3],
         DataLayout::Nhwc => [3, 1, 2],
+        // Refused by inference.
+        _ => [1, 2, 3],
     }
 }
 
@@ -54,7 +56,10 @@ fn exact(d: &Dim, by: i64) -> OpResult<Dim> {
     divide_dims(std::slice::from_ref(d), &[Dim::new(by)]).ok_or_else(|| format!("{d} is no multiple of {by}"))
 }
 
-fn check(x: &TensorType, block: i64) -> OpResult<()> {
+fn check(x: &TensorType, block: i64, layout: DataLayout) -> OpResult<()> {
+    if layout.block().is_some() {
+        return Err(format!("has no form in {}", layout.title()));
+    }
     match x.rank() == 4 && (1..=1 << 15).contains(&block) {
         true => Ok(()),
         false => Err(format!("takes rank 4 and a positive block, got rank {} and {block}", x.rank())),
@@ -67,7 +72,7 @@ impl Op for DepthToSpace {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let mut ty = cx.require(0)?.clone();
-        check(&ty, self.block)?;
+        check(&ty, self.block, self.layout)?;
         let [c, h, w] = axes(self.layout);
         ty.shape[c] = exact(&ty.shape[c], self.block * self.block)?;
         ty.shape[h] = ty.shape[h].clone() * self.block;
@@ -101,7 +106,7 @@ impl Op for DepthToSpace {
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.layout != DataLayout::Nchw {
-            return Err("has no ONNX form in NHWC".into());
+            return Err(format!("has no ONNX form in {}", self.layout.title()));
         }
         let mode = OnnxAttr::Str(self.order.name().to_uppercase());
         cx.simple("DepthToSpace", vec![("blocksize", OnnxAttr::Int(self.block)), ("mode", mode)]);
@@ -115,7 +120,7 @@ impl Op for SpaceToDepth {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let mut ty = cx.require(0)?.clone();
-        check(&ty, self.block)?;
+        check(&ty, self.block, self.layout)?;
         let [c, h, w] = axes(self.layout);
         ty.shape[c] = ty.shape[c].clone() * (self.block * self.block);
         ty.shape[h] = exact(&ty.shape[h], self.block)?;
@@ -148,7 +153,7 @@ impl Op for SpaceToDepth {
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.layout != DataLayout::Nchw {
-            return Err("has no ONNX form in NHWC".into());
+            return Err(format!("has no ONNX form in {}", self.layout.title()));
         }
         cx.simple("SpaceToDepth", vec![("blocksize", OnnxAttr::Int(self.block))]);
         Ok(())
@@ -158,8 +163,8 @@ impl Op for SpaceToDepth {
 macro_rules! layout_rule {
     ($($name:ident),*) => { $(
         impl LayoutRule for $name {
-            fn is_nchw(&self) -> bool {
-                self.layout == DataLayout::Nchw
+            fn data_layout(&self) -> DataLayout {
+                self.layout
             }
             fn operands_to_move(&self) -> Vec<usize> {
                 vec![0]
@@ -167,8 +172,11 @@ macro_rules! layout_rule {
             fn results_to_move(&self) -> Vec<usize> {
                 vec![0]
             }
-            fn to_nhwc(&self) -> OpRef {
-                $name { layout: DataLayout::Nhwc, ..self.clone() }.into()
+            fn in_layout(&self, layout: DataLayout, _cx: &InferContext<'_>) -> OpResult<OpRef> {
+                match layout.block() {
+                    Some(_) => Err(format!("it takes channels apart that {} splits otherwise", layout.title())),
+                    None => Ok($name { layout, ..self.clone() }.into()),
+                }
             }
         }
     )* };
@@ -198,7 +206,6 @@ fn import_space_to_depth(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::LayoutRule;
     use crate::ops::testing::{assert_close, random, run, transposed, try_run};
 
     #[test]
@@ -209,12 +216,20 @@ mod tests {
             let op = DepthToSpace { block: 2, order, layout: DataLayout::Nchw };
             let y = run(op.clone(), &[&x]);
             assert_eq!(y.shape(), [2, 2, 8, 12]);
-            assert_close(&run(op.to_nhwc(), &[&transposed(&x, &nhwc)]), &transposed(&y, &nhwc), 0.0);
+            assert_close(
+                &run(DepthToSpace { layout: DataLayout::Nhwc, ..op }, &[&transposed(&x, &nhwc)]),
+                &transposed(&y, &nhwc),
+                0.0,
+            );
         }
         let back = SpaceToDepth { block: 2, layout: DataLayout::Nchw };
         let there = DepthToSpace { block: 2, ..DepthToSpace::default() };
         assert_close(&run(back.clone(), &[&run(there, &[&x])]), &x, 0.0);
-        assert_close(&run(back.to_nhwc(), &[&transposed(&x, &nhwc)]), &transposed(&run(back, &[&x]), &nhwc), 0.0);
+        assert_close(
+            &run(SpaceToDepth { layout: DataLayout::Nhwc, ..back.clone() }, &[&transposed(&x, &nhwc)]),
+            &transposed(&run(back, &[&x]), &nhwc),
+            0.0,
+        );
         assert!(try_run(DepthToSpace { block: 3, ..DepthToSpace::default() }, &[&x]).is_err());
         assert!(try_run(SpaceToDepth { block: 4, ..SpaceToDepth::default() }, &[&x]).is_err());
     }

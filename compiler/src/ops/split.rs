@@ -1,7 +1,8 @@
 //! Cutting a tensor along an axis.
 
+use super::packed::{PackedOp, whole_groups};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
-use super::{InferContext, Op, OpResult};
+use super::{DataLayout, InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, const_dims};
@@ -62,6 +63,14 @@ impl Op for Split {
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
         Some(PermutedOp::uniform(Split { axis, sizes: self.sizes.clone() }, perm, 1, self.sizes.len()))
+    }
+    fn packed(&self, layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
+        let axis = normalize_axis(self.axis, 4).ok()?;
+        let sizes = match axis {
+            1 => whole_groups(&self.sizes, layout, "it splits off a part whose size"),
+            _ => Ok(self.sizes.clone()),
+        };
+        Some(sizes.map(|sizes| PackedOp::uniform(Split { axis: axis as i64, sizes }, 1, self.sizes.len())))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let sizes = const_dims(&self.sizes).ok_or("symbolic sizes have no ONNX form")?;

@@ -4,11 +4,11 @@
 //! import where the spatial sizes are constants, and stays an attribute where they are symbolic.
 
 use super::OpResult;
+pub use super::data_layout::DataLayout;
+use crate::attr_enum;
 use crate::int::{Bounds, Int, simplify};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr};
 use crate::tir::Cond;
-use crate::{attr_enum, graph::TensorType};
-use std::ops::Range;
 
 attr_enum! {
     /// How padding is chosen when it is not given.
@@ -23,96 +23,6 @@ attr_enum! {
         SameLower = "same_lower",
     }
 }
-
-attr_enum! {
-    /// Where the channel axis of the data is. Any number of spatial axes counts as `HW`.
-    pub enum DataLayout {
-        /// Channels before the spatial axes.
-        Nchw = "nchw",
-        /// Channels last.
-        Nhwc = "nhwc",
-    }
-}
-impl DataLayout {
-    /// Name in reports.
-    pub fn title(self) -> &'static str {
-        match self {
-            DataLayout::Nchw => "NCHW",
-            DataLayout::Nhwc => "NHWC",
-        }
-    }
-    /// The channel axis of a tensor of `rank`.
-    pub fn channel_axis(self, rank: usize) -> usize {
-        match self {
-            DataLayout::Nchw => 1,
-            DataLayout::Nhwc => rank - 1,
-        }
-    }
-    /// The spatial axes of a tensor of `rank`.
-    pub fn spatial_axes(self, rank: usize) -> Range<usize> {
-        match self {
-            DataLayout::Nchw => 2..rank,
-            DataLayout::Nhwc => 1..rank - 1,
-        }
-    }
-    /// Spatial entries of a shape or index.
-    pub fn spatial(self, full: &[Int]) -> &[Int] {
-        &full[self.spatial_axes(full.len())]
-    }
-    /// Channel entry of a shape or index.
-    pub fn channel(self, full: &[Int]) -> &Int {
-        &full[self.channel_axis(full.len())]
-    }
-    /// Puts batch, channel and spatial entries of a shape or index in order.
-    pub fn join(self, batch: &Int, channel: &Int, spatial: Vec<Int>) -> Vec<Int> {
-        let mut out = vec![batch.clone()];
-        match self {
-            DataLayout::Nchw => {
-                out.push(channel.clone());
-                out.extend(spatial);
-            }
-            DataLayout::Nhwc => {
-                out.extend(spatial);
-                out.push(channel.clone());
-            }
-        }
-        out
-    }
-    /// Refuses data that has no batch, channel and spatial axes, or NHWC data that is not of rank 4.
-    pub fn check(self, data: &TensorType) -> OpResult<()> {
-        if data.rank() < 3 {
-            return Err(format!("data of rank {} has no batch, channel and spatial axes", data.rank()));
-        }
-        if self == DataLayout::Nhwc && data.rank() != 4 {
-            return Err(format!("layout nhwc needs data of rank 4, got rank {}", data.rank()));
-        }
-        Ok(())
-    }
-}
-
-/// Implements [`super::LayoutRule`] for ops with a `layout: DataLayout` attribute whose first operand and all results
-/// are data and whose other operands do not change with the layout.
-macro_rules! data_layout_rule {
-    ($($op:ty),*) => { $(
-        impl $crate::ops::LayoutRule for $op {
-            fn is_nchw(&self) -> bool {
-                self.layout == $crate::ops::window::DataLayout::Nchw
-            }
-            fn operands_to_move(&self) -> Vec<usize> {
-                vec![0]
-            }
-            fn results_to_move(&self) -> Vec<usize> {
-                (0..$crate::ops::Op::num_results(self)).collect()
-            }
-            fn to_nhwc(&self) -> $crate::ops::OpRef {
-                let mut op = self.clone();
-                op.layout = $crate::ops::window::DataLayout::Nhwc;
-                op.into()
-            }
-        }
-    )* };
-}
-pub(super) use data_layout_rule;
 
 /// The window attributes of an op, as written.
 #[derive(Clone, PartialEq, Debug)]
@@ -314,29 +224,68 @@ pub fn tidy(d: &Int) -> Int {
     simplify(d, &Bounds::new())
 }
 
-/// Writes `op_type` in ONNX's channels-first form; where the op computes in NHWC, with transposes around it.
+/// Writes `op_type` in ONNX's channels-first form; where the op computes in another layout, with the changes around it.
+///
+/// # Errors
+/// A symbol in the shape of packed data that is no dimension of an input.
 pub fn export_channels_first(
     cx: &mut ExportContext<'_>,
     layout: DataLayout,
     op_type: &str,
     attrs: Vec<(&str, OnnxAttr)>,
-) {
+) -> OpResult<()> {
     if layout == DataLayout::Nchw {
         cx.simple(op_type, attrs);
-        return;
+        return Ok(());
     }
-    let perm = |p: [i64; 4]| vec![("perm", OnnxAttr::Ints(p.to_vec()))];
     let mut inputs: Vec<String> = (0..cx.inputs.len()).map(|i| cx.input(i)).collect();
     let data = format!("{}_nchw", cx.fresh());
-    cx.node("Transpose", vec![inputs[0].clone()], vec![data.clone()], perm([0, 3, 1, 2]));
+    let shape = cx.input_types.first().copied().flatten().ok_or("operand 0 is missing")?.shape.clone();
+    export_layout_change(cx, (layout, DataLayout::Nchw), &shape, inputs[0].clone(), data.clone())?;
     inputs[0] = data;
     let outputs = cx.outputs.clone();
     let inner: Vec<String> =
         outputs.iter().map(|o| if o.is_empty() { String::new() } else { format!("{o}_nchw") }).collect();
     cx.node(op_type, inputs, inner.clone(), attrs);
-    for (from, to) in inner.into_iter().zip(outputs).filter(|(f, _)| !f.is_empty()) {
-        cx.node("Transpose", vec![from], vec![to], perm([0, 2, 3, 1]));
+    for (i, (from, to)) in inner.into_iter().zip(outputs).enumerate().filter(|(_, (f, _))| !f.is_empty()) {
+        let shape = cx.output_types[i].shape.clone();
+        export_layout_change(cx, (DataLayout::Nchw, layout), &shape, from, to)?;
     }
+    Ok(())
+}
+
+/// Writes the change of `input` between NCHW and another layout as ONNX nodes: a transpose, with a reshape that splits or
+/// joins the channels of a packed layout. `shape` is the shape on the side that is not NCHW.
+///
+/// # Errors
+/// A symbol in the shape of packed data that is no dimension of an input.
+pub fn export_layout_change(
+    cx: &mut ExportContext<'_>,
+    (from, to): (DataLayout, DataLayout),
+    shape: &[Int],
+    input: String,
+    output: String,
+) -> OpResult<()> {
+    let transpose = |cx: &mut ExportContext<'_>, i: String, o: String, perm: &[i64]| {
+        cx.node("Transpose", vec![i], vec![o], vec![("perm", OnnxAttr::Ints(perm.to_vec()))]);
+    };
+    let between = format!("{output}_split");
+    match (from.block(), to.block()) {
+        (None, None) if from == DataLayout::Nhwc => transpose(cx, input, output, &[0, 3, 1, 2]),
+        (None, None) => transpose(cx, input, output, &[0, 2, 3, 1]),
+        // [n, c, h, w] -> [n, c / b, b, h, w] -> [n, c / b, h, w, b]
+        (None, Some(_)) => {
+            let split = cx.ints(&super::permute::permute(shape, &[0, 1, 4, 2, 3]))?;
+            cx.node("Reshape", vec![input, split], vec![between.clone()], vec![]);
+            transpose(cx, between, output, &[0, 1, 3, 4, 2]);
+        }
+        (Some(_), _) => {
+            transpose(cx, input, between.clone(), &[0, 1, 4, 2, 3]);
+            let joined = cx.ints(&[&shape[..1], &[from.channels(shape)], from.spatial(shape)].concat())?;
+            cx.node("Reshape", vec![between, joined], vec![output], vec![]);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -16,12 +16,24 @@
 //! value and layout. *Rewrite*. Constants are laid out again at compile time; a transposition that only moves dimensions
 //! of size 1 is a reshape and costs nothing. Weights keep their order, since layout rules say which operands move.
 //!
-//! Guards: rank 4 only, a profile that prefers NHWC, a mode other than `none`.
+//! The same steps choose between NCHW and a packed layout (`nchw4c`, `nchw8c`, `nchw16c`), as TVM's AlterOpLayout does
+//! for a target: convolutions run packed where their channels divide into groups, what lies between follows, and
+//! `layout_transform`s stand at the edges, those of constants too, for `fold-constants` to fold. Ops answer `Op::packed`;
+//! what reaches inside a group of channels refuses (padding or slicing there, prelu, lrn).
+//!
+//! Guards: rank 4 only, a profile that prefers NHWC or names a packed layout (unless the mode names one), a mode other
+//! than `none`.
 
 mod choose;
 mod frames;
 mod min_cut;
+mod pins;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod random_graphs;
 mod rewrite;
+mod scheme;
 #[cfg(test)]
 mod tests;
 
@@ -29,33 +41,30 @@ use super::fusion_kind::describe_block;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{FuseMode, LayoutMode, Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{BlockId, Function, Module, NodeId, TensorType};
-use crate::int::Int;
+use crate::cost::AnalyticCost;
+use crate::graph::{BlockId, Module, NodeId};
 use crate::name::Name;
+use crate::ops::DataLayout;
+use pins::Pins;
+use rustc_hash::FxHashMap;
+use scheme::Scheme;
 
 /// From NCHW to NHWC.
 pub const TO_NHWC: [usize; 4] = [0, 2, 3, 1];
 /// From NHWC to NCHW.
 pub const TO_NCHW: [usize; 4] = [0, 3, 1, 2];
 
-/// What layouts cost, in bytes of memory traffic or any other unit: only comparisons count.
-pub trait LayoutCost {
-    /// Transposing a value by `perm`; 0 where that moves no data.
-    fn transform(&self, ty: &TensorType, perm: &[usize]) -> u64;
-    /// Running an anchor in NHWC or NCHW.
-    fn anchor(&self, f: &Function, n: NodeId, nhwc: bool) -> u64;
-}
-pub use choose::AnalyticCost;
-
 attr_struct! {
-    /// Chooses data layouts.
+    /// Chooses data layouts. Names of nodes may hold `*`, which matches anything.
     pub struct AutoLayout("auto-layout") {
-        /// `auto`, `nchw`, `nhwc` or `none`; the context's mode where absent.
+        /// `auto`, `nchw`, `nhwc`, `nchw4c`, `nchw8c`, `nchw16c` or `none`; the context's mode where absent.
         pub mode: Option<LayoutMode> = None,
         /// Nodes that stay in NCHW.
         pub nchw: Vec<Name> = vec![],
         /// Nodes that run in NHWC.
         pub nhwc: Vec<Name> = vec![],
+        /// Nodes that run in the packed layout.
+        pub packed: Vec<Name> = vec![],
     }
 }
 
@@ -65,24 +74,27 @@ impl Pass for AutoLayout {
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
         let mode = self.mode.unwrap_or(cx.layout);
-        if mode == LayoutMode::None {
+        let Some(scheme) = scheme_for(mode, cx) else {
+            if mode != LayoutMode::None {
+                let message = format!("layouts stay: {} has no NHWC kernels", cx.profile.name);
+                cx.missed(self, &[], message);
+            }
             return Ok(false);
-        }
-        if !cx.profile.prefers_nhwc && mode != LayoutMode::Nchw {
-            let message = format!("layouts stay: {} has no NHWC kernels", cx.profile.name);
-            cx.missed(self, &[], message);
-            return Ok(false);
-        }
+        };
         let mut failure = None;
+        let mut pins = Pins::new(self, mode, scheme);
         let changed = rewrite_functions(module, |r| {
             let mut blocks = vec![r.f.body];
             blocks.extend(r.f.walk().iter().flat_map(|&n| r.f.nodes[n].regions.clone()));
             for block in blocks {
-                if let Err(e) = self.visit_block(r, block, mode, cx) {
+                if let Err(e) = self.visit_block(r, block, scheme, &mut pins, cx) {
                     failure.get_or_insert(e);
                 }
             }
         });
+        for why in pins.unused() {
+            cx.missed(self, &[], why);
+        }
         match failure {
             Some(message) => Err(PassError::new("auto-layout", message)),
             None => Ok(changed),
@@ -90,12 +102,33 @@ impl Pass for AutoLayout {
     }
 }
 
+/// The layouts to choose between; none where the pass must not run.
+fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
+    let other = match mode {
+        LayoutMode::None => return None,
+        LayoutMode::Nchw => DataLayout::Nhwc,
+        LayoutMode::Nhwc => return cx.profile.prefers_nhwc.then_some(Scheme { other: DataLayout::Nhwc }),
+        LayoutMode::Nchw4c => DataLayout::Nchw4c,
+        LayoutMode::Nchw8c => DataLayout::Nchw8c,
+        LayoutMode::Nchw16c => DataLayout::Nchw16c,
+        LayoutMode::Auto => match cx.profile.packed_channels {
+            4 => DataLayout::Nchw4c,
+            8 => DataLayout::Nchw8c,
+            16 => DataLayout::Nchw16c,
+            _ if cx.profile.prefers_nhwc => DataLayout::Nhwc,
+            _ => return None,
+        },
+    };
+    Some(Scheme { other })
+}
+
 impl AutoLayout {
     fn visit_block(
         &self,
         r: &mut Rewriter<'_>,
         block: BlockId,
-        mode: LayoutMode,
+        scheme: Scheme,
+        pins: &mut Pins,
         cx: &mut PassContext,
     ) -> Result<(), String> {
         let has_layout = |&n: &NodeId| r.f.nodes[n].op.layout().is_some();
@@ -103,33 +136,21 @@ impl AutoLayout {
             return Ok(());
         }
         let info = describe_block(r.module, &r.f, block);
-        let frames = frames::find_frames(r.module, &r.f, block, &info, cx.fuse != FuseMode::Classic);
+        let frames = frames::find_frames(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
         for (n, why) in &frames.pinned {
             let name = r.f.nodes[*n].name;
             cx.missed(self, &[name], format!("{name} keeps its layout: {why}"));
         }
-        let pin = |n: NodeId| {
-            let name = r.f.nodes[n].name;
-            let anchor = frames.movable.get(&n).is_some_and(|m| m.anchor);
-            match mode {
-                _ if self.nchw.contains(&name) => Some(0),
-                _ if self.nhwc.contains(&name) => Some(1),
-                LayoutMode::Nchw if anchor => Some(0),
-                LayoutMode::Nhwc if anchor => Some(1),
-                _ => None,
-            }
-        };
-        let costs = cx.layout_cost.clone();
-        let costs: &dyn LayoutCost = match &costs {
-            Some(c) => &**c,
-            None => &AnalyticCost,
-        };
-        let choice = choose::choose(&r.f, block, &frames, costs, &pin);
-        self.remark_choice(r, &frames, &choice, costs, cx);
+        let model = cx.cost_model.clone();
+        let costs =
+            choose::Costs { f: &r.f, frames: &frames, scheme, model: model.as_deref().unwrap_or(&AnalyticCost) };
+        let pinned = pins.colours(&r.f, &frames);
+        let choice = choose::choose(costs, block, &|n| pinned.get(&n).copied());
+        self.remark_choice(costs, &choice, &pinned, cx);
         if choice.moved.is_empty() && frames.dissolved.is_empty() {
             return Ok(());
         }
-        let done = rewrite::rewrite_block(r, block, &frames, &choice.moved)?;
+        let done = rewrite::rewrite_block(r, block, &frames, scheme, &choice.moved)?;
         let message = format!(
             "@{}: {} of {} movable nodes moved, {} transposes of activations, {} constants laid out again, cost {}",
             r.f.name,
@@ -146,35 +167,31 @@ impl AutoLayout {
     /// One remark for each anchor: the layout it got, and what each would have cost the anchor itself.
     fn remark_choice(
         &self,
-        r: &Rewriter<'_>,
-        frames: &frames::Frames,
+        costs: choose::Costs<'_>,
         choice: &choose::Choice,
-        costs: &dyn LayoutCost,
+        pinned: &FxHashMap<NodeId, u8>,
         cx: &mut PassContext,
     ) {
-        let mut anchors: Vec<NodeId> = frames.movable.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
+        let mut anchors: Vec<NodeId> = costs.frames.movable.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
         anchors.sort_unstable();
         for n in anchors {
-            let name = r.f.nodes[n].name;
-            let cost = |nhwc: bool| costs.anchor(&r.f, n, nhwc);
+            let (name, frame) = (costs.f.nodes[n].name, costs.frames.movable[&n].frame);
+            let chosen = if choice.moved.contains(&n) { 1 - frame } else { frame };
+            let [a, b] = [chosen, 1 - chosen].map(|c| (costs.scheme.layout(c).title(), costs.anchor(n, c)));
             if choice.moved.contains(&n) {
                 cx.applied(
                     self,
                     &[name],
-                    format!("{name} runs in NHWC: it costs {} there, {} in NCHW", cost(true), cost(false)),
+                    format!("{name} runs in {}: it costs {} there, {} in {}", a.0, a.1, b.1, b.0),
                 );
             } else {
-                cx.missed(
-                    self,
-                    &[name],
-                    format!("{name} stays in NCHW: moving it would not pay for the transposes around it"),
-                );
+                let why = match pinned.get(&n) {
+                    Some(&c) if c == chosen => "it is pinned there",
+                    _ if b.1 < a.1 => "moving it would not pay for the transforms around it",
+                    _ => "it costs no less elsewhere",
+                };
+                cx.missed(self, &[name], format!("{name} stays in {}: {why} ({} here, {} in {})", a.0, a.1, b.1, b.0));
             }
         }
     }
-}
-
-/// True when a transposition by `perm` keeps the order of the elements: only dimensions of size 1 move.
-pub fn moves_no_data(shape: &[Int], perm: &[usize]) -> bool {
-    perm.iter().filter(|&&p| !shape[p].is(1)).is_sorted()
 }

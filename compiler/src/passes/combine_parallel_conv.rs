@@ -39,7 +39,7 @@ impl Pass for CombineParallelConv {
 struct Convs;
 impl Family for Convs {
     fn patterns(&self) -> Vec<Pattern> {
-        let one_group = |p: Pattern| p.attr::<Conv>("group=1", |c| c.group == 1);
+        let one_group = |p: Pattern| p.attr::<Conv>("group=1", |c| c.group == 1 && c.layout.block().is_none());
         let (x, w) = (var("x"), constant().named("w"));
         vec![one_group(op::<Conv>([x.clone(), w.clone(), constant().named("b")])), one_group(op::<Conv>([x, w]))]
     }
@@ -47,7 +47,7 @@ impl Family for Convs {
         0
     }
     fn result_axis(&self, op: &OpRef, rank: usize) -> usize {
-        op.downcast::<Conv>().map_or(1, |c| c.layout.channel_axis(rank))
+        op.downcast::<Conv>().and_then(|c| c.layout.channel_axis(rank)).unwrap_or(1)
     }
     fn fits(&self, _r: &super::rewriter::Rewriter<'_>, _n: NodeId, _bias: Option<ValueId>) -> bool {
         true

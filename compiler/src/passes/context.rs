@@ -3,6 +3,7 @@
 use super::{PassBase, PassDef, PassError, PassInstrument, find_pass};
 use crate::attr::{AttrStruct, Attrs};
 use crate::attr_enum;
+use crate::cost::CostModel;
 use crate::graph::Module;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -30,6 +31,12 @@ attr_enum! {
         Nchw = "nchw",
         /// Anchors in NHWC wherever the op allows it.
         Nhwc = "nhwc",
+        /// Convolutions with channels in groups of 4, and what lies between them.
+        Nchw4c = "nchw4c",
+        /// The same with groups of 8.
+        Nchw8c = "nchw8c",
+        /// The same with groups of 16.
+        Nchw16c = "nchw16c",
         /// The pass is not run.
         None = "none",
     }
@@ -90,8 +97,8 @@ pub struct PassContext {
     pub amp: AmpMode,
     /// Source nodes that mixed precision leaves in f32.
     pub keep_f32: Vec<super::KeepF32>,
-    /// What layouts cost, where the analytic estimate is not wanted (measured costs).
-    pub layout_cost: Option<Arc<dyn super::LayoutCost>>,
+    /// What nodes cost, where the analytic estimate is not wanted (measured costs).
+    pub cost_model: Option<Arc<dyn CostModel>>,
     /// Callbacks around passes.
     pub instruments: Vec<Box<dyn PassInstrument>>,
     /// Time.
@@ -126,7 +133,7 @@ impl PassContext {
             layout: LayoutMode::Auto,
             amp: AmpMode::Off,
             keep_f32: vec![],
-            layout_cost: None,
+            cost_model: None,
             instruments: vec![],
             clock: None,
             verify: cfg!(debug_assertions),

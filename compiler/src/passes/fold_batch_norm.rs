@@ -151,7 +151,7 @@ fn split_into_mul_add(r: &mut Rewriter<'_>, n: NodeId, affine: &Affine) -> Optio
     let node = r.f.nodes[n].clone();
     let x = node.inputs[0]?;
     let ty = r.f.ty(x).clone();
-    let channel = node.op.downcast::<BatchNorm>()?.layout.channel_axis(ty.rank());
+    let channel = node.op.downcast::<BatchNorm>()?.layout.channel_axis(ty.rank())?;
     let mut shape = vec![1; ty.rank() - channel];
     shape[0] = affine.factor.len();
     let mut constant = |label: &str, values: &[f64]| {

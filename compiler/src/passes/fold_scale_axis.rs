@@ -214,7 +214,7 @@ fn check_path(
         }
         let layout_axis = node.op.downcast::<MaxPool>().map(|p| p.layout);
         let layout_axis = layout_axis.or(node.op.downcast::<AveragePool>().map(|p| p.layout));
-        if layout_axis.is_some_and(|l| l.channel_axis(ty.rank()) != axis) {
+        if layout_axis.is_some_and(|l| l.channel_axis(ty.rank()) != Some(axis)) {
             return Err(format!("{} pools along the channels", node.name));
         }
     }

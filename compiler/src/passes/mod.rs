@@ -39,7 +39,7 @@ mod to_a_normal_form;
 mod to_basic_block_normal_form;
 
 pub use apply_schedules::ApplySchedules;
-pub use auto_layout::{AutoLayout, LayoutCost};
+pub use auto_layout::AutoLayout;
 pub use canonicalize_ops::CanonicalizeOps;
 pub use combine_parallel_conv::CombineParallelConv;
 pub use combine_parallel_matmul::CombineParallelMatmul;

@@ -80,7 +80,12 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     if options.layout != LayoutMode::None {
         list.push("auto-layout");
         if !classic {
-            list.extend(["simplify", "eliminate-common-subexpr"]);
+            list.push("simplify");
+        }
+        // Constants in another layout.
+        list.push("fold-constants");
+        if !classic {
+            list.push("eliminate-common-subexpr");
         }
         list.push("eliminate-dead");
     }

@@ -53,7 +53,7 @@ pub(super) struct Weighted {
 impl Weighted {
     /// The channel axis of a result of `rank` dimensions.
     pub fn result_axis(&self, rank: usize) -> usize {
-        self.layout.map_or(rank.saturating_sub(1), |l| l.channel_axis(rank))
+        self.layout.and_then(|l| l.channel_axis(rank)).unwrap_or(rank.saturating_sub(1))
     }
     /// The channel axis of data of `rank` dimensions.
     pub fn data_axis(&self, rank: usize) -> usize {
@@ -61,10 +61,14 @@ impl Weighted {
     }
 }
 
-/// How `op` keeps its channels, for weights of `rank` dimensions; `None` when it has no weights to scale.
+/// How `op` keeps its channels, for weights of `rank` dimensions; `None` when it has no weights to scale, or splits the
+/// channels of its data.
 pub(super) fn weighted(op: &OpRef, rank: usize) -> Option<Weighted> {
     let of = |results, data, layout| Weighted { results, data, layout, data_transposed: false };
     let groups = |g: i64| usize::try_from(g).ok().filter(|&g| g > 0);
+    if op.layout().is_some_and(|l| l.data_layout().block().is_some()) {
+        return None;
+    }
     if let Some(conv) = op.downcast::<Conv>() {
         return Some(of(Channels::Axis(0), Channels::Grouped(groups(conv.group)?), Some(conv.layout)));
     }

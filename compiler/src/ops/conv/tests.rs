@@ -72,6 +72,29 @@ fn agrees_with_the_definition_in_both_layouts() {
 }
 
 #[test]
+fn packed_layouts_agree_with_nchw() {
+    use crate::ops::layout_transform::LayoutTransform;
+    let cases =
+        [(1, [1, 16, 5, 6], [32, 16, 3, 3]), (16, [2, 16, 5, 4], [16, 1, 3, 3]), (2, [1, 32, 4, 4], [16, 16, 1, 1])];
+    for (group, xs, ws) in cases {
+        let pads = if ws[2] == 3 { vec![1, 0, 1, 1] } else { vec![] };
+        let op = Conv { group, pads, strides: vec![2, 1], ..Conv::default() };
+        let (x, w, b) = (random(&xs, 1), random(&ws, 2), random(&ws[..1], 3));
+        let want = run(op.clone(), &[&x, &w, &b]);
+        for layout in [DataLayout::Nchw4c, DataLayout::Nchw8c, DataLayout::Nchw16c] {
+            let pack = |t: &Tensor| run(LayoutTransform { from: DataLayout::Nchw, to: layout }, &[t]);
+            let got = run(Conv { layout, ..op.clone() }, &[&pack(&x), &w, &b]);
+            assert_close(&got, &pack(&want), 1e-5);
+        }
+    }
+    let refusal = |x: &[usize], w: &[usize]| {
+        try_run(Conv { layout: DataLayout::Nchw4c, ..Conv::default() }, &[&random(x, 1), &random(w, 2)]).unwrap_err()
+    };
+    assert!(refusal(&[1, 2, 3, 3, 4], &[6, 8, 1, 1]).contains("6 channels"));
+    assert!(refusal(&[1, 8, 3, 3], &[8, 8, 1, 1]).contains("nchw4c"));
+}
+
+#[test]
 fn one_and_three_spatial_axes() {
     let (x, w) = (random(&[2, 3, 8], 4), random(&[4, 3, 3], 5));
     let op = Conv { pads: vec![1, 0], strides: vec![2], ..Conv::default() };
@@ -132,7 +155,7 @@ fn stages(op: &Conv, x: &[i64], w: &[i64]) -> TensorFunction {
     });
     let window = op.window(&ty(x).shape, &ty(w).shape).expect("window");
     let spatial = window.output(op.layout.spatial(&ty(x).shape)).expect("fits");
-    let out = TensorType::new(DType::F32, op.layout.join(&Int::new(x[0]), &Int::new(w[0]), spatial));
+    let out = TensorType::new(DType::F32, op.layout.shape(&Int::new(x[0]), &Int::new(w[0]), spatial).expect("divides"));
     let mut cx = ComputeContext::new(&mut f, inputs.to_vec(), vec![None, None], vec![out], "conv");
     op.compute(&mut cx).expect("computes");
     f

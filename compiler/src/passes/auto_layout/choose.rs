@@ -2,15 +2,16 @@
 //!
 //! A value that is made in one layout and wanted in the other by anybody costs one transform, however many want it. With
 //! the two colours 0 and 1 this is a sum of `cost * [maker is 0 and some user is 1]` and its mirror image; a helper node
-//! for "some user is 1" makes each a single edge. Costs are in bytes of traffic: what an anchor loses in NCHW, what a
-//! transform moves.
+//! for "some user is 1" makes each a single edge. Costs are the cost model's: what an anchor costs in either layout, and
+//! each transform that moves data.
 
-use super::frames::{Form, Frames};
+use super::frames::{Form, Frames, Movable, aligned};
 use super::min_cut::{CutGraph, INFINITE, ONE, ZERO};
-use super::{LayoutCost, TO_NHWC};
+use super::scheme::{Scheme, moves_no_data};
+use crate::cost::{CostModel, NodeForm};
 use crate::graph::{BlockId, Function, NodeId, TensorType, ValueDef, ValueId};
-use crate::int::Int;
-use crate::ops::control::Const;
+use crate::ops::permute::permute;
+use crate::ops::transpose::Transpose;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The nodes that run in their moved form, and the cost of the choice.
@@ -21,14 +22,83 @@ pub struct Choice {
     pub cost: u64,
 }
 
+/// What the choice is made from.
+#[derive(Clone, Copy)]
+pub struct Costs<'a> {
+    /// The function.
+    pub f: &'a Function,
+    /// What can move in it.
+    pub frames: &'a Frames,
+    /// The two layouts.
+    pub scheme: Scheme,
+    /// What nodes cost.
+    pub model: &'a dyn CostModel,
+}
+
+impl Costs<'_> {
+    /// Changing data of type `ty` to colour `to`: nothing where that keeps the order of the elements.
+    pub fn transform(&self, ty: &TensorType, to: u8) -> u64 {
+        if self.scheme.keeps_order(&ty.shape, to) {
+            return 0;
+        }
+        let Ok(moved) = self.scheme.moved(ty, to) else { return INFINITE / 4 };
+        self.model.node(&NodeForm {
+            op: self.scheme.transform(to),
+            inputs: vec![Some((ty.clone(), false))],
+            outputs: vec![moved],
+        })
+    }
+    fn permutation(&self, ty: &TensorType, perm: &[usize]) -> u64 {
+        if moves_no_data(&ty.shape, perm) {
+            return 0;
+        }
+        self.model.node(&NodeForm {
+            op: Transpose { perm: perm.to_vec() }.into(),
+            inputs: vec![Some((ty.clone(), false))],
+            outputs: vec![TensorType::new(ty.dtype, permute(&ty.shape, perm))],
+        })
+    }
+    /// An anchor in the layout of `colour`.
+    pub fn anchor(&self, n: NodeId, colour: u8) -> u64 {
+        let (m, node) = (&self.frames.movable[&n], &self.f.nodes[n]);
+        let moves = colour != m.frame;
+        let ty = |v: ValueId, form: Option<&Form>| match form {
+            Some(Form::Moved) if moves => self.scheme.moved(self.f.ty(v), colour).unwrap_or(self.f.ty(v).clone()),
+            _ => self.f.ty(v).clone(),
+        };
+        let operand =
+            |(i, v): (usize, &Option<ValueId>)| v.map(|v| (ty(v, m.operand(i)), self.frames.constants.contains(&v)));
+        self.model.node(&NodeForm {
+            op: if moves { m.op.clone() } else { node.op.clone() },
+            inputs: node.inputs.iter().enumerate().map(operand).collect(),
+            outputs: node.outputs.iter().zip(&m.results).map(|(&v, form)| ty(v, Some(form))).collect(),
+        })
+    }
+    /// What the moved form of a node costs in transforms of its own.
+    fn own_transforms(&self, n: NodeId, m: &Movable) -> u64 {
+        let node = &self.f.nodes[n];
+        let mut cost = 0u64;
+        for (i, form) in &m.operands {
+            let Some(v) = node.inputs[*i].filter(|v| !self.frames.constants.contains(v)) else { continue };
+            let ty = self.f.ty(v);
+            cost += match form {
+                Form::Aligned => self.transform(&aligned(ty, self.scheme.rank(m.frame)), m.other()),
+                Form::Permuted(p) => self.permutation(ty, p),
+                Form::AsIs | Form::Moved | Form::Shaped(_) => 0,
+            };
+        }
+        for (form, &v) in m.results.iter().zip(&node.outputs) {
+            if let Form::Permuted(p) = form {
+                cost += self.permutation(self.f.ty(v), p);
+            }
+        }
+        cost
+    }
+}
+
 /// Chooses. `pin` fixes nodes to a layout.
-pub fn choose(
-    f: &Function,
-    block: BlockId,
-    frames: &Frames,
-    costs: &dyn LayoutCost,
-    pin: &dyn Fn(NodeId) -> Option<u8>,
-) -> Choice {
+pub fn choose(costs: Costs<'_>, block: BlockId, pin: &dyn Fn(NodeId) -> Option<u8>) -> Choice {
+    let (f, frames) = (costs.f, costs.frames);
     let mut c = Chooser { f, block, frames, costs, g: CutGraph::new(), node: FxHashMap::default() };
     let order: Vec<NodeId> = f.blocks[block].nodes.iter().copied().filter(|n| frames.movable.contains_key(n)).collect();
     for &n in &order {
@@ -47,7 +117,7 @@ struct Chooser<'a> {
     f: &'a Function,
     block: BlockId,
     frames: &'a Frames,
-    costs: &'a dyn LayoutCost,
+    costs: Costs<'a>,
     g: CutGraph,
     node: FxHashMap<NodeId, usize>,
 }
@@ -59,27 +129,9 @@ impl Chooser<'_> {
         self.node.insert(n, x);
         let mut cost = [0u64; 2];
         if m.anchor {
-            cost = [self.costs.anchor(self.f, n, false), self.costs.anchor(self.f, n, true)];
+            cost = [self.costs.anchor(n, 0), self.costs.anchor(n, 1)];
         }
-        let node = &self.f.nodes[n];
-        for (i, form) in &m.operands {
-            let Some(v) = node.inputs[*i].filter(|&v| self.f.def_op::<Const>(v).is_none()) else { continue };
-            let ty = self.f.ty(v);
-            cost[m.other() as usize] += match form {
-                Form::Aligned => {
-                    let ones = std::iter::repeat_n(Int::new(1), 4usize.saturating_sub(ty.rank()));
-                    let shape = ones.chain(ty.shape.iter().cloned()).collect();
-                    self.costs.transform(&TensorType::new(ty.dtype, shape), &TO_NHWC)
-                }
-                Form::Permuted(p) => self.costs.transform(ty, p),
-                Form::AsIs | Form::Moved => 0,
-            };
-        }
-        for (form, &v) in m.results.iter().zip(&node.outputs) {
-            if let Form::Permuted(p) = form {
-                cost[m.other() as usize] += self.costs.transform(self.f.ty(v), p);
-            }
-        }
+        cost[m.other() as usize] += self.costs.own_transforms(n, m);
         match pin {
             Some(0) => cost[1] = INFINITE,
             Some(_) => cost[0] = INFINITE,
@@ -106,7 +158,9 @@ impl Chooser<'_> {
         (m.results[i] == Form::Moved).then(|| self.node[&n])
     }
     fn add_value(&mut self, root: ValueId, members: &[ValueId]) {
-        let cost = self.costs.transform(self.f.ty(root), &TO_NHWC);
+        // The tensor exists at first in the layout of its frame; a change costs about as much in either direction.
+        let frame = self.frames.frame[&root];
+        let cost = self.costs.transform(self.f.ty(root), 1 - frame);
         if cost == 0 {
             return;
         }
@@ -157,32 +211,4 @@ pub fn root_of(f: &Function, frames: &Frames, mut v: ValueId) -> ValueId {
         v = x;
     }
     v
-}
-
-/// Costs from sizes alone.
-pub struct AnalyticCost;
-impl AnalyticCost {
-    fn bytes(ty: &TensorType) -> u64 {
-        // An open dimension counts as 16.
-        let count = ty.numel().eval(&|_| Some(16)).unwrap_or(1).max(0) as u64;
-        count.saturating_mul(ty.dtype.size() as u64).min(1 << 40)
-    }
-}
-impl LayoutCost for AnalyticCost {
-    /// Read once, written once, and a launch that costs as much as 64 KiB.
-    fn transform(&self, ty: &TensorType, perm: &[usize]) -> u64 {
-        if super::moves_no_data(&ty.shape, perm) { 0 } else { 2 * Self::bytes(ty) + 65536 }
-    }
-    /// An anchor in NCHW reads its data across channels: as if it read and wrote everything twice more, and each
-    /// multiply-accumulate cost a quarter of a byte.
-    fn anchor(&self, f: &Function, n: NodeId, nhwc: bool) -> u64 {
-        if nhwc {
-            return 0;
-        }
-        let (inputs, outputs) = crate::ops::node_types(f, n);
-        let data = inputs.first().copied().flatten().map_or(0, Self::bytes);
-        let traffic = data + outputs.iter().map(|t| Self::bytes(t)).sum::<u64>();
-        let macs = f.nodes[n].op.macs(&inputs, &outputs);
-        if macs > 0 { 2 * traffic + macs / 4 } else { traffic / 2 }
-    }
 }

@@ -1,14 +1,17 @@
 //! What can move: the layout that each value has as it stands (its frame), and the moved form of each node.
 //!
-//! Physical layouts are 0 (NCHW) and 1 (NHWC). An anchor in NCHW says that its data are in 0 as they stand; from there
-//! frames spread through every op that has a moved form. A transpose between the two layouts makes the same tensor
-//! in the other frame: it dissolves, and whoever uses its result just wants the other layout.
+//! Layouts are the two colours of a [`Scheme`]. An anchor says in which of them its data stand; from there frames spread
+//! through every op that has a moved form. A transpose between the two layouts makes the same tensor in the other
+//! frame: it dissolves, and whoever uses its result just wants the other layout. What depends on constants only has no
+//! frame: it is laid out at compile time, as whoever uses it wants.
 
+use super::scheme::Scheme;
 use super::{TO_NCHW, TO_NHWC};
-use crate::graph::{BlockId, Function, Module, NodeId, ValueDef, ValueId};
+use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueDef, ValueId};
+use crate::int::Int;
 use crate::ops::control::Const;
 use crate::ops::transpose::Transpose;
-use crate::ops::{InferContext, OpRef};
+use crate::ops::{InferContext, OpRef, PackedForm};
 use crate::passes::fuse_ops::captures;
 use crate::passes::fusion_kind::NodeInfo;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,6 +27,8 @@ pub enum Form {
     Aligned,
     /// Permuted in another way.
     Permuted(Vec<usize>),
+    /// The same elements in order, under another shape.
+    Shaped(Vec<Int>),
 }
 
 /// A node that can run in the other layout.
@@ -60,8 +65,10 @@ pub struct Frames {
     pub movable: FxHashMap<NodeId, Movable>,
     /// Transposes between the two layouts.
     pub dissolved: FxHashSet<NodeId>,
-    /// Anchors that cannot move, and why.
+    /// Nodes at the edge that cannot move, and why.
     pub pinned: Vec<(NodeId, String)>,
+    /// Values that depend on constants only.
+    pub constants: FxHashSet<ValueId>,
     /// Users of each value in the block, with the operand's position; `usize::MAX` for a use in a region.
     pub users: FxHashMap<ValueId, Vec<(NodeId, usize)>>,
 }
@@ -72,11 +79,14 @@ pub fn find_frames(
     f: &Function,
     block: BlockId,
     info: &FxHashMap<NodeId, NodeInfo>,
+    scheme: Scheme,
     dissolve: bool,
 ) -> Frames {
+    let dissolve = dissolve && !scheme.is_packed();
     let mut search =
-        Search { module, f, block, info, dissolve, out: Frames::default(), barriers: FxHashSet::default() };
+        Search { module, f, block, info, scheme, dissolve, out: Frames::default(), barriers: FxHashSet::default() };
     search.find_users();
+    search.find_constants();
     let mut queue = search.seeds();
     while let Some(v) = queue.pop() {
         search.spread(v, &mut queue);
@@ -90,6 +100,7 @@ struct Search<'a> {
     f: &'a Function,
     block: BlockId,
     info: &'a FxHashMap<NodeId, NodeInfo>,
+    scheme: Scheme,
     dissolve: bool,
     out: Frames,
     barriers: FxHashSet<NodeId>,
@@ -109,31 +120,35 @@ impl Search<'_> {
             }
         }
     }
+    fn find_constants(&mut self) {
+        for &n in &self.f.blocks[self.block].nodes {
+            let node = &self.f.nodes[n];
+            let from_constants = |&v: &ValueId| self.is_const(v);
+            let all = node.regions.is_empty() && node.inputs.iter().flatten().all(from_constants);
+            if node.op.is::<Const>() || (all && !node.inputs.is_empty() && !node.op.effects().stateful) {
+                self.out.constants.extend(&node.outputs);
+            }
+        }
+    }
     fn is_const(&self, v: ValueId) -> bool {
-        self.f.def_op::<Const>(v).is_some()
+        self.out.constants.contains(&v) || self.f.def_op::<Const>(v).is_some()
     }
     /// Anchors give their data the layout that they compute in.
     fn seeds(&mut self) -> Vec<ValueId> {
         let mut queue = Vec::new();
         for &n in &self.f.blocks[self.block].nodes {
             let Some(rule) = self.f.nodes[n].op.layout() else { continue };
-            let frame = if rule.is_nchw() { 0 } else { 1 };
-            if frame == 0 {
-                self.try_node(n, 0, &mut queue);
+            let Some(frame) = self.scheme.colour(rule.data_layout()) else {
+                self.barriers.insert(n);
                 continue;
-            }
-            let node = &self.f.nodes[n];
-            let data = rule.operands_to_move().into_iter().filter_map(|i| *node.inputs.get(i)?);
-            let results = rule.results_to_move().into_iter().filter_map(|i| node.outputs.get(i).copied());
-            for v in data.chain(results).collect::<Vec<_>>() {
-                self.assign(v, frame, &mut queue);
-            }
-            self.barriers.insert(n);
+            };
+            self.try_node(n, frame, &mut queue);
         }
         queue
     }
     fn assign(&mut self, v: ValueId, frame: u8, queue: &mut Vec<ValueId>) {
-        if self.f.ty(v).rank() == 4 && !self.is_const(v) && self.out.frame.insert(v, frame).is_none() {
+        let fits = self.f.ty(v).rank() == self.scheme.rank(frame);
+        if fits && !self.is_const(v) && self.out.frame.insert(v, frame).is_none() {
             queue.push(v);
         }
     }
@@ -182,25 +197,26 @@ impl Search<'_> {
         if self.out.movable.contains_key(&n) || self.barriers.contains(&n) {
             return;
         }
-        let movable = match moved_form(self.module, self.f, n, self.info.get(&n), frame) {
+        let node = &self.f.nodes[n];
+        if node.outputs.iter().any(|&v| self.is_const(v)) {
+            self.barriers.insert(n);
+            return;
+        }
+        let form = Former { module: self.module, f: self.f, scheme: self.scheme, frame, n };
+        let movable = match form.moved(self.info.get(&n)) {
             Ok(m) => m,
             Err(why) => {
                 self.barriers.insert(n);
-                if self.f.nodes[n].op.layout().is_some() {
-                    self.out.pinned.push((n, why));
-                }
+                self.out.pinned.push((n, why));
                 return;
             }
         };
-        let node = &self.f.nodes[n];
         let data = movable.operands.iter().filter(|o| o.1 == Form::Moved).filter_map(|o| node.inputs[o.0]);
         let results = node.outputs.iter().zip(&movable.results).filter(|r| *r.1 == Form::Moved).map(|r| *r.0);
         let moved: Vec<ValueId> = data.chain(results).filter(|&v| !self.is_const(v)).collect();
         if moved.iter().any(|v| self.out.frame.get(v).is_some_and(|&o| o != frame)) {
             self.barriers.insert(n);
-            if movable.anchor {
-                self.out.pinned.push((n, "its data stand in two layouts".into()));
-            }
+            self.out.pinned.push((n, "its data stand in two layouts".into()));
             return;
         }
         self.out.movable.insert(n, movable);
@@ -210,63 +226,157 @@ impl Search<'_> {
     }
 }
 
-/// The node on data in the other layout than `frame`.
-fn moved_form(module: &Module, f: &Function, n: NodeId, info: Option<&NodeInfo>, frame: u8) -> Result<Movable, String> {
-    let node = &f.nodes[n];
-    let perm = if frame == 0 { TO_NHWC } else { TO_NCHW };
-    let rank4 = |v: ValueId| f.ty(v).rank() == 4;
-    if !node.regions.is_empty() || node.op.effects().stateful || node.op.is::<Const>() {
-        return Err("it cannot move".into());
+/// Finds the form of node `n` on data in the other layout than `frame`.
+struct Former<'a> {
+    module: &'a Module,
+    f: &'a Function,
+    scheme: Scheme,
+    frame: u8,
+    n: NodeId,
+}
+
+impl Former<'_> {
+    fn moved(&self, info: Option<&NodeInfo>) -> Result<Movable, String> {
+        let node = &self.f.nodes[self.n];
+        if !node.regions.is_empty() || node.op.effects().stateful || node.op.is::<Const>() {
+            return Err("it has regions or effects".into());
+        }
+        let m = match self.by_rule() {
+            Some(found) => found?,
+            None => match self.by_axes() {
+                Some(found) => found?,
+                None => self.by_index_maps(info)?,
+            },
+        };
+        let data = m.operands.iter().filter(|o| o.1 == Form::Moved).filter_map(|o| node.inputs[o.0]);
+        let results = m.results.iter().zip(&node.outputs).filter(|r| *r.0 == Form::Moved).map(|r| *r.1);
+        for v in data.chain(results) {
+            self.scheme.moved(self.f.ty(v), m.other())?;
+        }
+        Ok(m)
     }
-    if let Some(rule) = node.op.layout() {
-        if frame == 1 || !rule.is_nchw() {
-            return Err("it has no NHWC form here".into());
+    fn movable(&self, op: OpRef, operands: Vec<(usize, Form)>, results: Vec<Form>) -> Movable {
+        Movable { frame: self.frame, anchor: false, op, operands, results }
+    }
+    fn is_data(&self, v: ValueId) -> bool {
+        self.f.ty(v).rank() == self.scheme.rank(self.frame)
+    }
+    /// An op with a native layout says what it needs.
+    fn by_rule(&self) -> Option<Result<Movable, String>> {
+        let node = &self.f.nodes[self.n];
+        let rule = node.op.layout()?;
+        if self.scheme.colour(rule.data_layout()) != Some(self.frame) {
+            return Some(Err(format!("it computes in {}", rule.data_layout().title())));
         }
         let (data, results) = (rule.operands_to_move(), rule.results_to_move());
         let moved = data.iter().filter_map(|&i| *node.inputs.get(i)?).chain(results.iter().map(|&i| node.outputs[i]));
-        if let Some(v) = moved.into_iter().find(|&v| !rank4(v)) {
-            return Err(format!("its data have rank {}, not 4", f.ty(v).rank()));
+        if let Some(v) = moved.into_iter().find(|&v| !self.is_data(v)) {
+            let (found, wanted) = (self.f.ty(v).rank(), self.scheme.rank(self.frame));
+            return Some(Err(format!("its data have rank {found}, not {wanted}")));
         }
+        let cx = InferContext::new(self.module, self.f, &node.inputs, &node.regions);
         let form = |moves: bool| if moves { Form::Moved } else { Form::AsIs };
         let operands = (0..node.inputs.len()).map(|i| (i, form(data.contains(&i)))).collect();
         let results = (0..node.outputs.len()).map(|i| form(results.contains(&i))).collect();
-        return Ok(Movable { frame, anchor: true, op: rule.to_nhwc(), operands, results });
+        let op = rule.in_layout(self.scheme.layout(1 - self.frame), &cx);
+        Some(op.map(|op| Movable { anchor: true, ..self.movable(op, operands, results) }))
     }
-    let first = node.inputs.first().copied().flatten();
-    if first.is_some_and(rank4) {
-        let cx = InferContext::new(module, f, &node.inputs, &node.regions);
-        if let Some(p) = node.op.permuted(&perm, &cx) {
-            let to_form = |p: Option<Vec<usize>>, rank: usize| match p {
-                None => Form::AsIs,
-                Some(p) if p == perm && rank == 4 => Form::Moved,
-                Some(p) if p.iter().enumerate().all(|(i, &x)| i == x) => Form::AsIs,
-                Some(p) => Form::Permuted(p),
-            };
-            let rank = |v: Option<ValueId>| v.map_or(0, |v| f.ty(v).rank());
-            let operands: Vec<(usize, Form)> =
-                p.operands.into_iter().map(|(i, p)| (i, to_form(p, rank(node.inputs[i])))).collect();
-            let results = p.results.into_iter().zip(&node.outputs).map(|(p, &v)| to_form(p, f.ty(v).rank())).collect();
-            if !operands.iter().any(|o| o.1 == Form::Moved) {
-                return Err("it moves no operand".into());
-            }
-            return Ok(Movable { frame, anchor: false, op: p.op, operands, results });
+    /// An op that carries axes says how they move.
+    fn by_axes(&self) -> Option<Result<Movable, String>> {
+        let node = &self.f.nodes[self.n];
+        let first = node.inputs.first().copied().flatten();
+        if !first.is_some_and(|v| self.is_data(v)) {
+            return None;
         }
+        let cx = InferContext::new(self.module, self.f, &node.inputs, &node.regions);
+        let Some(perm) = self.scheme.perm(1 - self.frame) else {
+            let packed = match node.op.packed(self.scheme.other, &cx) {
+                Some(Ok(p)) => p,
+                Some(Err(why)) => return Some(Err(why)),
+                // Its attributes count axes, of which packed data have more.
+                None if node.op.permuted(&TO_NHWC, &cx).is_some() => return Some(Err("it has no packed form".into())),
+                None => return None,
+            };
+            let form = |p: PackedForm| match p {
+                PackedForm::AsIs => Form::AsIs,
+                PackedForm::Packed => Form::Moved,
+                PackedForm::Shaped(s) => Form::Shaped(s),
+            };
+            let operands = packed.operands.into_iter().map(|(i, p)| (i, form(p))).collect();
+            return Some(Ok(self.movable(packed.op, operands, packed.results.into_iter().map(form).collect())));
+        };
+        let permuted = node.op.permuted(&perm, &cx)?;
+        let to_form = |p: Option<Vec<usize>>, rank: usize| match p {
+            None => Form::AsIs,
+            Some(p) if p == perm && rank == 4 => Form::Moved,
+            Some(p) if p.iter().enumerate().all(|(i, &x)| i == x) => Form::AsIs,
+            Some(p) => Form::Permuted(p),
+        };
+        let rank = |v: Option<ValueId>| v.map_or(0, |v| self.f.ty(v).rank());
+        let operands: Vec<(usize, Form)> =
+            permuted.operands.into_iter().map(|(i, p)| (i, to_form(p, rank(node.inputs[i])))).collect();
+        let results = permuted.results.into_iter().zip(&node.outputs);
+        let results = results.map(|(p, &v)| to_form(p, self.f.ty(v).rank())).collect();
+        if !operands.iter().any(|o| o.1 == Form::Moved) {
+            return Some(Err("it moves no operand".into()));
+        }
+        Some(Ok(self.movable(permuted.op, operands, results)))
     }
-    let aligned = info.filter(|i| i.aligned).ok_or("its index maps do not allow it")?;
-    if node.outputs.len() != 1 || !rank4(node.outputs[0]) {
-        return Err("its result has not rank 4".into());
+    /// An op that reads every operand at the result's index, with broadcasting, is the same under any order of axes.
+    fn by_index_maps(&self, info: Option<&NodeInfo>) -> Result<Movable, String> {
+        let node = &self.f.nodes[self.n];
+        let aligned = info.filter(|i| i.aligned).ok_or("its index maps do not allow it")?;
+        let [result] = node.outputs[..] else { return Err("it has several results".into()) };
+        if !self.is_data(result) {
+            let (found, wanted) = (self.f.ty(result).rank(), self.scheme.rank(self.frame));
+            return Err(format!("its result has rank {found}, not {wanted}"));
+        }
+        let form = |(i, v): (usize, &Option<ValueId>)| match v {
+            Some(v) if self.f.ty(*v).numel().is(1) && !self.is_data(*v) => (i, Form::AsIs),
+            Some(v) if self.is_data(*v) || aligned.reads[i] => (i, self.broadcast_form(*v)),
+            _ => (i, Form::AsIs),
+        };
+        let operands: Vec<(usize, Form)> = node.inputs.iter().enumerate().map(form).collect();
+        self.check_inference(&operands)?;
+        Ok(self.movable(node.op.clone(), operands, vec![Form::Moved]))
     }
-    let mut operands = Vec::with_capacity(node.inputs.len());
-    for (i, v) in node.inputs.iter().enumerate() {
-        operands.push((
-            i,
-            match v {
-                Some(v) if f.ty(*v).numel().is(1) && !rank4(*v) => Form::AsIs,
-                Some(v) if rank4(*v) => Form::Moved,
-                Some(_) if aligned.reads[i] => Form::Aligned,
-                _ => Form::AsIs,
-            },
-        ));
+    /// Refuses an op whose attributes hold shapes: on moved operands it would give another result than the moved one.
+    fn check_inference(&self, operands: &[(usize, Form)]) -> Result<(), String> {
+        let node = &self.f.nodes[self.n];
+        let to = 1 - self.frame;
+        let mut scratch = Function::new("scratch");
+        let mut inputs = vec![None; node.inputs.len()];
+        for (i, form) in operands {
+            let Some(v) = node.inputs[*i] else { continue };
+            let ty = self.f.ty(v);
+            let moved = match form {
+                Form::Shaped(shape) => TensorType::new(ty.dtype, shape.clone()),
+                Form::Moved => self.scheme.moved(ty, to)?,
+                Form::Aligned => self.scheme.moved(&aligned(ty, self.scheme.rank(self.frame)), to)?,
+                Form::AsIs | Form::Permuted(_) => ty.clone(),
+            };
+            inputs[*i] = Some(scratch.fresh_value(moved, ValueDef::Arg(scratch.body, *i), None));
+        }
+        let module = Module::new("main");
+        let types = node.op.infer(&InferContext::new(&module, &scratch, &inputs, &[]))?;
+        let want = self.scheme.moved(self.f.ty(node.outputs[0]), to)?;
+        if types == [want] { Ok(()) } else { Err("its attributes hold shapes".into()) }
     }
-    Ok(Movable { frame, anchor: false, op: node.op.clone(), operands, results: vec![Form::Moved] })
+    /// An operand that is broadcast to the result.
+    fn broadcast_form(&self, v: ValueId) -> Form {
+        let ty = self.f.ty(v);
+        let rank = self.scheme.rank(self.frame);
+        let shape = aligned(ty, rank).shape;
+        if self.scheme.is_packed() && self.frame == 0 && shape[1].is(1) {
+            // The same for every channel: so it is for the channels of a group.
+            return Form::Shaped([shape, vec![Int::new(1)]].concat());
+        }
+        if ty.rank() == rank { Form::Moved } else { Form::Aligned }
+    }
+}
+
+/// A type with leading dimensions of 1 up to `rank`.
+pub fn aligned(ty: &TensorType, rank: usize) -> TensorType {
+    let ones = std::iter::repeat_n(Int::new(1), rank.saturating_sub(ty.rank()));
+    TensorType::new(ty.dtype, ones.chain(ty.shape.iter().cloned()).collect())
 }

@@ -2,8 +2,8 @@
 //! layout, right before its first user there.
 
 use super::choose::root_of;
-use super::frames::{Form, Frames, Movable};
-use super::{TO_NCHW, TO_NHWC, moves_no_data};
+use super::frames::{Form, Frames, Movable, aligned};
+use super::scheme::{Scheme, moves_no_data};
 use crate::graph::{BlockId, Constant, NodeId, Origins, ValueId};
 use crate::int::{Int, const_dims};
 use crate::name::Name;
@@ -33,10 +33,17 @@ pub fn rewrite_block(
     r: &mut Rewriter<'_>,
     block: BlockId,
     frames: &Frames,
+    scheme: Scheme,
     moved: &FxHashSet<NodeId>,
 ) -> Result<Done, String> {
-    let mut w =
-        Rewrite { r, frames, made: FxHashMap::default(), constants: FxHashMap::default(), done: Done::default() };
+    let mut w = Rewrite {
+        r,
+        frames,
+        scheme,
+        made: FxHashMap::default(),
+        constants: FxHashMap::default(),
+        done: Done::default(),
+    };
     let nodes = w.r.f.blocks[block].nodes.clone();
     let mut given: Vec<ValueId> = frames.frame.keys().copied().collect();
     given.sort_unstable();
@@ -76,6 +83,7 @@ enum Place {
 struct Rewrite<'a, 'm> {
     r: &'a mut Rewriter<'m>,
     frames: &'a Frames,
+    scheme: Scheme,
     /// Each tensor in the layouts that exist so far.
     made: FxHashMap<(ValueId, u8), ValueId>,
     /// Constants that were laid out again, by permutation.
@@ -120,8 +128,7 @@ impl Rewrite<'_, '_> {
             return Ok(found);
         }
         let from = self.made.get(&(root, 1 - layout)).copied().ok_or("a value is used before it is made")?;
-        let perm = if layout == 1 { TO_NHWC } else { TO_NCHW };
-        let new = self.permute_value(place, from, &perm)?;
+        let new = self.change(place, from, layout)?;
         if layout != self.frames.frame[&root] {
             self.name_moved(root, new);
         }
@@ -130,24 +137,44 @@ impl Rewrite<'_, '_> {
     }
     /// A value in the other layout carries the model's name with a suffix: its shape is not the model's.
     fn name_moved(&mut self, v: ValueId, new: ValueId) {
-        let suffix = if self.frames.frame.get(&v) == Some(&0) { "nhwc" } else { "nchw" };
+        let other = self.frames.frame.get(&v).map_or(0, |&frame| 1 - frame);
+        let suffix = self.scheme.layout(other).name();
         if let Some(name) = self.r.f.values[v].name {
             self.r.f.values[new].name = Some(Name::new(&format!("{name}@{suffix}")));
         }
     }
+    /// `v` in colour `to`.
+    fn change(&mut self, place: Place, v: ValueId, to: u8) -> Result<ValueId, String> {
+        if let Some(perm) = self.scheme.perm(to) {
+            return self.permute_value(place, v, &perm);
+        }
+        let ty = self.r.f.ty(v).clone();
+        if self.scheme.keeps_order(&ty.shape, to) {
+            let shape = self.scheme.moved(&ty, to)?.shape;
+            return self.reshape_value(place, v, shape);
+        }
+        self.done.transforms += usize::from(!self.frames.constants.contains(&v));
+        let name = format!("{}.{}", self.source(v), self.scheme.layout(to).name());
+        self.add(place, self.scheme.transform(to), v, &name)
+    }
     /// `v` transposed by `perm`: a reshape where that keeps the order of the elements.
     fn permute_value(&mut self, place: Place, v: ValueId, perm: &[usize]) -> Result<ValueId, String> {
         let shape = self.r.f.ty(v).shape.clone();
-        let source = self.r.f.def_node(v).map(|n| self.r.f.nodes[n].name);
-        let source = source.or(self.r.f.values[v].name).map_or("value", |n| n.as_str());
-        let (op, name): (OpRef, String) = match moves_no_data(&shape, perm) {
-            true => (Reshape::to(permute(&shape, perm)).into(), format!("{source}.reshape")),
-            false => {
-                self.done.transforms += 1;
-                (Transpose { perm: perm.to_vec() }.into(), format!("{source}.transpose"))
-            }
-        };
-        self.add(place, op, v, &name)
+        if moves_no_data(&shape, perm) {
+            return self.reshape_value(place, v, permute(&shape, perm));
+        }
+        self.done.transforms += usize::from(!self.frames.constants.contains(&v));
+        let name = format!("{}.transpose", self.source(v));
+        self.add(place, Transpose { perm: perm.to_vec() }.into(), v, &name)
+    }
+    fn reshape_value(&mut self, place: Place, v: ValueId, shape: Vec<Int>) -> Result<ValueId, String> {
+        let name = format!("{}.reshape", self.source(v));
+        self.add(place, Reshape::to(shape).into(), v, &name)
+    }
+    /// A name for what is made of `v`.
+    fn source(&self, v: ValueId) -> &'static str {
+        let node = self.r.f.def_node(v).map(|n| self.r.f.nodes[n].name);
+        node.or(self.r.f.values[v].name).map_or("value", |n| n.as_str())
     }
     fn add(&mut self, place: Place, op: OpRef, v: ValueId, name: &str) -> Result<ValueId, String> {
         let (inputs, name) = (vec![Some(v)], Name::new(name));
@@ -159,7 +186,7 @@ impl Rewrite<'_, '_> {
     }
     fn move_node(&mut self, n: NodeId, m: &Movable) -> Result<(), String> {
         let node = self.r.f.nodes[n].clone();
-        let perm = if m.frame == 0 { TO_NHWC } else { TO_NCHW };
+        let place = Place::Before(n);
         let mut inputs = Vec::with_capacity(m.operands.len());
         for (i, form) in &m.operands {
             let Some(v) = node.inputs[*i] else {
@@ -168,19 +195,21 @@ impl Rewrite<'_, '_> {
             };
             inputs.push(Some(match form {
                 Form::AsIs => {
-                    self.as_is(Place::Before(n), v)?;
+                    self.as_is(place, v)?;
                     self.r.resolve(v)
                 }
                 Form::Permuted(p) => {
-                    self.as_is(Place::Before(n), v)?;
+                    self.as_is(place, v)?;
                     self.operand(n, self.r.resolve(v), p)?
                 }
+                Form::Shaped(shape) => self.shaped(n, v, shape.clone())?,
                 Form::Aligned => {
-                    let rank4 = self.with_leading_ones(n, v)?;
-                    self.operand(n, rank4, &perm)?
+                    let shape = aligned(self.r.f.ty(v), self.scheme.rank(m.frame)).shape;
+                    let aligned = self.shaped(n, v, shape)?;
+                    self.moved_constant(n, aligned, m.other())?
                 }
-                Form::Moved if self.r.f.def_op::<Const>(v).is_some() => self.operand(n, v, &perm)?,
-                Form::Moved => self.in_layout(Place::Before(n), v, m.other())?,
+                Form::Moved if self.frames.constants.contains(&v) => self.moved_constant(n, v, m.other())?,
+                Form::Moved => self.in_layout(place, v, m.other())?,
             }));
         }
         let outputs = self
@@ -188,19 +217,19 @@ impl Rewrite<'_, '_> {
             .add_before(n, m.op.clone(), inputs, node.name, node.origins.clone())
             .map_err(|e| format!("{} `{}` in the other layout: {e}", node.op.name(), node.name))?;
         for ((form, &old), &new) in m.results.iter().zip(&node.outputs).zip(&outputs) {
-            if *form == Form::Moved {
-                self.name_moved(old, new);
-                self.made.insert((old, m.other()), new);
-                continue;
-            }
-            // The old value under another id, in whatever layout it had.
-            let same = match form {
-                Form::Permuted(p) => self.permute_value(Place::Before(n), new, &invert(p))?,
-                _ => new,
+            let as_it_stood = match form {
+                Form::Moved => {
+                    self.name_moved(old, new);
+                    self.made.insert((old, m.other()), new);
+                    continue;
+                }
+                Form::Permuted(p) => self.permute_value(place, new, &invert(p))?,
+                Form::Shaped(_) => self.reshape_value(place, new, self.r.f.ty(old).shape.clone())?,
+                Form::AsIs | Form::Aligned => new,
             };
-            self.r.replace(old, same);
+            self.r.replace(old, as_it_stood);
             if let Some(&frame) = self.frames.frame.get(&old) {
-                self.made.insert((old, frame), same);
+                self.made.insert((old, frame), as_it_stood);
             }
         }
         self.r.erase(n);
@@ -216,16 +245,32 @@ impl Rewrite<'_, '_> {
         let op = (!keeps_order).then(|| Transpose { perm: perm.to_vec() }.into());
         self.constant(n, name, perm.to_vec(), op, shape)
     }
-    /// `v` with leading dimensions of 1 up to rank 4.
-    fn with_leading_ones(&mut self, n: NodeId, v: ValueId) -> Result<ValueId, String> {
+    /// An operand that is not data of the frame (a constant, or one that was aligned) in colour `to`; the same operand
+    /// only once.
+    fn moved_constant(&mut self, n: NodeId, v: ValueId, to: u8) -> Result<ValueId, String> {
+        let plain = self.r.f.def_op::<Const>(v).is_some();
+        if let Some(perm) = self.scheme.perm(to).filter(|_| plain) {
+            return self.operand(n, v, &perm);
+        }
+        if let Some(&found) = self.made.get(&(v, to)) {
+            return Ok(found);
+        }
+        let new = self.change(Place::Before(n), v, to)?;
+        self.done.constants += usize::from(plain);
+        self.made.insert((v, to), new);
+        Ok(new)
+    }
+    /// `v` under another shape.
+    fn shaped(&mut self, n: NodeId, v: ValueId, shape: Vec<Int>) -> Result<ValueId, String> {
         self.as_is(Place::Before(n), v)?;
         let v = self.r.resolve(v);
-        let old = self.r.f.ty(v).shape.clone();
-        let shape: Vec<Int> = std::iter::repeat_n(Int::new(1), 4 - old.len()).chain(old).collect();
-        let op: OpRef = Reshape::to(shape.clone()).into();
         match (self.r.f.def_op::<Const>(v).map(|c| c.1.name), const_dims(&shape)) {
-            (Some(name), Some(shape)) => self.constant(n, name, vec![], None, shape),
-            _ => self.add(Place::Before(n), op, v, "aligned"),
+            (Some(name), Some(shape)) => {
+                // No permutation begins like this.
+                let key = [&[usize::MAX], &shape[..]].concat();
+                self.constant(n, name, key, None, shape)
+            }
+            _ => self.add(Place::Before(n), Reshape::to(shape).into(), v, "aligned"),
         }
     }
     /// A new constant made by `op`, or the same data under another shape; each only once.

@@ -25,6 +25,9 @@ use super::ScheduleError;
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
 
+/// The version of the rules: measurements made with another one say nothing about the kernels of this one.
+pub const VERSION: u32 = 1;
+
 /// A scheduled function.
 #[derive(Clone, Debug)]
 pub struct Scheduled {

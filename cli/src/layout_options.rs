@@ -1,0 +1,63 @@
+//! Options of the layout pass: pins of nodes, and measured times.
+
+use crate::args::Common;
+use crate::error::{CliError, CliResult};
+use compiler::attr::AttrStruct;
+use compiler::cost::Measurements;
+use compiler::name::Name;
+use compiler::passes::AutoLayout;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The layout pass with the pins of the command line; `None` without any.
+///
+/// # Errors
+/// A pin that is not `NODE=LAYOUT`.
+pub fn pinned_pass(common: &Common) -> CliResult<Option<AutoLayout>> {
+    let mut pass = AutoLayout::default();
+    for pin in &common.pin_layout {
+        let usage = || CliError::usage(format!("--pin-layout {pin}: needs NODE=LAYOUT with nchw, nhwc or packed"));
+        let (name, layout) = pin.rsplit_once('=').filter(|p| !p.0.is_empty()).ok_or_else(usage)?;
+        match layout {
+            "nchw" => &mut pass.nchw,
+            "nhwc" => &mut pass.nhwc,
+            "packed" | "nchw4c" | "nchw8c" | "nchw16c" => &mut pass.packed,
+            _ => return Err(usage()),
+        }
+        .push(Name::new(name));
+    }
+    Ok((pass != AutoLayout::default()).then_some(pass))
+}
+
+/// The measured times that the command line names.
+///
+/// # Errors
+/// A file that cannot be read or holds no measurements.
+pub fn measurements(common: &Common) -> CliResult<Option<Arc<Measurements>>> {
+    let Some(path) = &common.layout_costs else { return Ok(None) };
+    read_measurements(path).map(|m| Some(Arc::new(m)))
+}
+
+fn read_measurements(path: &Path) -> CliResult<Measurements> {
+    let fail = |e: String| CliError::input(format!("cannot read measurements: {e}")).at(path.display().to_string());
+    let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
+    serde_json::from_str(&text).map_err(|e| fail(e.to_string()))
+}
+
+/// Refuses wrong options before any work is done.
+///
+/// # Errors
+/// What [`pinned_pass`] and [`measurements`] say.
+pub fn check(common: &Common) -> CliResult<()> {
+    pinned_pass(common)?;
+    measurements(common)?;
+    Ok(())
+}
+
+/// The pins as options by pass name.
+///
+/// # Errors
+/// What [`pinned_pass`] says.
+pub fn pass_options(common: &Common) -> CliResult<Vec<(String, compiler::attr::Attrs)>> {
+    Ok(pinned_pass(common)?.map(|p| (AutoLayout::NAME.to_string(), p.to_attrs())).into_iter().collect())
+}

@@ -1,0 +1,103 @@
+//! Pins: which nodes must run in which layout, by the mode and by the pass's options.
+
+use super::frames::Frames;
+use super::scheme::Scheme;
+use super::{AutoLayout, LayoutMode};
+use crate::graph::{Function, NodeId};
+use crate::name::Name;
+use crate::ops::{DataLayout, node_types};
+use rustc_hash::FxHashMap;
+
+/// Pins of one run, and which of them found a node.
+pub struct Pins {
+    mode: LayoutMode,
+    scheme: Scheme,
+    list: Vec<Pin>,
+}
+
+struct Pin {
+    pattern: Name,
+    layout: DataLayout,
+    used: bool,
+}
+
+impl Pins {
+    /// The pins of a pass in a mode.
+    pub fn new(pass: &AutoLayout, mode: LayoutMode, scheme: Scheme) -> Pins {
+        let packed = if scheme.is_packed() { scheme.other } else { DataLayout::Nchw16c };
+        let of = |names: &[Name], layout| -> Vec<Pin> {
+            names.iter().map(|&pattern| Pin { pattern, layout, used: false }).collect()
+        };
+        let mut list = of(&pass.nchw, DataLayout::Nchw);
+        list.extend(of(&pass.nhwc, DataLayout::Nhwc));
+        list.extend(of(&pass.packed, packed));
+        Pins { mode, scheme, list }
+    }
+    /// The colours of pinned nodes.
+    pub fn colours(&mut self, f: &Function, frames: &Frames) -> FxHashMap<NodeId, u8> {
+        let mut out = FxHashMap::default();
+        for (&n, m) in &frames.movable {
+            let name = f.nodes[n].name;
+            let mut colour = None;
+            for p in self.list.iter_mut().filter(|p| matches_pattern(p.pattern.as_str(), name.as_str())) {
+                p.used |= self.scheme.colour(p.layout).is_some();
+                colour = colour.or(self.scheme.colour(p.layout));
+            }
+            let counted = || {
+                let (inputs, outputs) = node_types(f, n);
+                f.nodes[n].op.macs(&inputs, &outputs) > 0
+            };
+            let by_mode = match self.mode {
+                LayoutMode::Nchw if m.anchor => Some(0),
+                LayoutMode::Nhwc if m.anchor => Some(1),
+                // As in TVM, convolutions are altered and the rest follows them.
+                LayoutMode::Nchw4c | LayoutMode::Nchw8c | LayoutMode::Nchw16c if m.anchor && counted() => Some(1),
+                _ => None,
+            };
+            if let Some(c) = colour.or(by_mode) {
+                out.insert(n, c);
+            }
+        }
+        out
+    }
+    /// Why pins had no effect.
+    pub fn unused(&self) -> Vec<String> {
+        let why = |p: &Pin| match self.scheme.colour(p.layout) {
+            None => format!("the pin of {} is void: {} is not chosen from here", p.pattern, p.layout.title()),
+            Some(_) => {
+                format!("the pin of {} to {} is void: no node of that name can move", p.pattern, p.layout.title())
+            }
+        };
+        self.list.iter().filter(|p| !p.used).map(why).collect()
+    }
+}
+
+/// True when `text` matches `pattern`, in which `*` stands for anything.
+fn matches_pattern(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, rest)) => text.strip_prefix(head).is_some_and(|tail| {
+            (0..=tail.len()).filter(|&i| tail.is_char_boundary(i)).any(|i| matches_pattern(rest, &tail[i..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches_pattern;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, want) in [
+            ("Conv_2", "Conv_2", true),
+            ("Conv_2", "Conv_22", false),
+            ("Conv_*", "Conv_22", true),
+            ("*/conv*/x", "a/conv1/b/x", true),
+            ("*", "", true),
+            ("a*b", "ab", true),
+            ("a*b", "abc", false),
+        ] {
+            assert_eq!(matches_pattern(pattern, text), want, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Properties of the layout pass over random graphs: results stay, and the choice is never dearer than either layout.
+
+use super::random_graphs::{conv_layouts, random_graph};
+use super::*;
+use crate::cost::CostModel;
+use crate::cpu::run_function;
+use crate::ops::window::DataLayout;
+use crate::passes::run_pass;
+use crate::profile::DeviceProfile;
+use crate::tensor::Tensor;
+use crate::text::print_module;
+use std::collections::BTreeSet;
+
+fn context(mode: LayoutMode, fuse: FuseMode) -> PassContext {
+    let mut cx = PassContext::new(DeviceProfile::lavapipe());
+    (cx.layout, cx.fuse) = (mode, fuse);
+    cx
+}
+
+fn assert_same(got: &[Tensor], want: &[Tensor], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (g, w) in got.iter().zip(want) {
+        assert_eq!((g.dtype(), g.shape()), (w.dtype(), w.shape()), "{what}");
+        for (a, b) in g.to_f64_vec().into_iter().zip(w.to_f64_vec()) {
+            let same = (a - b).abs() <= 2e-4 * (1.0 + b.abs()) || (a.is_nan() && b.is_nan()) || a == b;
+            assert!(same, "got {a}, want {b}\n{what}");
+        }
+    }
+}
+
+/// Every mode gives the results of the graph as it stands; together the graphs move most ops that can move.
+#[test]
+fn results_do_not_depend_on_the_layout() {
+    let mut moved = BTreeSet::new();
+    for seed in 0..50 {
+        let (module, inputs) = random_graph(seed, 14, &[3, 4, 8]);
+        let want = run_function(&module, module.entry, &inputs).expect("the graph runs");
+        for (mode, fuse) in [
+            (LayoutMode::Nhwc, FuseMode::Full),
+            (LayoutMode::Nhwc, FuseMode::Classic),
+            (LayoutMode::Auto, FuseMode::Full),
+            (LayoutMode::Nchw, FuseMode::Full),
+        ] {
+            let mut new = module.clone();
+            let mut cx = context(mode, fuse);
+            let before = print_module(&module);
+            run_pass(&AutoLayout::default(), &mut new, &mut cx).unwrap_or_else(|e| panic!("{e}\n{before}"));
+            let what = format!("seed {seed}, {mode}:\n{before}\n=>\n{}", print_module(&new));
+            let got = run_function(&new, new.entry, &inputs).unwrap_or_else(|e| panic!("{e}\n{what}"));
+            assert_same(&got, &want, &what);
+            if mode == LayoutMode::Nhwc {
+                moved.extend(moved_ops(&new));
+            }
+            if mode == LayoutMode::Nchw {
+                assert!(conv_layouts(&new).iter().all(|&l| l == DataLayout::Nchw), "{what}");
+            }
+        }
+    }
+    assert!(moved.len() >= 20, "few kinds of ops moved: {moved:?}");
+}
+
+/// The same for packed layouts, whose channels must divide.
+#[test]
+fn results_do_not_depend_on_packing() {
+    let mut moved = BTreeSet::new();
+    for seed in 0..40 {
+        let (module, inputs) = random_graph(1000 + seed, 14, &[4, 8, 16]);
+        let want = run_function(&module, module.entry, &inputs).expect("the graph runs");
+        for mode in [LayoutMode::Nchw4c, LayoutMode::Nchw8c] {
+            let mut new = module.clone();
+            let mut cx = context(mode, FuseMode::Full);
+            run_pass(&AutoLayout::default(), &mut new, &mut cx)
+                .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print_module(&module)));
+            let what = format!("seed {seed}, {mode}:\n{}\n=>\n{}", print_module(&module), print_module(&new));
+            let got = run_function(&new, new.entry, &inputs).unwrap_or_else(|e| panic!("{e}\n{what}"));
+            assert_same(&got, &want, &what);
+            moved.extend(moved_ops(&new));
+        }
+    }
+    assert!(moved.len() >= 14, "few kinds of ops moved: {moved:?}");
+}
+
+/// Ops that read the result of something in another layout than NCHW, and are no change of layout.
+fn moved_ops(module: &Module) -> BTreeSet<&'static str> {
+    let f = module.main();
+    let mut nhwc: BTreeSet<crate::graph::ValueId> = BTreeSet::new();
+    let mut out = BTreeSet::new();
+    for n in f.walk() {
+        let node = &f.nodes[n];
+        let reads = node.inputs.iter().flatten().any(|v| nhwc.contains(v));
+        let anchor = node.op.layout_name().is_some_and(|l| l != "NCHW");
+        let change = node.op.is::<crate::ops::transpose::Transpose>()
+            || node.op.is::<crate::ops::layout_transform::LayoutTransform>()
+            || node.op.is::<crate::ops::reshape::Reshape>();
+        if change || !(reads || anchor) {
+            continue;
+        }
+        out.insert(node.op.name());
+        nhwc.extend(node.outputs.iter().filter(|&&v| f.ty(v).rank() >= 4));
+    }
+    out
+}
+
+/// The cheapest choice costs no more than either pinned one, and its cost is that of the graph that comes out.
+#[test]
+fn auto_is_never_dearer_than_nchw_or_nhwc() {
+    let scheme = Scheme { other: DataLayout::Nhwc };
+    let mut chosen = [0; 2];
+    for seed in 100..300 {
+        // Large enough that convolutions sometimes pay for transposes.
+        let (module, _) = random_graph(seed, 16, &[4, 16, 64]);
+        let f = module.main();
+        let info = describe_block(&module, f, f.body);
+        for dissolve in [false, true] {
+            let frames = frames::find_frames(&module, f, f.body, &info, scheme, dissolve);
+            let costs = choose::Costs { f, frames: &frames, scheme, model: &AnalyticCost };
+            let cost = |layout: Option<u8>| {
+                let pin = |n: NodeId| layout.filter(|_| frames.movable.get(&n).is_some_and(|m| m.anchor));
+                choose::choose(costs, f.body, &pin)
+            };
+            let (auto, nchw, nhwc) = (cost(None), cost(Some(0)), cost(Some(1)));
+            assert!(auto.cost <= nchw.cost.min(nhwc.cost), "seed {seed}: {} {} {}", auto.cost, nchw.cost, nhwc.cost);
+            for (n, _) in frames.movable.iter().filter(|m| m.1.anchor) {
+                chosen[usize::from(auto.moved.contains(n))] += 1;
+            }
+            let mut new = module.clone();
+            let fuse = if dissolve { FuseMode::Full } else { FuseMode::Classic };
+            let before = print_module(&module);
+            run_pass(&AutoLayout::default(), &mut new, &mut context(LayoutMode::Auto, fuse)).expect("the pass runs");
+            let anchors: Vec<Name> =
+                frames.movable.iter().filter(|m| m.1.anchor).map(|m| module.main().nodes[*m.0].name).collect();
+            let what = format!("seed {seed} {dissolve}:\n{before}\n=>\n{}", print_module(&new));
+            assert_eq!(cost_of(&new, &anchors), auto.cost, "{what}");
+        }
+    }
+    assert!(chosen.iter().all(|&n| n > 20), "the choice is trivial: {chosen:?}");
+}
+
+/// What the anchors of these names cost, and all transposes that the pass inserted.
+fn cost_of(module: &Module, anchors: &[Name]) -> u64 {
+    let f = module.main();
+    let mut cost = 0;
+    for n in f.walk() {
+        let node = &f.nodes[n];
+        let inserted = node.op.is::<crate::ops::transpose::Transpose>() && node.name.as_str().ends_with(".transpose");
+        if inserted || anchors.contains(&node.name) {
+            let operand = |v: &Option<crate::graph::ValueId>| v.map(|v| (f.ty(v).clone(), false));
+            cost += AnalyticCost.node(&crate::cost::NodeForm {
+                op: node.op.clone(),
+                inputs: node.inputs.iter().map(operand).collect(),
+                outputs: node.outputs.iter().map(|&v| f.ty(v).clone()).collect(),
+            });
+        }
+    }
+    cost
+}
