@@ -8,6 +8,7 @@
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::{DataLayout, OpRef};
+use crate::passes::{PassContext, PassError, PipelineOptions, Sequential, default_pipeline};
 use crate::profile::DeviceProfile;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
@@ -169,6 +170,24 @@ impl CostModel for RecordingCost {
         }
         AnalyticCost.node(form)
     }
+}
+
+/// The nodes whose costs the passes of a pipeline ask for, in their order.
+///
+/// # Errors
+/// A failing pass.
+pub fn asked_forms(
+    module: &Module,
+    options: &PipelineOptions,
+    profile: &DeviceProfile,
+) -> Result<Vec<NodeForm>, PassError> {
+    let record = Arc::new(RecordingCost::default());
+    let mut cx = PassContext::new(profile.clone());
+    options.configure(&mut cx);
+    cx.cost_model = Some(record.clone());
+    let list: Vec<String> = default_pipeline(options).into_iter().filter(|p| p != "fuse-ops").collect();
+    Sequential::new(&list).run(&mut module.clone(), &mut cx)?;
+    Ok(record.forms())
 }
 
 /// Times a module on a device; implemented by whoever has one.

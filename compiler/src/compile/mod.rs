@@ -17,7 +17,7 @@ use crate::cost::{MeasuredCost, Measurements};
 use crate::graph::Module;
 use crate::name::Name;
 use crate::passes::{Clock, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline};
-use crate::plan::{EmitKernel, Plan};
+use crate::plan::{Content, EmitKernel, Plan};
 use crate::profile::DeviceProfile;
 use crate::remark::Remark;
 use crate::tir::TensorFunction;
@@ -170,6 +170,10 @@ pub fn compile(
     compiled.passes = cx.stats;
     compiled.printed = cx.printed;
     compiled.transposes = transposes;
+    // Laid out again at compile time, and packed when a session opens.
+    let packed =
+        compiled.plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { packer: Some(_), .. }));
+    compiled.transposes.weight_folded = cx.folded_layouts + packed.count();
     if let (Some(start), Some(lowering), Some(end)) = (start, lowering, now()) {
         compiled.ms = end - start;
         compiled.timings = vec![("passes".into(), lowering - start), ("schedules and kernels".into(), end - lowering)];

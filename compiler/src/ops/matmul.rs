@@ -2,6 +2,8 @@
 
 use super::broadcast::{broadcast_dims, operand_index, unify_dims};
 use super::conv::{check_same_dtype, macs_of};
+use super::permute::permute;
+use super::permuted_matmul::stored_index;
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -60,30 +62,10 @@ impl Op for MatMul {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (a, b) = (cx.require(0)?, cx.require(1)?);
-        check_same_dtype(cx)?;
-        check_number(a.dtype)?;
-        Ok(vec![TensorType::new(a.dtype, Product::of(&a.shape, &b.shape)?.shape())])
+        Ok(vec![TensorType::new(a.dtype, infer_product(cx, &a.shape, &b.shape)?)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        let (a, b) = (cx.require(0)?, cx.require(1)?);
-        let (sa, sb) = (cx.shape(a), cx.shape(b));
-        let p = Product::of(&sa, &sb)?;
-        let out = cx.output_type(0).clone();
-        let acc = out.dtype.accumulator();
-        let sum = cx.reduce("", &out.shape, acc, std::slice::from_ref(&p.depth), Combiner::Sum, |o, r| {
-            let (batch, rest) = o.split_at(p.batch.len());
-            let (row, column) = (p.rows.as_ref().map(|_| &rest[0]), p.columns.as_ref().map(|_| &rest[rest.len() - 1]));
-            let mut ia = operand_index(batch, &p.batch, &sa[..sa.len().saturating_sub(2)]);
-            ia.extend(row.cloned());
-            ia.push(r[0].clone());
-            let mut ib = operand_index(batch, &p.batch, &sb[..sb.len().saturating_sub(2)]);
-            ib.push(r[0].clone());
-            ib.extend(column.cloned());
-            Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(out.dtype, acc)
-        });
-        let result = narrow(cx, sum, &out);
-        cx.output(0, result);
-        Ok(())
+        compute_product(cx, [&[], &[]], &[])
     }
     fn precision(&self) -> Precision {
         Precision::Always
@@ -96,6 +78,39 @@ impl Op for MatMul {
         let depth = inputs.first().copied().flatten().and_then(|a| a.shape.last());
         depth.map_or(0, |k| macs_of(&(outputs[0].numel() * k)))
     }
+}
+
+/// Shape of the product of operands of these shapes, whose types the context has.
+pub(super) fn infer_product(cx: &InferContext<'_>, a: &[Int], b: &[Int]) -> OpResult<Vec<Int>> {
+    check_same_dtype(cx)?;
+    check_number(cx.require(0)?.dtype)?;
+    Ok(Product::of(a, b)?.shape())
+}
+
+/// The product of operands 0 and 1 read in the orders `read`, written in the order `write` (permutations; empty for none).
+pub(super) fn compute_product(cx: &mut ComputeContext<'_>, read: [&[usize]; 2], write: &[usize]) -> OpResult<()> {
+    let (a, b) = (cx.require(0)?, cx.require(1)?);
+    let ordered = |s: Vec<Int>, p: &[usize]| if p.is_empty() { s } else { permute(&s, p) };
+    let (sa, sb) = (ordered(cx.shape(a), read[0]), ordered(cx.shape(b), read[1]));
+    let p = Product::of(&sa, &sb)?;
+    let out = cx.output_type(0).clone();
+    let acc = out.dtype.accumulator();
+    let sum = cx.reduce("", &out.shape, acc, std::slice::from_ref(&p.depth), Combiner::Sum, |o, r| {
+        let o = stored_index(o, write);
+        let (batch, rest) = o.split_at(p.batch.len());
+        let (row, column) = (p.rows.as_ref().map(|_| &rest[0]), p.columns.as_ref().map(|_| &rest[rest.len() - 1]));
+        let mut ia = operand_index(batch, &p.batch, &sa[..sa.len().saturating_sub(2)]);
+        ia.extend(row.cloned());
+        ia.push(r[0].clone());
+        let mut ib = operand_index(batch, &p.batch, &sb[..sb.len().saturating_sub(2)]);
+        ib.push(r[0].clone());
+        ib.extend(column.cloned());
+        let (ia, ib) = (stored_index(&ia, read[0]), stored_index(&ib, read[1]));
+        Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(out.dtype, acc)
+    });
+    let result = narrow(cx, sum, &out);
+    cx.output(0, result);
+    Ok(())
 }
 
 /// Converts an accumulator to the result type in a stage of its own, where they differ.

@@ -36,6 +36,7 @@ pub mod norm;
 pub mod packed;
 pub mod pad;
 pub mod permute;
+pub mod permuted_matmul;
 pub mod pool;
 pub mod quantize;
 pub mod recurrent;
@@ -432,6 +433,7 @@ ops! {
     control { Const, Call, CallTensor, CallHost, If, Let }
     conv { Conv }
     matmul { MatMul, Gemm }
+    permuted_matmul { PermutedMatMul }
     batch_norm { BatchNorm }
     pool { MaxPool, AveragePool }
     lp_pool { LpPool }

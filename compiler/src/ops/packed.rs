@@ -49,7 +49,7 @@ pub fn whole_groups(sizes: &[Int], layout: DataLayout, what: &str) -> OpResult<V
     let group = |s: &Int| {
         layout.groups(s).ok_or_else(|| {
             let block = layout.block().unwrap_or(1);
-            format!("{what} {s} lies inside a group of {block} channels of {}", layout.title())
+            format!("{what} {s}, inside a group of {block} channels of {}", layout.title())
         })
     };
     sizes.iter().map(group).collect()

@@ -67,7 +67,7 @@ impl Op for Split {
     fn packed(&self, layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
         let axis = normalize_axis(self.axis, 4).ok()?;
         let sizes = match axis {
-            1 => whole_groups(&self.sizes, layout, "it splits off a part whose size"),
+            1 => whole_groups(&self.sizes, layout, "it splits off parts of the channels, one of size"),
             _ => Ok(self.sizes.clone()),
         };
         Some(sizes.map(|sizes| PackedOp::uniform(Split { axis: axis as i64, sizes }, 1, self.sizes.len())))

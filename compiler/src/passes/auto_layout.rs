@@ -148,9 +148,14 @@ impl AutoLayout {
         let choice = choose::choose(costs, block, &|n| pinned.get(&n).copied());
         self.remark_choice(costs, &choice, &pinned, cx);
         if choice.moved.is_empty() && frames.dissolved.is_empty() {
+            let message =
+                format!("@{}: all {} movable nodes stay, cost {}", r.f.name, frames.movable.len(), choice.cost);
+            cx.missed(self, &[], message);
             return Ok(());
         }
         let done = rewrite::rewrite_block(r, block, &frames, scheme, &choice.moved)?;
+        // Those of packed layouts are folded, and counted, by `fold-constants`.
+        cx.folded_layouts += if scheme.is_packed() { 0 } else { done.constants };
         let message = format!(
             "@{}: {} of {} movable nodes moved, {} transposes of activations, {} constants laid out again, cost {}",
             r.f.name,

@@ -99,6 +99,8 @@ pub struct PassContext {
     pub keep_f32: Vec<super::KeepF32>,
     /// What nodes cost, where the analytic estimate is not wanted (measured costs).
     pub cost_model: Option<Arc<dyn CostModel>>,
+    /// Constants that passes laid out again at compile time.
+    pub folded_layouts: usize,
     /// Callbacks around passes.
     pub instruments: Vec<Box<dyn PassInstrument>>,
     /// Time.
@@ -134,6 +136,7 @@ impl PassContext {
             amp: AmpMode::Off,
             keep_f32: vec![],
             cost_model: None,
+            folded_layouts: 0,
             instruments: vec![],
             clock: None,
             verify: cfg!(debug_assertions),

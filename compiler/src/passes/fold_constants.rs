@@ -19,6 +19,8 @@ use crate::dtype::DType;
 use crate::graph::{Constant, Module, NodeId};
 use crate::int::const_dims;
 use crate::ops::control::{Call, CallTensor, Const, If};
+use crate::ops::layout_transform::LayoutTransform;
+use crate::ops::transpose::Transpose;
 use crate::ops::{OpRef, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};
 use bytes::Bytes;
@@ -78,6 +80,8 @@ impl FoldConstants {
                     let new = r.constant_before(n, base.as_str(), c, origins.clone());
                     r.replace(old, new);
                 }
+                let op = &r.f.nodes[n].op;
+                cx.folded_layouts += usize::from(op.is::<Transpose>() || op.is::<LayoutTransform>());
                 r.erase(n);
                 cx.applied(self, &[name], format!("{name} is computed at compile time"));
             }

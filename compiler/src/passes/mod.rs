@@ -9,6 +9,7 @@
 //!
 //! Deliberately absent: files, environment, clocks. Time comes through [`Clock`].
 
+mod absorb_transposes;
 mod apply_schedules;
 pub mod auto_layout;
 mod canonicalize_ops;
@@ -38,6 +39,7 @@ mod split_to_slices;
 mod to_a_normal_form;
 mod to_basic_block_normal_form;
 
+pub use absorb_transposes::AbsorbTransposes;
 pub use apply_schedules::ApplySchedules;
 pub use auto_layout::AutoLayout;
 pub use canonicalize_ops::CanonicalizeOps;
@@ -156,6 +158,7 @@ passes! {
     mixed_precision::MixedPrecision,
     auto_layout::AutoLayout,
     split_to_slices::SplitToSlices,
+    absorb_transposes::AbsorbTransposes,
     fuse_ops::FuseOps,
 }
 

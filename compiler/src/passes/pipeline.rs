@@ -89,6 +89,9 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
         }
         list.push("eliminate-dead");
     }
+    if !classic {
+        list.extend(["absorb-transposes", "eliminate-dead"]);
+    }
     if options.fuse == FuseMode::Full {
         list.push("split-to-slices");
     }

@@ -1,7 +1,7 @@
 //! What a unit computes: its loops, and for contractions which loops each operand uses.
 
 use super::sketch::{Decline, Sketch};
-use crate::int::Int;
+use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::schedule::ScheduleError;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
@@ -194,7 +194,8 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
     }
     let right_expr = strip_casts(if right == 1 { b } else { a });
     let k = order_reduction(sketch, reduce, &k, if left == 0 { a } else { b });
-    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k);
+    let extent = |v: Name| around.iter().find(|l| l.var == v).map(|l| l.extent.clone());
+    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent);
     let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| sketch.constants.contains(&b));
     Ok(Contraction { m, n, batch, k, left, right_buffer, right_dims, right_constant })
 }
@@ -240,18 +241,27 @@ fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -
 }
 
 /// Where the columns and the reduction loops stand in the right operand's buffer, when it is loaded at plain variables.
+/// Columns of several loops (the split channels of a packed layout) count as one when the buffer has them as one dimension.
 fn right_layout(
     e: &Expr,
     map: &[(Name, Name)],
     n: &[Name],
     k: &[Name],
+    extent: &dyn Fn(Name) -> Option<Int>,
 ) -> (Option<BufferId>, Option<(usize, Vec<usize>)>) {
     let Expr::Load(buffer, ix) = e else { return (None, None) };
     let reduce_var = |out: Name| map.iter().find(|(_, o)| *o == out).map(|(r, _)| *r);
     let dim_of = |v: Name| ix.iter().position(|i| i.as_var() == Some(v));
     let wide: Vec<Name> = n.iter().filter_map(|&v| reduce_var(v)).collect();
-    let [column] = wide.as_slice() else { return (Some(*buffer), None) };
-    let dims = dim_of(*column).and_then(|c| {
+    let column = match wide.as_slice() {
+        [] => None,
+        [one] => dim_of(*one),
+        [first, rest @ ..] => rest
+            .iter()
+            .try_fold(Int::var(*first), |flat, v| Some(flat * extent(*v)? + Int::var(*v)))
+            .and_then(|flat| ix.iter().position(|i| simplify(&(i.clone() - &flat), &Bounds::new()).is(0))),
+    };
+    let dims = column.and_then(|c| {
         let ks: Option<Vec<usize>> = k.iter().map(|&v| dim_of(v)).collect();
         Some((c, ks?))
     });

@@ -1,0 +1,165 @@
+//! Holds the layout pass against the device: for zoo networks, the time under `auto` (estimated costs and measured ones)
+//! as a ratio to the better one of `nchw` and `nhwc`.
+//!
+//! ```text
+//! cargo run -p benches --release --bin layout_choice -- [--device auto] [--rounds 5] [--costs F.json] [--json F.json] [MODEL...]
+//! ```
+//!
+//! Rounds are interleaved, so that a drift of the machine's speed meets every variant; a time is the median over the
+//! rounds. Variants that compile to the same module share one session and one time. `--costs` keeps the measured times
+//! of kernels, for the next run and for `weft --layout-costs`.
+
+use benches::statistics::Statistics;
+use benches::zoo;
+use compiler::compile::{CompileOptions, Compiled, compile};
+use compiler::cost::{Measurements, asked_forms, measure_forms};
+use compiler::graph::Module;
+use compiler::passes::{LayoutMode, PipelineOptions};
+use compiler::tensor::Tensor;
+use compiler::text::{print_module, random_tensor};
+use runtime_gpu::{DeviceChoice, Gpu, KernelTimer, Session, SessionOptions};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// How much slower than the better layout a choice may be: by estimated costs, and by measured ones.
+const LIMITS: [f64; 2] = [1.15, 1.05];
+
+struct Args {
+    device: String,
+    rounds: usize,
+    costs: Option<PathBuf>,
+    json: Option<PathBuf>,
+    models: Vec<String>,
+}
+
+fn parse_args(mut list: impl Iterator<Item = String>) -> Result<Args, String> {
+    let mut a = Args { device: "auto".into(), rounds: 5, costs: None, json: None, models: vec![] };
+    while let Some(word) = list.next() {
+        let mut value = || list.next().ok_or_else(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--device" => a.device = value()?,
+            "--rounds" => a.rounds = value()?.parse().map_err(|e| format!("--rounds: {e}"))?,
+            "--costs" => a.costs = Some(value()?.into()),
+            "--json" => a.json = Some(value()?.into()),
+            flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
+            _ => a.models.push(word),
+        }
+    }
+    if a.models.is_empty() {
+        a.models = zoo::list().iter().map(|e| e.name.to_string()).collect();
+    }
+    Ok(a)
+}
+
+fn main() -> ExitCode {
+    match parse_args(std::env::args().skip(1)).and_then(|a| run(&a)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(a: &Args) -> Result<(), String> {
+    let gpu = Arc::new(Gpu::open(&DeviceChoice::parse(&a.device)).map_err(|e| e.to_string())?);
+    println!("device: {} ({})", gpu.description.name, gpu.description.driver);
+    let mut costs = match &a.costs {
+        Some(path) if path.exists() => {
+            let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?
+        }
+        _ => Measurements::default(),
+    };
+    println!(
+        "{:<20} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "ms", "nchw", "nhwc", "auto", "measured", "auto/best", "meas/best"
+    );
+    let (mut rows, mut exceptions) = (Vec::new(), Vec::new());
+    for name in &a.models {
+        let row = one(name, a, &gpu, &mut costs)?;
+        if let Some(path) = &a.costs {
+            let text = serde_json::to_string_pretty(&costs).map_err(|e| e.to_string())?;
+            std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        let best = row[0].min(row[1]);
+        let ratios = [row[2] / best, row[3] / best];
+        println!(
+            "{name:<20} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>10.3} {:>10.3}",
+            row[0], row[1], row[2], row[3], ratios[0], ratios[1]
+        );
+        for (kind, (ratio, limit)) in ["estimated", "measured"].iter().zip(ratios.iter().zip(LIMITS)) {
+            if *ratio > limit {
+                exceptions.push(format!("{name}: {kind} costs: {ratio:.3} > {limit}"));
+            }
+        }
+        rows.push(json!({ "model": name, "ms": { "nchw": row[0], "nhwc": row[1], "auto": row[2], "measured": row[3] },
+            "ratio": { "auto": ratios[0], "measured": ratios[1] } }));
+    }
+    println!("exceptions: {}", if exceptions.is_empty() { "none".into() } else { exceptions.join("; ") });
+    if let Some(path) = &a.json {
+        let all = json!({ "schema": 1, "device": gpu.description.name, "driver": gpu.description.driver,
+            "rounds": a.rounds, "models": rows, "exceptions": exceptions });
+        std::fs::write(path, format!("{all:#}")).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Median milliseconds under nchw, nhwc, auto by estimated costs and auto by measured ones.
+fn one(name: &str, a: &Args, gpu: &Arc<Gpu>, costs: &mut Measurements) -> Result<[f64; 4], String> {
+    let module = zoo::build(name, 1, 0).map_err(|e| e.to_string())?;
+    let forms = asked_forms(&module, &PipelineOptions::default(), &gpu.profile).map_err(|e| e.to_string())?;
+    for why in measure_forms(&forms, &gpu.profile, &mut KernelTimer::new(gpu.clone(), 5), costs) {
+        eprintln!("{name}: not measured: {why}");
+    }
+    let measured = Some(Arc::new(costs.clone()));
+    let modes = [LayoutMode::Nchw, LayoutMode::Nhwc, LayoutMode::Auto, LayoutMode::Auto];
+    let mut texts: Vec<String> = Vec::new();
+    let mut sessions: Vec<Session> = Vec::new();
+    let mut of = [0; 4];
+    for (i, mode) in modes.into_iter().enumerate() {
+        let compiled = compile_as(&module, mode, measured.clone().filter(|_| i == 3), gpu)?;
+        let text = print_module(&compiled.module);
+        of[i] = match texts.iter().position(|t| *t == text) {
+            Some(found) => found,
+            None => {
+                sessions.push(open(&compiled, gpu)?);
+                texts.push(text);
+                texts.len() - 1
+            }
+        };
+    }
+    let mut samples = vec![Vec::new(); sessions.len()];
+    for round in 0..a.rounds + 1 {
+        for (session, samples) in sessions.iter().zip(&mut samples) {
+            let ms = session.run_resident().map_err(|e| e.to_string())?;
+            // The first round warms up.
+            if round > 0 {
+                samples.push(ms);
+            }
+        }
+    }
+    Ok(of.map(|i| Statistics::of(&samples[i]).median))
+}
+
+fn compile_as(
+    module: &Module,
+    layout: LayoutMode,
+    measurements: Option<Arc<Measurements>>,
+    gpu: &Arc<Gpu>,
+) -> Result<Compiled, String> {
+    let pipeline = PipelineOptions { layout, ..PipelineOptions::default() };
+    let options = CompileOptions { pipeline, measurements, ..CompileOptions::default() };
+    compile(module.clone(), &options, &gpu.profile, &shaders_gen::Emitter, &mut |_, _, _| ()).map_err(|e| e.to_string())
+}
+
+fn open(compiled: &Compiled, gpu: &Arc<Gpu>) -> Result<Session, String> {
+    let options = SessionOptions::default();
+    let session = Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |_, _, _| ());
+    let session = session.map_err(|e| e.to_string())?;
+    let inputs: Vec<Tensor> = session.plan().inputs.iter().map(|s| random_tensor(s.dtype, &s.shape, 1)).collect();
+    session.write_inputs(&inputs).map_err(|e| e.to_string())?;
+    Ok(session)
+}

@@ -1,0 +1,53 @@
+//! Times of single kernels for the compiler's cost model.
+
+use crate::device::Gpu;
+use crate::session::{Session, SessionOptions};
+use compiler::compile::{CompileOptions, compile};
+use compiler::cost::MeasureKernel;
+use compiler::graph::Module;
+use compiler::passes::{LayoutMode, PipelineOptions};
+use compiler::tensor::Tensor;
+use compiler::text::random_tensor;
+use std::sync::Arc;
+
+/// Compiles a module as it stands, without a choice of layouts, and times it on a device.
+pub struct KernelTimer {
+    gpu: Arc<Gpu>,
+    runs: usize,
+}
+
+impl KernelTimer {
+    /// A timer that takes the median of `runs` runs, after two that do not count.
+    pub fn new(gpu: Arc<Gpu>, runs: usize) -> KernelTimer {
+        KernelTimer { gpu, runs: runs.max(1) }
+    }
+    fn open(&self, module: &Module) -> Result<Session, String> {
+        let pipeline = PipelineOptions { layout: LayoutMode::None, ..PipelineOptions::default() };
+        let options = CompileOptions { pipeline, ..CompileOptions::default() };
+        let quiet = &mut |_: &str, _: usize, _: usize| ();
+        let compiled = compile(module.clone(), &options, &self.gpu.profile, &shaders_gen::Emitter, quiet)
+            .map_err(|e| e.to_string())?;
+        Session::open(self.gpu.clone(), &compiled.plan, &compiled.module, &SessionOptions::default(), quiet)
+            .map_err(|e| e.to_string())
+    }
+}
+
+impl MeasureKernel for KernelTimer {
+    fn measure(&mut self, module: &Module) -> Result<f64, String> {
+        let session = self.open(module)?;
+        if session.has_host_steps() {
+            return Err("it runs on the host".into());
+        }
+        let inputs: Vec<Tensor> = session.plan().inputs.iter().map(|s| random_tensor(s.dtype, &s.shape, 1)).collect();
+        session.write_inputs(&inputs).map_err(|e| e.to_string())?;
+        let mut times = Vec::with_capacity(self.runs);
+        for run in 0..self.runs + 2 {
+            let (_, list) = session.time_dispatches().map_err(|e| e.to_string())?;
+            if run >= 2 {
+                times.push(list.iter().map(|d| d.2 * 1e3).sum::<f64>());
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    }
+}
