@@ -146,8 +146,8 @@ fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
         .collect()
 }
 
-/// The shape of every input: from `--shape`, the arrays of `inputs`, `--dim`, `--batch` and the model, in this order.
-/// An open first dimension is 1 where nothing says otherwise.
+/// The shape of every input: from `--shape`, `--dim`, `--batch` and the model, in this order. What the model leaves open comes from
+/// the arrays of `inputs`; an open first dimension is 1 where nothing says otherwise.
 fn decide_shapes(
     ports: Vec<(Name, TensorType)>,
     common: &Common,
@@ -161,13 +161,20 @@ fn decide_shapes(
             .ok_or_else(|| CliError::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
         shapes.push((check_input(&known, &name, "--shape")?, shape));
     }
+    let mut dims = decide_dims(&ports, common)?;
     for (name, t) in inputs.into_iter().flatten() {
-        let name = Name::new(name);
-        if known.contains(&name) && !shapes.iter().any(|s| s.0 == name) {
-            shapes.push((name, t.shape().to_vec()));
+        let port = ports.iter().find(|p| p.0.as_str() == name.as_str()).filter(|p| p.1.rank() == t.shape().len());
+        let Some((name, ty)) = port.filter(|p| !shapes.iter().any(|s| s.0 == p.0)) else { continue };
+        for (symbol, &size) in ty.shape.iter().zip(t.shape()).filter_map(|(d, n)| Some((d.as_var()?, n))) {
+            match dims.iter().find(|d| d.0 == symbol) {
+                Some(d) if d.1 != size as i64 => {
+                    return Err(CliError::input(format!("input `{name}` has {size} for `{symbol}`, which is {}", d.1)));
+                }
+                Some(_) => {}
+                None => dims.push((symbol, size as i64)),
+            }
         }
     }
-    let mut dims = decide_dims(&ports, common)?;
     let choose = |batch: Option<usize>, dims: &[(Name, i64)]| {
         choose_shapes(ports.clone(), batch, dims, &shapes).map_err(|e| CliError::usage(e.to_string()))
     };
@@ -249,7 +256,8 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
                         ty.dtype,
                         t.dtype(),
                         t.shape()
-                    )));
+                    ))
+                    .help("sizes that the model fixes change with --batch and --shape alone"));
                 }
                 out.push(t);
             }
