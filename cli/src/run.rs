@@ -99,16 +99,24 @@ fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
 const SIZES_LIMIT: usize = 64;
 
 /// Test cases give sizes and axes as inputs, which real models hold as constants. Where the model cannot be imported without
-/// knowing them (`error` says why), the small inputs after the first become constants.
+/// knowing them (`error` says why), the small inputs after the first become constants; where that is not enough, a first
+/// one of a single element does too.
 fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<Module> {
-    let small = |(i, (_, t)): (usize, &(String, Tensor))| i > 0 && t.shape().len() <= 1 && t.len() <= SIZES_LIMIT;
-    let sizes: Vec<bool> = given.iter().enumerate().map(small).collect();
-    let picked = given.iter().zip(&sizes).filter(|(_, s)| **s);
-    let values: Vec<(Name, Tensor)> = picked.map(|((n, t), _)| (Name::new(n), t.clone())).collect();
-    let module = load_with_values(&a.model, &a.common, Some(given), &values).map_err(|_| error)?;
-    let mut sizes = sizes.into_iter();
-    given.retain(|_| sizes.next() != Some(true));
-    Ok(module)
+    for first_too in [false, true] {
+        let small = |(i, (_, t)): (usize, &(String, Tensor))| {
+            let size = t.shape().len() <= 1 && t.len() <= SIZES_LIMIT;
+            size && (i > 0 || first_too && t.len() == 1)
+        };
+        let sizes: Vec<bool> = given.iter().enumerate().map(small).collect();
+        let picked = given.iter().zip(&sizes).filter(|(_, s)| **s);
+        let values: Vec<(Name, Tensor)> = picked.map(|((n, t), _)| (Name::new(n), t.clone())).collect();
+        if let Ok(module) = load_with_values(&a.model, &a.common, Some(given), &values) {
+            let mut sizes = sizes.into_iter();
+            given.retain(|_| sizes.next() != Some(true));
+            return Ok(module);
+        }
+    }
+    Err(error)
 }
 
 /// A test case that passed.

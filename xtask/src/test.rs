@@ -1,14 +1,14 @@
 //! `cargo xtask test`: set-up, then every check in order. A failing step does not keep the later ones from running.
 
 use crate::cargo::{cargo, run as run_command, show, succeeds};
+use crate::conformance;
 use crate::driver;
 use crate::vulkan::{Missing, prepare, quiet_loader};
 use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str =
-    "[--quick] [--drivers all] installs what is missing, then format, lints, tests and documentation";
+pub const HELP: &str = "[--quick] [--drivers all] installs what is missing, then format, lints, tests, documentation and ONNX's node cases";
 
 /// One check.
 struct Step {
@@ -16,7 +16,7 @@ struct Step {
     command: Command,
 }
 
-/// Runs the command. `--quick` leaves out lints and documentation; `--drivers all` repeats the tests that use a device on
+/// Runs the command. `--quick` leaves out lints, documentation and ONNX's cases; `--drivers all` repeats the tests that use a device on
 /// each software driver.
 ///
 /// # Errors
@@ -41,6 +41,15 @@ pub fn run(args: &[String]) -> Result<(), String> {
             eprintln!("{why}");
             failed.push(s.title);
         }
+    }
+    if !quick {
+        heading("ONNX's node cases");
+        let start = Instant::now();
+        if let Err(why) = conformance::test() {
+            eprintln!("{why}");
+            failed.push("ONNX's node cases".into());
+        }
+        eprintln!("--- after {:.0} s", start.elapsed().as_secs_f64());
     }
     if drivers {
         failed.extend(driver::test_all());

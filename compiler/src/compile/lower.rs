@@ -8,7 +8,7 @@ use crate::ops::control::Const;
 use crate::profile::DeviceProfile;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::{Access, Buffer, BufferId, Encoding, Expr, Param, Scalar, Scope, TensorFunction};
+use crate::tir::{Access, BinaryOp, Buffer, BufferId, Combiner, Encoding, Expr, Param, Scalar, Scope, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// Why a group has no tensor function: it then runs on the host.
@@ -191,31 +191,27 @@ pub fn assign_encodings(t: &mut TensorFunction, profile: &DeviceProfile) -> Resu
     Ok(())
 }
 
-/// True when every i64 value is moved, chosen or made from an index, so that it fits 32 bits when its sources do.
+/// True when every i64 value is moved, chosen, made from an index or from a narrower integer, so that it fits 32 bits when
+/// its sources do.
 fn integer_movement_only(t: &TensorFunction) -> bool {
-    fn ok(e: &Expr, t: &TensorFunction) -> bool {
-        if e.dtype(t) != DType::I64 {
-            return true;
+    let narrow = |e: &Expr| match e {
+        _ if e.dtype(t) != DType::I64 => true,
+        Expr::Const(Scalar::Int(v), _) => i32::try_from(*v).is_ok(),
+        Expr::Index(..) | Expr::Load(..) | Expr::Select(..) => true,
+        Expr::Cast(_, from) => {
+            matches!(from.dtype(t), DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::I32)
         }
-        match e {
-            Expr::Const(Scalar::Int(v), _) => i32::try_from(*v).is_ok(),
-            Expr::Index(..) | Expr::Load(..) => true,
-            Expr::Select(_, a, b) => ok(a, t) && ok(b, t),
-            _ => false,
+        // What comes out is an operand, is below one, or has no bits that neither has.
+        Expr::Binary(op, ..) => {
+            use BinaryOp::{BitAnd, BitOr, BitXor, FloorMod, Max, Min, TruncMod};
+            matches!(op, Min | Max | FloorMod | TruncMod | BitAnd | BitOr | BitXor)
         }
-    }
+        _ => false,
+    };
     t.body.blocks().iter().all(|b| {
-        let mut all = b.reduce.is_none() || t.buffers[b.buffer].dtype != DType::I64;
-        b.value.visit(&mut |e| {
-            if let Expr::Binary(..) | Expr::Unary(..) = e
-                && e.dtype(t) == DType::I64
-            {
-                all = false;
-            }
-            if let Expr::Cast(DType::I64, _) = e {
-                all = false;
-            }
-        });
-        all && ok(&b.value, t)
+        let combines = b.reduce.as_ref().is_none_or(|r| matches!(r.combiner, Combiner::Max | Combiner::Min));
+        let mut all = combines || t.buffers[b.buffer].dtype != DType::I64;
+        b.value.visit(&mut |e| all &= narrow(e));
+        all
     })
 }

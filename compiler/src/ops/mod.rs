@@ -9,6 +9,7 @@ pub mod arg_reduce;
 pub mod attention;
 pub mod batch_norm;
 pub mod binary;
+pub mod bit_cast;
 pub mod broadcast;
 pub mod cast;
 pub mod clip;
@@ -19,6 +20,9 @@ pub mod conv;
 pub mod conv_transpose;
 pub mod crop;
 pub mod data_layout;
+pub mod deform_conv;
+pub mod det;
+pub mod detection;
 pub mod einsum;
 pub mod gather;
 pub mod generate;
@@ -48,6 +52,7 @@ pub mod scan;
 pub mod scatter;
 pub mod search;
 pub mod select;
+pub mod sequence;
 pub mod shape;
 pub mod signal;
 pub mod slice;
@@ -58,6 +63,7 @@ pub mod split;
 pub(crate) mod testing;
 pub mod transpose;
 pub mod unary;
+pub mod unique;
 pub mod window;
 
 pub use data_layout::{DataLayout, LayoutRule};
@@ -471,10 +477,16 @@ ops! {
     resize { Resize }
     generate { Full, Range, EyeLike, OneHot }
     space_depth { DepthToSpace, SpaceToDepth }
-    scan { Trilu, CumSum }
+    scan { Trilu, CumSum, CumProd }
     scatter { ScatterElements, ScatterNd }
     search { TopK, NonZero, Compress }
     einsum { Einsum }
+    sequence { ReverseSequence, TensorScatter }
+    bit_cast { BitCast }
+    det { Det }
+    unique { Unique }
+    detection { NonMaxSuppression, RoiAlign }
+    deform_conv { DeformConv }
     col2im { Col2Im }
     signal { Dft, Frames }
     grid_sample { GridSample }
@@ -517,6 +529,12 @@ pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[
     scatter::ONNX,
     search::ONNX,
     einsum::ONNX,
+    deform_conv::ONNX,
+    detection::ONNX,
+    unique::ONNX,
+    det::ONNX,
+    bit_cast::ONNX,
+    sequence::ONNX,
     crop::ONNX,
     col2im::ONNX,
     recurrent::ONNX,

@@ -1,4 +1,4 @@
-//! Triangles and running sums.
+//! Triangles, running sums and running products.
 
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::unary::{Domain, infer_map, math_dtype};
@@ -50,31 +50,81 @@ impl Op for Trilu {
     }
 }
 
-attr_struct! {
-    /// Running sums along an axis.
-    pub struct CumSum("cumsum") {
-        /// The axis; negative counts from the end.
-        pub axis: i64 = 0,
-        /// Whether an element's own value is left out.
-        pub exclusive: bool = false,
-        /// Whether to sum from the end.
-        pub reverse: bool = false,
-    }
+macro_rules! running_ops {
+    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal, $combiner:ident, $one:literal, $ints:expr, $floats:expr;)*) => { $(
+        attr_struct! {
+            $(#[$doc])*
+            pub struct $name($text) {
+                /// The axis; negative counts from the end.
+                pub axis: i64 = 0,
+                /// Whether an element's own value is left out.
+                pub exclusive: bool = false,
+                /// Whether to start from the end.
+                pub reverse: bool = false,
+            }
+        }
+        impl $name {
+            fn running(&self) -> Running {
+                let (axis, exclusive, reverse) = (self.axis, self.exclusive, self.reverse);
+                Running { axis, exclusive, reverse, combiner: Combiner::$combiner, first: $one, ints: $ints, floats: $floats }
+            }
+        }
+        impl Op for $name {
+            fn arity(&self) -> (usize, usize) {
+                (1, 1)
+            }
+            fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+                normalize_axis(self.axis, cx.require(0)?.rank())?;
+                infer_map(cx, Domain::Number)
+            }
+            fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+                self.running().compute(cx)
+            }
+            fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+                Some(self.running().eval(inputs[0].as_ref()?).map(|t| vec![t]))
+            }
+            fn precision(&self) -> Precision {
+                Precision::Never
+            }
+            fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+                let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
+                Some(PermutedOp::uniform($name { axis, ..self.clone() }, perm, 1, 1))
+            }
+            fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+                let axis = cx.constant(Tensor::scalar(self.axis));
+                let (inputs, outputs) = (vec![cx.input(0), axis], cx.outputs.clone());
+                let flags = [("exclusive", self.exclusive), ("reverse", self.reverse)];
+                cx.node($onnx, inputs, outputs, flags.map(|(k, v)| (k, OnnxAttr::Int(v as i64))).to_vec());
+                Ok(())
+            }
+        }
+    )* };
 }
-impl Op for CumSum {
-    fn arity(&self) -> (usize, usize) {
-        (1, 1)
-    }
-    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        normalize_axis(self.axis, cx.require(0)?.rank())?;
-        infer_map(cx, Domain::Number)
-    }
+
+running_ops! {
+    /// Running sums along an axis.
+    CumSum("cumsum"), "CumSum", Sum, 0, i64::wrapping_add, |a, b| a + b;
+    /// Running products along an axis.
+    CumProd("cumprod"), "CumProd", Prod, 1, i64::wrapping_mul, |a, b| a * b;
+}
+
+/// What running sums and products share.
+struct Running {
+    axis: i64,
+    exclusive: bool,
+    reverse: bool,
+    combiner: Combiner,
+    first: i64,
+    ints: fn(i64, i64) -> i64,
+    floats: fn(f64, f64) -> f64,
+}
+impl Running {
     /// As a masked reduction, since tensor expressions have no scans: quadratic in the axis. The host runs a true scan.
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let (ty, t) = (cx.output_type(0).clone(), math_dtype(cx.dtype(x)));
         let axis = normalize_axis(self.axis, ty.rank())?;
-        let sum = cx.reduce("", &ty.shape, t, &[ty.shape[axis].clone()], Combiner::Sum, |i, r| {
+        let all = cx.reduce("", &ty.shape, t, &[ty.shape[axis].clone()], self.combiner, |i, r| {
             let mut at = i.to_vec();
             at[axis] = r[0].clone();
             let own = self.exclusive as i64;
@@ -82,55 +132,35 @@ impl Op for CumSum {
                 false => Cond::lt(&r[0], i[axis].clone() + (1 - own)),
                 true => Cond::ge(&r[0], i[axis].clone() + own),
             };
-            Expr::guarded(vec![counts], Expr::load(x, at).cast(ty.dtype, t), Expr::int(0, t))
+            Expr::guarded(vec![counts], Expr::load(x, at).cast(ty.dtype, t), Expr::int(self.first, t))
         });
         let out = match t == ty.dtype {
-            true => sum,
-            false => cx.compute("narrow", &ty.shape, ty.dtype, |i| Expr::load(sum, i.to_vec()).cast(t, ty.dtype)),
+            true => all,
+            false => cx.compute("narrow", &ty.shape, ty.dtype, |i| Expr::load(all, i.to_vec()).cast(t, ty.dtype)),
         };
         cx.output(0, out);
         Ok(())
     }
-    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
-        let x = inputs[0].as_ref()?;
-        let axis = match normalize_axis(self.axis, x.shape().len()) {
-            Ok(a) => a,
-            Err(e) => return Some(Err(e)),
-        };
+    fn eval(&self, x: &Tensor) -> OpResult<Tensor> {
+        let axis = normalize_axis(self.axis, x.shape().len())?;
         if x.dtype().is_int() {
-            let sums = self.scan(&x.to_i64_vec(), x.shape(), axis, 0, i64::wrapping_add);
+            let values = self.scan(&x.to_i64_vec(), x.shape(), axis, self.first, self.ints);
             // Wrap as the element type does, rather than saturate.
-            return Some(Ok(vec![super::scatter::tensor_of_ints(x.dtype(), x.shape(), &sums)]));
+            return Ok(super::scatter::tensor_of_ints(x.dtype(), x.shape(), &values));
         }
-        let sums = self.scan(&x.to_f64_vec(), x.shape(), axis, 0.0, |a, b| a + b);
-        Some(Ok(vec![Tensor::from_f64(x.dtype(), x.shape().to_vec(), sums)]))
+        let values = self.scan(&x.to_f64_vec(), x.shape(), axis, self.first as f64, self.floats);
+        Ok(Tensor::from_f64(x.dtype(), x.shape().to_vec(), values))
     }
-    fn precision(&self) -> Precision {
-        Precision::Never
-    }
-    fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
-        let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
-        Some(PermutedOp::uniform(CumSum { axis, ..self.clone() }, perm, 1, 1))
-    }
-    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let axis = cx.constant(Tensor::scalar(self.axis));
-        let (inputs, outputs) = (vec![cx.input(0), axis], cx.outputs.clone());
-        let flags = [("exclusive", self.exclusive), ("reverse", self.reverse)];
-        cx.node("CumSum", inputs, outputs, flags.map(|(k, v)| (k, OnnxAttr::Int(v as i64))).to_vec());
-        Ok(())
-    }
-}
-impl CumSum {
-    fn scan<T: Copy>(&self, x: &[T], shape: &[usize], axis: usize, zero: T, add: fn(T, T) -> T) -> Vec<T> {
+    fn scan<T: Copy>(&self, x: &[T], shape: &[usize], axis: usize, first: T, combine: fn(T, T) -> T) -> Vec<T> {
         let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
         let mut out = x.to_vec();
         for start in (0..x.len()).filter(|i| n > 0 && (i / inner).is_multiple_of(n)) {
-            let mut sum = zero;
+            let mut so_far = first;
             for k in 0..n {
                 let at = start + inner * if self.reverse { n - 1 - k } else { k };
-                let next = add(sum, x[at]);
-                out[at] = if self.exclusive { sum } else { next };
-                sum = next;
+                let next = combine(so_far, x[at]);
+                out[at] = if self.exclusive { so_far } else { next };
+                so_far = next;
             }
         }
         out
@@ -141,6 +171,7 @@ impl CumSum {
 pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Trilu", domain: "", since: 14, import: import_trilu },
     OnnxImport { op_type: "CumSum", domain: "", since: 11, import: import_cumsum },
+    OnnxImport { op_type: "CumProd", domain: "", since: 26, import: import_cumprod },
 ];
 
 fn import_trilu(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
@@ -152,12 +183,21 @@ fn import_trilu(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
     Ok(vec![cx.add(Trilu { upper: cx.attrs.int("upper").unwrap_or(1) != 0, k }, &[x])?])
 }
 
-fn import_cumsum(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
-    let x = cx.input(0)?;
+/// The axis, and whether sums are exclusive and reversed.
+fn import_running(cx: &ImportContext<'_, '_>) -> Result<(i64, bool, bool), String> {
     let axis = cx.const_ints(1).and_then(|v| v.first().copied()).ok_or("the axis is not known at compile time")?;
     let flag = |name| cx.attrs.int(name).unwrap_or(0) != 0;
-    let op = CumSum { axis, exclusive: flag("exclusive"), reverse: flag("reverse") };
-    Ok(vec![cx.add(op, &[x])?])
+    Ok((axis, flag("exclusive"), flag("reverse")))
+}
+
+fn import_cumsum(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let (x, (axis, exclusive, reverse)) = (cx.input(0)?, import_running(cx)?);
+    Ok(vec![cx.add(CumSum { axis, exclusive, reverse }, &[x])?])
+}
+
+fn import_cumprod(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+    let (x, (axis, exclusive, reverse)) = (cx.input(0)?, import_running(cx)?);
+    Ok(vec![cx.add(CumProd { axis, exclusive, reverse }, &[x])?])
 }
 
 #[cfg(test)]
@@ -181,11 +221,15 @@ mod tests {
         for axis in -1..2 {
             for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
                 run_both(CumSum { axis, exclusive, reverse }, &[&x]);
+                run_both(CumProd { axis, exclusive, reverse }, &[&x]);
             }
         }
         let x = Tensor::ints(&[1, 2, 3]);
         let of = |exclusive, reverse| run(CumSum { axis: 0, exclusive, reverse }, &[&x]).to_i64_vec();
         assert_eq!(of(false, false), [1, 3, 6]);
         assert_eq!(of(true, true), [5, 3, 0]);
+        let product = |exclusive, reverse| run(CumProd { axis: 0, exclusive, reverse }, &[&x]).to_i64_vec();
+        assert_eq!(product(false, false), [1, 2, 6]);
+        assert_eq!(product(true, true), [6, 3, 1]);
     }
 }

@@ -8,6 +8,7 @@ use super::{Environment, Importer, Scope, attributes};
 use crate::dtype::DType;
 use crate::graph::{Constant, FunctionBuilder, ValueId};
 use crate::ops::control::If;
+use crate::ops::permute::normalize_axis;
 use crate::ops::{OpRef, int_value};
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
@@ -25,6 +26,7 @@ pub(super) enum Control {
     Identity,
     If,
     Loop,
+    Scan,
 }
 impl Control {
     pub(super) fn find(domain: &str, op: &str) -> Option<Control> {
@@ -34,6 +36,7 @@ impl Control {
             ("", "Identity") => Some(Control::Identity),
             ("", "If") => Some(Control::If),
             ("", "Loop") => Some(Control::Loop),
+            ("", "Scan") => Some(Control::Scan),
             _ => None,
         }
     }
@@ -62,6 +65,7 @@ impl<'p> Importer<'p> {
             },
             Control::If => self.import_if(b, node, inputs, scope),
             Control::Loop => self.import_loop(b, node, inputs, scope),
+            Control::Scan => self.import_scan(b, node, inputs, scope),
         }
     }
 
@@ -217,7 +221,68 @@ impl<'p> Importer<'p> {
             scanned.iter_mut().zip(&results[results.len() - scans..]).for_each(|(list, &v)| list.push(v));
         }
         for list in scanned {
-            carried.push(self.stack(b, node, &list)?);
+            carried.push(self.stack(b, node, &list, 0)?);
+        }
+        Ok(carried)
+    }
+
+    /// A scan over sequences whose length is known now is unrolled: each iteration sees one element of each sequence.
+    fn import_scan(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        inputs: &[Option<ValueId>],
+        scope: &Scope<'_, 'p>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        if self.opset(scope.env, "").is_some_and(|v| v < 9) {
+            return Err(node.unsupported("unsupported scan: before opset 9 it has a batch axis"));
+        }
+        let body = self.body(node, "body")?;
+        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
+        let given: Vec<ValueId> = inputs.iter().copied().flatten().collect();
+        let count = attrs.int("num_scan_inputs").and_then(|n| usize::try_from(n).ok()).filter(|&n| n >= 1);
+        let states = count.and_then(|n| given.len().checked_sub(n));
+        let yields = states.and_then(|n| body.output.len().checked_sub(n));
+        let (Some(states), Some(yields)) = (states, yields.filter(|_| body.input.len() == given.len())) else {
+            return Err(node.invalid("the inputs and outputs of its body do not fit its own"));
+        };
+        let entry = |list: &str, i: usize| attrs.ints(list).and_then(|l| l.get(i)).copied().unwrap_or(0);
+        let (mut carried, sequences) = (given[..states].to_vec(), &given[states..]);
+        let mut steps = None;
+        for (i, &v) in sequences.iter().enumerate() {
+            let shape = &b.ty(v).shape;
+            let axis = normalize_axis(entry("scan_input_axes", i), shape.len()).map_err(|m| node.invalid(m))?;
+            let length = shape[axis].as_const();
+            let length =
+                length.ok_or_else(|| node.unsupported("unsupported scan: its length is known at run time only"))?;
+            if *steps.get_or_insert(length) != length {
+                return Err(node.invalid("its sequences differ in length"));
+            }
+        }
+        let steps = steps.unwrap_or(0);
+        if steps > UNROLL_LIMIT {
+            return Err(node.unsupported(format!("unsupported scan: {steps} iterations are too many to unroll")));
+        }
+        let mut lists: Vec<Vec<ValueId>> = vec![vec![]; yields];
+        for t in 0..steps {
+            let mut arguments = carried;
+            for (i, &v) in sequences.iter().enumerate() {
+                let at = if entry("scan_input_directions", i) == 0 { t } else { steps - 1 - t };
+                b.set_source(Some(node.name));
+                let at = b.constant(&format!("{}_step", node.name), &Tensor::scalar(at));
+                let axis = OnnxAttr::Int(entry("scan_input_axes", i));
+                let axis = OnnxAttrs([("axis".to_string(), axis)].into_iter().collect());
+                arguments.push(self.apply(b, node, "Gather", &[v, at], axis)?);
+            }
+            let results = self.import_body(b, body, format!("{}/{t}/", node.name), &arguments, scope)?;
+            carried = results[..states].to_vec();
+            lists.iter_mut().zip(&results[states..]).for_each(|(list, &v)| list.push(v));
+        }
+        for (i, mut list) in lists.into_iter().enumerate() {
+            if entry("scan_output_directions", i) != 0 {
+                list.reverse();
+            }
+            carried.push(self.stack(b, node, &list, entry("scan_output_axes", i))?);
         }
         Ok(carried)
     }
@@ -227,17 +292,23 @@ impl<'p> Importer<'p> {
         known.ok_or_else(|| node.unsupported("unsupported loop: its condition is known at run time only"))
     }
 
-    /// What each iteration yields, along a new first axis.
-    fn stack(&self, b: &mut FunctionBuilder<'_>, node: &NodeRef<'p>, list: &[ValueId]) -> Result<ValueId, ImportError> {
+    /// What each iteration yields, along a new axis.
+    fn stack(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        node: &NodeRef<'p>,
+        list: &[ValueId],
+        along: i64,
+    ) -> Result<ValueId, ImportError> {
         if list.is_empty() {
             return Err(node.unsupported("unsupported loop: it yields nothing, since it runs no iteration"));
         }
-        let axis = b.constant(&format!("{}_axis", node.name), &Tensor::ints(&[0]));
+        let axis = b.constant(&format!("{}_axis", node.name), &Tensor::ints(&[along]));
         let mut rows = Vec::with_capacity(list.len());
         for &v in list {
             rows.push(self.apply(b, node, "Unsqueeze", &[v, axis], OnnxAttrs::default())?);
         }
-        let axis = OnnxAttrs([("axis".to_string(), OnnxAttr::Int(0))].into_iter().collect());
+        let axis = OnnxAttrs([("axis".to_string(), OnnxAttr::Int(along))].into_iter().collect());
         self.apply(b, node, "Concat", &rows, axis)
     }
 }

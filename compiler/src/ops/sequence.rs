@@ -1,0 +1,172 @@
+//! Elements of sequences whose lengths and places are data.
+
+use super::permute::normalize_axis;
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::graph::{TensorType, ValueId};
+use crate::int::Int;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
+use crate::tir::{Cond, Expr};
+
+attr_struct! {
+    /// The first `lengths[b]` elements along the time axis in reverse order, the others as they are, for each entry `b` of the
+    /// batch axis.
+    pub struct ReverseSequence("reverse_sequence") {
+        /// Axis of the sequences: 0 or 1.
+        pub batch_axis: usize = 1,
+        /// Axis of time: the other one.
+        pub time_axis: usize = 0,
+    }
+}
+impl Op for ReverseSequence {
+    fn arity(&self) -> (usize, usize) {
+        (2, 2)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (x, lengths) = (cx.require(0)?, cx.require(1)?);
+        if x.rank() < 2 || self.batch_axis + self.time_axis != 1 {
+            return Err(format!("batch axis {} and time axis {} of {x:?}", self.batch_axis, self.time_axis));
+        }
+        if !lengths.dtype.is_int() || lengths.rank() != 1 {
+            return Err(format!("the lengths are {lengths:?}, not a list of integers"));
+        }
+        Ok(vec![x.clone()])
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (x, lengths) = (cx.require(0)?, cx.require(1)?);
+        let ty = cx.output_type(0).clone();
+        let steps = ty.shape[self.time_axis].clone();
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let length = Int::load(lengths, vec![i[self.batch_axis].clone()]);
+            let mut mirrored = i.to_vec();
+            // In range for every length that is; the remainder proves it.
+            mirrored[self.time_axis] = (length.clone() - 1 - &i[self.time_axis]).rem(&steps);
+            let inside = vec![Cond::lt(&i[self.time_axis], length)];
+            Expr::guarded(inside, Expr::load(x, mirrored), Expr::load(x, i.to_vec()))
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let axes = [("batch_axis", self.batch_axis), ("time_axis", self.time_axis)];
+        cx.simple("ReverseSequence", axes.map(|(k, v)| (k, OnnxAttr::Int(v as i64))).to_vec());
+        Ok(())
+    }
+}
+
+attr_struct! {
+    /// Operand 0 (a cache) with the elements from place `indices[b]` on along `axis` replaced by operand 1 (an update), for each
+    /// entry `b` of axis 0; without operand 2 the places are 0.
+    pub struct TensorScatter("tensor_scatter") {
+        /// The axis; negative counts from the end.
+        pub axis: i64 = -2,
+        /// Whether places beyond the end go on at the beginning.
+        pub circular: bool = false,
+    }
+}
+impl Op for TensorScatter {
+    fn arity(&self) -> (usize, usize) {
+        (2, 3)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let (cache, update) = (cx.require(0)?, cx.require(1)?);
+        let axis = normalize_axis(self.axis, cache.rank())?;
+        let fits = |(a, (c, u)): (usize, (&Int, &Int))| match (c.as_const(), u.as_const()) {
+            (Some(c), Some(u)) => c == u || a == axis && u < c,
+            _ => true,
+        };
+        let same = cache.dtype == update.dtype && cache.rank() == update.rank() && axis > 0;
+        if !same || !cache.shape.iter().zip(&update.shape).enumerate().all(fits) {
+            return Err(format!("an update {update:?} of {cache:?} along axis {axis}"));
+        }
+        match cx.input(2) {
+            Some(i) if !i.dtype.is_int() || i.rank() != 1 => {
+                Err(format!("the places are {i:?}, not a list of integers"))
+            }
+            _ => Ok(vec![cache.clone()]),
+        }
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let (cache, update, places) = (cx.require(0)?, cx.require(1)?, cx.input(2));
+        let ty = cx.output_type(0).clone();
+        let axis = normalize_axis(self.axis, ty.rank())?;
+        let (size, count) = (ty.shape[axis].clone(), cx.shape(update)[axis].clone());
+        if count.is(0) {
+            return Err("the update is empty".into());
+        }
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let start = places.map_or(Int::new(0), |p| Int::load(p, vec![i[0].clone()]));
+            let off = i[axis].clone() - start;
+            let off = if self.circular { off.rem(&size) } else { off };
+            let mut at = i.to_vec();
+            at[axis] = off.max(0).min(count.clone() - 1);
+            let inside = vec![Cond::ge(&off, 0), Cond::lt(off, &count)];
+            Expr::guarded(inside, Expr::load(update, at), Expr::load(cache, i.to_vec()))
+        });
+        cx.output(0, out);
+        Ok(())
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let mode = if self.circular { "circular" } else { "linear" };
+        cx.simple("TensorScatter", vec![("axis", OnnxAttr::Int(self.axis)), ("mode", OnnxAttr::Str(mode.into()))]);
+        Ok(())
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "ReverseSequence", domain: "", since: 10, import: import_reverse },
+    OnnxImport { op_type: "TensorScatter", domain: "", since: 24, import: import_scatter },
+];
+
+fn import_reverse(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let (x, lengths) = (cx.input(0)?, cx.input(1)?);
+    let axis = |name: &str, default| normalize_axis(cx.attrs.int(name).unwrap_or(default), cx.ty(0)?.rank());
+    let op = ReverseSequence { batch_axis: axis("batch_axis", 1)?, time_axis: axis("time_axis", 0)? };
+    Ok(vec![cx.add(op, &[x, lengths])?])
+}
+
+fn import_scatter(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let circular = match cx.attrs.str("mode").unwrap_or("linear") {
+        "linear" => false,
+        "circular" => true,
+        other => return Err(format!("mode `{other}` is unknown")),
+    };
+    let op = TensorScatter { axis: cx.attrs.int("axis").unwrap_or(-2), circular };
+    let inputs = cx.inputs.iter().copied().filter(|i| i.is_some()).collect();
+    cx.add_multi(op, inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::ops::testing::{run, try_run};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn only_the_length_of_each_sequence_is_reversed() {
+        let x = Tensor::from_vec(vec![2, 3], vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let rows = ReverseSequence { batch_axis: 0, time_axis: 1 };
+        let of = |lengths: &[i64]| run(rows.clone(), &[&x, &Tensor::ints(lengths)]).to_f64_vec();
+        assert_eq!(of(&[2, 3]), [2.0, 1.0, 3.0, 6.0, 5.0, 4.0]);
+        assert_eq!(of(&[0, 1]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let columns = run(ReverseSequence::default(), &[&x, &Tensor::ints(&[2, 1, 2])]).to_f64_vec();
+        assert_eq!(columns, [4.0, 2.0, 6.0, 1.0, 5.0, 3.0]);
+        assert!(try_run(ReverseSequence { batch_axis: 0, time_axis: 0 }, &[&x, &Tensor::ints(&[1, 1])]).is_err());
+    }
+
+    #[test]
+    fn updates_go_where_the_places_say() {
+        let cache = Tensor::from_vec(vec![2, 4, 1], vec![0i32; 8]);
+        let update = Tensor::from_vec(vec![2, 2, 1], vec![1i32, 2, 3, 4]);
+        let of = |circular, places: &[i64]| {
+            run(TensorScatter { axis: 1, circular }, &[&cache, &update, &Tensor::ints(places)]).to_i64_vec()
+        };
+        assert_eq!(of(false, &[0, 2]), [1, 2, 0, 0, 0, 0, 3, 4]);
+        assert_eq!(of(true, &[3, 1]), [2, 0, 0, 1, 0, 3, 4, 0]);
+        let first = run(TensorScatter { axis: 1, circular: false }, &[&cache, &update]);
+        assert_eq!((first.dtype(), first.to_i64_vec()), (DType::I32, vec![1, 2, 0, 0, 3, 4, 0, 0]));
+    }
+}

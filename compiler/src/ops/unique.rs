@@ -1,0 +1,148 @@
+//! Distinct elements or slices. The number of them is known only when the op has run, so it runs on the host.
+
+use super::permute::normalize_axis;
+use super::{InferContext, Op, OpResult};
+use crate::attr_struct;
+use crate::dtype::DType;
+use crate::graph::{TensorType, ValueId};
+use crate::int::Dim;
+use crate::name::Name;
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::tensor::Tensor;
+use std::cmp::Ordering;
+
+attr_struct! {
+    /// The distinct slices along `axis` (without one, the distinct elements), the place of the first of each, the number of
+    /// each slice of the operand among them, and how often each occurs.
+    pub struct Unique("unique") {
+        /// The axis; negative counts from the end, none flattens.
+        pub axis: Option<i64> = None,
+        /// Ascending, or else in the order of their first occurrence.
+        pub sorted: bool = true,
+        /// Symbol for the number of distinct slices.
+        pub count: Name = Name::new("unique"),
+    }
+}
+impl Op for Unique {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn num_results(&self) -> usize {
+        4
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let mut ty = cx.require(0)?.clone();
+        let total = match self.axis {
+            None => ty.numel(),
+            Some(axis) => ty.shape[normalize_axis(axis, ty.rank())?].clone(),
+        };
+        let list = |n: Dim| TensorType::new(DType::I64, vec![n]);
+        let count = Dim::var(self.count);
+        match self.axis {
+            None => ty.shape = vec![count.clone()],
+            Some(axis) => {
+                let axis = normalize_axis(axis, ty.rank())?;
+                ty.shape[axis] = count.clone();
+            }
+        }
+        Ok(vec![ty, list(count.clone()), list(total), list(count)])
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        Some(self.run(inputs[0].as_ref()?))
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        vec![self.count]
+    }
+    fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        let mut attrs = vec![("sorted", OnnxAttr::Int(self.sorted as i64))];
+        attrs.extend(self.axis.map(|a| ("axis", OnnxAttr::Int(a))));
+        cx.simple("Unique", attrs);
+        Ok(())
+    }
+}
+impl Unique {
+    fn run(&self, x: &Tensor) -> OpResult<Vec<Tensor>> {
+        let x = if self.axis.is_none() { x.reshaped(vec![x.len()]) } else { x.clone() };
+        let axis = normalize_axis(self.axis.unwrap_or(0), x.shape().len())?;
+        let (n, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
+        let outer: usize = x.shape()[..axis].iter().product();
+        let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
+        let places =
+            |slice: usize| (0..outer * inner).map(move |e| (e / inner.max(1) * n + slice) * inner + e % inner.max(1));
+        let compare = |a: usize, b: usize| {
+            let element = |(p, q): (usize, usize)| match ints.is_empty() {
+                true => floats[p].partial_cmp(&floats[q]).unwrap_or_else(|| floats[p].total_cmp(&floats[q])),
+                false => ints[p].cmp(&ints[q]),
+            };
+            places(a).zip(places(b)).map(element).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        };
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by(|&a, &b| compare(a, b).then(a.cmp(&b)));
+        // Groups of equal slices; the first of each is its lowest.
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for slice in order {
+            match groups.last_mut() {
+                Some(g) if compare(g[0], slice).is_eq() => g.push(slice),
+                _ => groups.push(vec![slice]),
+            }
+        }
+        if !self.sorted {
+            groups.sort_by_key(|g| g[0]);
+        }
+        let mut numbers = vec![0i64; n];
+        for (number, group) in groups.iter().enumerate() {
+            group.iter().for_each(|&slice| numbers[slice] = number as i64);
+        }
+        let mut shape = x.shape().to_vec();
+        shape[axis] = groups.len();
+        let values = super::host_copy::gather_host(&x, &shape, |a, i| if a == axis { groups[i][0] } else { i });
+        let firsts: Vec<i64> = groups.iter().map(|g| g[0] as i64).collect();
+        let counts: Vec<i64> = groups.iter().map(|g| g.len() as i64).collect();
+        Ok(vec![values, Tensor::ints(&firsts), Tensor::ints(&numbers), Tensor::ints(&counts)])
+    }
+}
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Unique", domain: "", since: 11, import: import_unique }];
+
+fn import_unique(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let x = cx.input(0)?;
+    let count = cx.fresh_dim("unique", 0).as_var().expect("a symbol");
+    let sorted = cx.attrs.int("sorted").unwrap_or(1) != 0;
+    cx.add_multi(Unique { axis: cx.attrs.int("axis"), sorted, count }, vec![Some(x)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(op: Unique, x: &Tensor) -> Vec<Tensor> {
+        op.eval_host(&[Some(x.clone())]).unwrap().unwrap()
+    }
+
+    #[test]
+    fn elements_in_either_order() {
+        let x = Tensor::from_vec(vec![6], vec![2.0f32, 1.0, 1.0, 3.0, 4.0, 3.0]);
+        let sorted = of(Unique::default(), &x);
+        assert_eq!(sorted[0].to_f64_vec(), [1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(sorted[1].to_i64_vec(), [1, 0, 3, 4]);
+        assert_eq!(sorted[2].to_i64_vec(), [1, 0, 0, 2, 3, 2]);
+        assert_eq!(sorted[3].to_i64_vec(), [2, 1, 2, 1]);
+        let found = of(Unique { sorted: false, ..Unique::default() }, &x);
+        assert_eq!(found[0].to_f64_vec(), [2.0, 1.0, 3.0, 4.0]);
+        assert_eq!(found[2].to_i64_vec(), [0, 1, 1, 2, 3, 2]);
+    }
+
+    #[test]
+    fn slices_along_an_axis() {
+        let x = Tensor::from_vec(vec![2, 3], vec![1i64, 1, 0, 2, 2, 5]);
+        let columns = of(Unique { axis: Some(-1), ..Unique::default() }, &x);
+        assert_eq!((columns[0].shape(), columns[0].to_i64_vec()), (&[2, 2][..], vec![0, 1, 5, 2]));
+        assert_eq!(columns[1].to_i64_vec(), [2, 0]);
+        let none = of(Unique::default(), &Tensor::ints(&[]));
+        assert!(none.iter().all(|t| t.is_empty()));
+    }
+}
