@@ -120,8 +120,7 @@ mod tests {
         cx.instruments.push(Box::new(Watch { skip, print: "eliminate-common-subexpr", log: log.clone() }));
         let list = ["infer-types", "fold-constants", "eliminate-common-subexpr", "eliminate-dead"];
         cx.scope(|cx| Sequential::new(list).run(&mut m, cx)).unwrap();
-        let log = log.lock().unwrap().clone();
-        log
+        std::mem::take(&mut *log.lock().unwrap())
     }
 
     #[test]
