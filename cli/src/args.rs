@@ -54,7 +54,7 @@ pub struct Common {
     /// Mixed precision: off, fp16, auto
     #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"])]
     pub amp: String,
-    /// Keep nodes whose name matches in f32 (`*` matches anything)
+    /// Keep nodes whose name matches in f32 (`*` matches anything); @FILE reads a pattern a line
     #[arg(long = "keep-f32", value_name = "PATTERN")]
     pub keep_f32: Vec<String>,
     /// Layout: auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none

@@ -85,10 +85,14 @@ fn group(g: &crate::compile::Group) -> Group {
     }
 }
 
+fn is_half(buffer: &crate::tir::Buffer) -> bool {
+    buffer.dtype == DType::F16
+}
+
 fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Result<Kernel, String> {
     let f = c.module.tensor_functions.get(&k.function);
     let e = &k.emitted;
-    let half = f.is_some_and(|f| f.outputs().any(|b| f.buffers[b].dtype == DType::F16));
+    let half = f.is_some_and(|f| e.bindings.iter().any(|b| f.buffers.get(b.buffer).is_some_and(is_half)));
     let spirv = match emitter {
         Some(emitter) => emitter.spirv(e).map_err(|m| format!("kernel {} has no SPIR-V: {m}", e.name))?,
         None => vec![],

@@ -159,7 +159,7 @@ pub struct Kernel {
     pub shared_bytes: u32,
     /// Bytes of immediates.
     pub immediate_bytes: u32,
-    /// Element type of the results: `f16` or `f32`.
+    /// `f16` when a buffer that it reads or writes holds f16, else `f32`.
     pub dtype: String,
     /// All accesses and index arithmetic proved.
     pub bounds_proved: bool,

@@ -167,7 +167,12 @@ fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
         ("conv 3x3", conv(t, &Conv { n: 1, c: 16, h: 14, oc: 32, k: 3, stride: 1, pad: 1 })),
         ("conv 1x1", conv(t, &Conv { n: 2, c: 12, h: 7, oc: 24, k: 1, stride: 1, pad: 0 })),
         ("conv stem", conv(t, &Conv { n: 1, c: 3, h: 17, oc: 8, k: 7, stride: 2, pad: 3 })),
+        ("elementwise 3x5x7", elementwise(t, &[3, 5, 7])),
+        ("elementwise 1x1", elementwise(t, &[1, 1])),
+        ("matmul 21x13x40", matmul(t, 21, 13, 40)),
+        ("conv odd", conv(t, &Conv { n: 1, c: 5, h: 9, oc: 11, k: 3, stride: 2, pad: 1 })),
         ("softmax 6x10", softmax(t, 6, 10)),
+        ("softmax 7x13", softmax(t, 7, 13)),
         ("softmax 3x1000", softmax(t, 3, 1000)),
     ];
     if t == DType::F32 {
@@ -259,6 +264,21 @@ fn rules_on_packed_halves() {
     for (what, f) in workloads(DType::F16) {
         check(what, DType::F16, &f, &DeviceProfile { f16: false, ..software_device() });
         check(what, DType::F16, &f, &DeviceProfile { f16: false, ..real_device() });
+    }
+}
+
+/// Tiles that do not end at words keep their rule: they go to f32 memory, and one more kernel packs them.
+#[test]
+fn odd_rows_of_packed_halves_keep_their_tiles() {
+    for (profile, rule) in [(software_device(), "matmul-subgroup"), (real_device(), "matmul-tiled")] {
+        let profile = DeviceProfile { f16: false, ..profile };
+        for (columns, kernels) in [(17, 2), (16, 1)] {
+            let mut f = matmul(DType::F16, 33, columns, 16);
+            assign_encodings(&mut f, &profile).expect("encodings");
+            let inputs: Vec<BufferId> = f.inputs().collect();
+            let s = schedule(&f, &inputs[1..], &profile).expect("a schedule");
+            assert_eq!((s.rule, s.function.kernels().len()), (rule, kernels), "{columns} columns: {:?}", s.missed);
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn readers(f: &TensorFunction, buffer: BufferId) -> Vec<Name> {
 }
 
 /// Iterations around a block, where they are constant.
-fn iterations(sketch: &Sketch<'_>, block: Name) -> u64 {
+pub(super) fn iterations(sketch: &Sketch<'_>, block: Name) -> u64 {
     sketch.loops(block).map_or(1, |l| l.iter().map(|h| h.extent.as_const().unwrap_or(1).max(1) as u64).product())
 }
 

@@ -24,6 +24,7 @@ pub use sketch::{Decline, Sketch};
 use super::ScheduleError;
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
+use std::collections::VecDeque;
 
 /// The version of the rules: measurements made with another one say nothing about the kernels of this one.
 pub const VERSION: u32 = 1;
@@ -43,17 +44,19 @@ pub struct Scheduled {
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
+    /// Its threads own tiles of rows and columns rather than neighbours in memory.
+    pub tiles: bool,
     /// Schedules the unit in the sketch, or says why not. On a decline the sketch is put back.
     pub apply: fn(&mut Sketch<'_>, &Unit) -> Result<(), Decline>,
 }
 
 /// Every rule, in the order they are asked.
 pub static RULES: &[Rule] = &[
-    Rule { name: "matmul-subgroup", apply: matmul_subgroup::apply },
-    Rule { name: "matmul-tiled", apply: matmul_tiled::apply },
-    Rule { name: "reduction-threads", apply: reduction_threads::apply },
-    Rule { name: "elementwise", apply: elementwise::apply },
-    Rule { name: "direct", apply: direct::apply },
+    Rule { name: "matmul-subgroup", tiles: true, apply: matmul_subgroup::apply },
+    Rule { name: "matmul-tiled", tiles: true, apply: matmul_tiled::apply },
+    Rule { name: "reduction-threads", tiles: false, apply: reduction_threads::apply },
+    Rule { name: "elementwise", tiles: false, apply: elementwise::apply },
+    Rule { name: "direct", tiles: false, apply: direct::apply },
 ];
 
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
@@ -78,7 +81,8 @@ pub fn schedule(
         Err(_) => {}
     }
     let mut best: (u64, &'static str) = (0, "elementwise");
-    for unit in sketch.units()? {
+    let mut units: VecDeque<Unit> = sketch.units()?.into();
+    'units: while let Some(unit) = units.pop_front() {
         let mut done = false;
         if sketch.is_scheduled(&unit) {
             continue;
@@ -87,7 +91,18 @@ pub fn schedule(
             let saved = sketch.clone();
             let target: Vec<BufferId> =
                 sketch.f.body.blocks().iter().filter(|b| b.name == unit.output).map(|b| b.buffer).collect();
-            match (rule.apply)(&mut sketch, &unit).and_then(|()| sketch.require_whole_words(&target)) {
+            let applied = (rule.apply)(&mut sketch, &unit);
+            let whole = applied.is_err() || sketch.require_whole_words(&target).is_ok();
+            if let (Some(reduce), false, true) = (unit.reduce, whole, rule.tiles) {
+                // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
+                sketch = saved;
+                let copy = sketch.split_epilogue(reduce)?;
+                let pack = Unit { reduce: None, output: unit.output, work: analysis::iterations(&sketch, unit.output) };
+                units.push_front(pack);
+                units.push_front(Unit { output: copy, ..unit });
+                continue 'units;
+            }
+            match applied.and_then(|()| sketch.require_whole_words(&target)) {
                 Ok(()) => {
                     if unit.work >= best.0 {
                         best = (unit.work, rule.name);
