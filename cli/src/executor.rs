@@ -6,7 +6,7 @@ use crate::output::{Progress, log};
 use crate::precision::{calibrated, keep_list};
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::graph::Module;
-use compiler::passes::mixed_precision::check_patterns;
+use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PassContext, PipelineOptions, Sequential, default_pipeline,
 };
@@ -180,8 +180,7 @@ fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<Modul
     if pipeline.amp == AmpMode::Off {
         return Ok(module);
     }
-    let patterns = pipeline.keep_f32.iter().map(|k| &k.pattern);
-    check_patterns(&module, patterns).map_err(CompileError::Option)?;
+    check_listed(&module, &pipeline.keep_f32).map_err(CompileError::Option)?;
     let list = default_pipeline(pipeline);
     let until = list.iter().position(|p| p == "mixed-precision").map_or(0, |i| i + 1);
     let mut cx = PassContext::new(DeviceProfile::baseline());

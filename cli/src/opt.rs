@@ -5,7 +5,7 @@ use crate::args::OptArgs;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{pipeline_options, target_profile};
 use crate::output::{log, print_text, write_file};
-use compiler::passes::mixed_precision::check_patterns;
+use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{PassContext, Sequential};
 use compiler::plan::EmitKernel;
 use std::io::Read;
@@ -28,8 +28,7 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     let profile = target_profile(&a.common)?;
     let mut cx = PassContext::new(profile.clone());
     let options = pipeline_options(&a.common)?;
-    let patterns = options.keep_f32.iter().map(|k| &k.pattern);
-    check_patterns(&module, patterns).map_err(CliError::usage)?;
+    check_listed(&module, &options.keep_f32).map_err(CliError::usage)?;
     options.configure(&mut cx);
     cx.verify = true;
     cx.registry.extend(extensions.passes.iter().copied());

@@ -16,6 +16,7 @@ pub use memory::{Lifetime, assign_pool};
 use crate::cost::{MeasuredCost, Measurements};
 use crate::graph::Module;
 use crate::name::Name;
+use crate::passes::mixed_precision::check_listed;
 use crate::passes::{Clock, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline};
 use crate::plan::{Content, EmitKernel, Plan};
 use crate::profile::DeviceProfile;
@@ -150,8 +151,7 @@ pub fn compile(
     let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);
-    let patterns = options.pipeline.keep_f32.iter().map(|k| &k.pattern);
-    crate::passes::mixed_precision::check_patterns(&module, patterns).map_err(CompileError::Option)?;
+    check_listed(&module, &options.pipeline.keep_f32).map_err(CompileError::Option)?;
     cx.clock = options.clock.clone();
     cx.verify |= options.verify;
     cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));

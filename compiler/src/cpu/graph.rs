@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
-use crate::ops::control::{Call, CallHost, Const, If, Let};
+use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Let};
 use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -216,6 +216,10 @@ impl<'a> Interpreter<'a> {
         if node.op.is::<Let>() || node.op.is::<If>() {
             return self.run_regions(f, n, &inputs, env);
         }
+        if node.op.is::<CallTensor>() {
+            let results = eval_node(&node.op, &inputs, self.module).map_err(|m| node_error(f, n, m))?;
+            return Ok(results.into_iter().zip(&node.outputs).map(|(t, &v)| in_shape_of(t, f, v)).collect());
+        }
         let bound = (!self.symbols.is_empty()).then(|| node.op.bind(&|v| self.symbols.get(&v).copied()));
         eval_node(bound.as_ref().unwrap_or(&node.op), &inputs, self.module).map_err(|m| node_error(f, n, m))
     }
@@ -271,6 +275,14 @@ impl<'a> Interpreter<'a> {
         let t = c.load()?;
         self.constants.insert(name, t.clone());
         Ok(t)
+    }
+}
+
+/// A result of a tensor function in the value's shape: a schedule may have flattened its parameters.
+fn in_shape_of(t: Tensor, f: &Function, v: ValueId) -> Tensor {
+    match f.ty(v).const_shape() {
+        Some(shape) if shape != t.shape() && shape.iter().product::<usize>() == t.len() => t.reshaped(shape),
+        _ => t,
     }
 }
 

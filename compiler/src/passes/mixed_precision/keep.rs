@@ -11,15 +11,17 @@ pub struct KeepF32 {
     pub pattern: String,
     /// Why, for remarks.
     pub why: String,
+    /// A person wrote it: it must match a node of the model.
+    pub listed: bool,
 }
 impl KeepF32 {
     /// An entry of a keep list that a person wrote.
     pub fn listed(pattern: &str) -> KeepF32 {
-        KeepF32 { pattern: pattern.to_string(), why: format!("`{pattern}` is on the keep list") }
+        KeepF32 { pattern: pattern.to_string(), why: format!("`{pattern}` is on the keep list"), listed: true }
     }
     /// One node, by its exact name.
     pub fn node(name: Name, why: impl Into<String>) -> KeepF32 {
-        KeepF32 { pattern: escape_pattern(name.as_str()), why: why.into() }
+        KeepF32 { pattern: escape_pattern(name.as_str()), why: why.into(), listed: false }
     }
     /// True when the node, or a source node that it stands for, is meant.
     pub fn covers(&self, node: &Node) -> bool {
@@ -63,6 +65,14 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
         }
     }
     p[i..].iter().all(|&c| c == '*')
+}
+
+/// [`check_patterns`] of the entries that a person wrote.
+///
+/// # Errors
+/// As there.
+pub fn check_listed(module: &Module, keep: &[KeepF32]) -> Result<(), String> {
+    check_patterns(module, keep.iter().filter(|k| k.listed).map(|k| &k.pattern))
 }
 
 /// Refuses patterns that match no node of the module: a typo must not silently change the work.

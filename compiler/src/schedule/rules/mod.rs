@@ -22,6 +22,7 @@ pub use analysis::Unit;
 pub use sketch::{Decline, Sketch};
 
 use super::ScheduleError;
+use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
 use std::collections::VecDeque;
@@ -75,7 +76,7 @@ pub fn schedule(
     let mut missed = Vec::new();
     let mut whole = sketch.clone();
     let outputs: Vec<BufferId> = f.outputs().collect();
-    match rows::apply_whole(&mut whole).and_then(|()| whole.require_whole_words(&outputs)) {
+    match rows::apply_whole(&mut whole).and_then(|()| whole.require_whole_words(&outputs, &[])) {
         Ok(()) => return Ok(Scheduled { function: whole.finish()?, rule: "rows", missed }),
         Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule rows: {why}")),
         Err(_) => {}
@@ -87,12 +88,13 @@ pub fn schedule(
         if sketch.is_scheduled(&unit) {
             continue;
         }
+        let later: Vec<Name> = units.iter().map(|u| u.output).collect();
         for rule in RULES {
             let saved = sketch.clone();
             let target: Vec<BufferId> =
                 sketch.f.body.blocks().iter().filter(|b| b.name == unit.output).map(|b| b.buffer).collect();
             let applied = (rule.apply)(&mut sketch, &unit);
-            let whole = applied.is_err() || sketch.require_whole_words(&target).is_ok();
+            let whole = applied.is_err() || sketch.require_whole_words(&target, &later).is_ok();
             if let (Some(reduce), false, true) = (unit.reduce, whole, rule.tiles) {
                 // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
                 sketch = saved;
@@ -102,7 +104,7 @@ pub fn schedule(
                 units.push_front(Unit { output: copy, ..unit });
                 continue 'units;
             }
-            match applied.and_then(|()| sketch.require_whole_words(&target)) {
+            match applied.and_then(|()| sketch.require_whole_words(&target, &later)) {
                 Ok(()) => {
                     if unit.work >= best.0 {
                         best = (unit.work, rule.name);

@@ -110,7 +110,8 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     if sketch.elements_per_word(r.output) > 1 {
         // A packed store owns whole words.
         let [.., last] = r.inner.as_slice() else { return Err(Decline::other_kind()) };
-        let parts = sketch.split(*last, &[0, 4], &["q", "v"])?;
+        let extent = sketch.extent_of(*last).unwrap_or(1);
+        let parts = sketch.split(*last, &[0, words_of_rows(extent)?], &["q", "v"])?;
         sketch.vectorize(parts[1])?;
     }
     Ok(())
@@ -130,7 +131,18 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows, threads: i64) -> Result<()
     };
     sketch.bind(rows, Axis::GroupX)?;
     let packed = sketch.elements_per_word(r.output) > 1;
-    let width = if packed || (r.contiguous && r.length % 4 == 0) { 4 } else { 1 };
+    let width = match packed {
+        // The last vector of a single row reaches into the buffer's padding.
+        true if r.count == 1 => 4,
+        true => words_of_rows(r.length)?,
+        false => {
+            if r.contiguous && r.length % 4 == 0 {
+                4
+            } else {
+                1
+            }
+        }
+    };
     let (shared, vector) = match width {
         1 => (inner, None),
         w => {
@@ -146,6 +158,12 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows, threads: i64) -> Result<()
     sketch.bind(parts[1], Axis::LocalX)?;
     vector.map_or(Ok(()), |v| sketch.vectorize(v))?;
     Ok(())
+}
+
+/// Elements of a vector that divide rows of `length` elements: a packed store owns whole words, and none crosses rows.
+fn words_of_rows(length: i64) -> Result<i64, Decline> {
+    let found = [4, 2].into_iter().find(|w| length % w == 0);
+    found.ok_or_else(|| Decline(format!("rows of {length} elements end inside a packed word")))
 }
 
 /// Loops of `output` that index every reduction it reads: the rows. Loops of one iteration count as rows.

@@ -17,7 +17,7 @@ use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
 use crate::schedule::{InstrRef, Instruction, ScheduleError, apply};
-use crate::tir::{Buffer, BufferId, Encoding, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, Stmt, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
 #[derive(Clone, Debug)]
@@ -95,15 +95,16 @@ impl<'a> Sketch<'a> {
         Ok(())
     }
     /// Declines when a block of a packed buffer in `buffers` does not store whole words: neighbours in a vectorised loop,
-    /// aligned to the word.
+    /// aligned to the word. Blocks in `later` are not scheduled yet.
     ///
     /// # Errors
     /// The reason.
-    pub fn require_whole_words(&self, buffers: &[BufferId]) -> Result<(), Decline> {
+    pub fn require_whole_words(&self, buffers: &[BufferId], later: &[Name]) -> Result<(), Decline> {
         for b in self.f.body.blocks() {
             let buffer = &self.f.buffers[b.buffer];
             let pack = elements_per_word(buffer);
-            if pack == 1 || !buffers.contains(&b.buffer) || buffer.numel().is(1) {
+            let concerned = buffers.contains(&b.buffer) && !later.contains(&b.name);
+            if pack == 1 || !concerned || buffer.numel().is(1) {
                 continue;
             }
             let lane = loops_around_block(&self.f, b.name)
@@ -114,7 +115,14 @@ impl<'a> Sketch<'a> {
                 let flat = int::simplify(&int::flatten_index(&b.indices, &buffer.shape), &bounds);
                 let first = int::simplify(&flat.substitute(l.var, &Int::new(0)), &bounds);
                 let step = int::simplify(&(flat - &first - Int::var(l.var)), &bounds);
-                step.is(0) && int::divisor(&first) % pack == 0 && int::divisor(&l.extent) % pack == 0
+                let numel = buffer.numel();
+                // A condition that differs between the lanes splits words, but for the end of the buffer: padding follows it.
+                let end = |c: &Cond| {
+                    let ahead = int::simplify(&(c.lhs.clone() - &first - Int::var(l.var)), &bounds);
+                    c.op == CondOp::Lt && c.rhs == numel && ahead.is(0)
+                };
+                let guarded = b.guards.iter().all(|c| !(c.lhs.uses(l.var) || c.rhs.uses(l.var)) || end(c));
+                step.is(0) && int::divisor(&first) % pack == 0 && int::divisor(&l.extent) % pack == 0 && guarded
             });
             if !whole {
                 return Err(Decline(format!("{} does not store whole words of packed {}", b.name, buffer.name)));
