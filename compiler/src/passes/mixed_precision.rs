@@ -15,7 +15,7 @@
 //! kept in f32 by the ops' tensor expressions, and kernels compute in f32 registers: f16 is storage.
 //!
 //! A node stays in f32 when it is on the keep list, when one of its constants or bounds does not fit f16, or when an operand
-//! may be larger than f16 holds. Inputs and results of functions keep their types. A value gets at most one cast to each
+//! may be larger than f16 holds; so do the first layers of networks with depthwise convolutions (`stem.rs` says why). Inputs and results of functions keep their types. A value gets at most one cast to each
 //! type in a block, right before its first user, and what came from f16 goes back to that very value: there is no chain of
 //! casts f16 -> f32 -> f16. Constants are converted at compile time, on demand.
 
@@ -23,6 +23,7 @@ mod decide;
 mod fit;
 mod keep;
 mod rewrite;
+mod stem;
 #[cfg(test)]
 mod tests;
 

@@ -2,6 +2,7 @@
 
 use super::fit::{Fit, fit_constant, fit_values};
 use super::keep::KeepF32;
+use super::stem::stem_nodes;
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
 use crate::name::Name;
@@ -36,6 +37,8 @@ pub(super) enum Choice {
 enum State {
     Half,
     Constant(Name),
+    /// f32 since it is near the inputs: with f16 beside it, it is cast.
+    Stem,
     /// f32; `forced` since some node before needs it, `large` when it may exceed f16.
     Full {
         forced: bool,
@@ -52,6 +55,7 @@ struct Decider<'a> {
     data_half: Function,
     states: FxHashMap<ValueId, State>,
     fits: FxHashMap<Name, Fit>,
+    stem: FxHashSet<NodeId>,
     choices: FxHashMap<NodeId, Choice>,
 }
 
@@ -69,6 +73,7 @@ pub(super) fn choose(module: &Module, f: &Function, keep: &[KeepF32], half_input
         data_half: with_halves(f, false),
         states: FxHashMap::default(),
         fits: FxHashMap::default(),
+        stem: if half_inputs { FxHashSet::default() } else { stem_nodes(f) },
         choices: FxHashMap::default(),
     };
     if half_inputs {
@@ -124,7 +129,13 @@ impl Decider<'_> {
             let half = matches!(choice, Choice::Half { constants, .. } if self.half_type(n, v, constants));
             let forced = matches!(choice, Choice::Full { forced: true, .. })
                 || states.iter().any(|s| matches!(s, State::Full { forced: true, .. }));
-            self.states.insert(v, if half { State::Half } else { State::Full { forced, large } });
+            let near = self.stem.contains(&n) || states.contains(&State::Stem);
+            let state = match () {
+                () if half => State::Half,
+                () if near && !forced && !large => State::Stem,
+                () => State::Full { forced, large },
+            };
+            self.states.insert(v, state);
         }
         self.choices.insert(n, choice);
     }
@@ -151,10 +162,14 @@ impl Decider<'_> {
         if large {
             return Err(("an operand may be larger than f16 holds".into(), class == Precision::Always));
         }
+        if self.stem.contains(&n) {
+            return Err(("it is one of the first layers, whose rounding passes through all others".into(), false));
+        }
+        let data = states.contains(&State::Half);
+        let full = full.or(states.iter().find(|s| !data && **s == State::Stem));
         if class != Precision::Always && full.is_some() {
             return Err(("it follows its operands, and one of them is f32".into(), false));
         }
-        let data = states.iter().any(|s| *s == State::Half);
         let constants = class != Precision::Never;
         if !constants && !data {
             return Err(("none of its operands is f16".into(), false));
