@@ -141,6 +141,9 @@ pub struct CompileArgs {
     /// Write every kernel as a file into this folder
     #[arg(long, value_name = "DIR")]
     pub emit_dir: Option<PathBuf>,
+    /// Check the module after each pass, and read every WGSL text back
+    #[arg(long)]
+    pub verify: bool,
     /// Inputs whose shapes decide open dimensions
     #[arg(short, long)]
     pub input: Option<PathBuf>,

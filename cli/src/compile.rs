@@ -24,8 +24,11 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let module = load(model, &a.common, given.as_ref())?;
         let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-        let options = CompileOptions { record: a.output.is_some(), ..compile_options(pipeline, &a.common)? };
+        let options = CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
         let c = compile_with(module, &options, &a.common, &profile)?;
+        if a.verify {
+            c.plan.kernels.iter().try_for_each(read_back)?;
+        }
         if let Some(dir) = &a.emit_dir {
             let dir = if a.models.len() > 1 { dir.join(crate::models::short_name(model)) } else { dir.clone() };
             emit_files(a, &c, &dir)?;
@@ -93,6 +96,13 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
         t.transposes.weight_runtime,
         t.compile_ms
     ))
+}
+
+/// A kernel's WGSL must be valid for the front end too.
+fn read_back(k: &PlanKernel) -> CliResult<()> {
+    let name = &k.emitted.name;
+    let fail = |e| CliError::new(Code::Bug, format!("the WGSL of kernel {name} does not read back: {e}"));
+    shaders_gen::check_wgsl(&k.emitted.wgsl).map(drop).map_err(fail)
 }
 
 /// The module as text that `weft opt` takes: tensor functions unscheduled, their traces pending.

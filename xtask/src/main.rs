@@ -5,6 +5,7 @@ mod cargo;
 mod conformance;
 mod demo;
 mod driver;
+mod kernels;
 mod peers;
 mod python;
 mod replay;
@@ -25,6 +26,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "demo", help: demo::HELP, run: demo::run },
     Command { name: "bless", help: bless::HELP, run: bless::run },
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
+    Command { name: "kernels", help: kernels::HELP, run: kernels::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },
     Command { name: "peers", help: peers::HELP, run: peers::run },
     Command { name: "driver", help: driver::HELP, run: driver::run },

@@ -78,7 +78,10 @@ fn build_base(base: &str, folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// Names of the built-in networks.
-fn zoo(weft: &Path) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// When the command does not list them.
+pub fn zoo(weft: &Path) -> Result<Vec<String>, String> {
     let listed = Command::new(weft).args(["zoo", "--json"]).output().map_err(|e| format!("weft zoo: {e}"))?;
     let json: serde_json::Value =
         serde_json::from_slice(&listed.stdout).map_err(|e| format!("weft zoo --json: {e}"))?;

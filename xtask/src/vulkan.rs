@@ -52,11 +52,16 @@ pub fn prepare(missing: Missing) -> Result<bool, String> {
                   Fedora:          dnf install mesa-vulkan-drivers vulkan-loader\n  \
                   Arch:            pacman -S vulkan-swrast vulkan-icd-loader\n\
                   Without root: `cargo xtask driver swiftshader PROGRAM` fetches one for a single program.";
-    if missing == Missing::FailsInCi && std::env::var("CI").is_ok_and(|v| v == "true" || v == "1") {
+    if missing == Missing::FailsInCi && in_ci() {
         return Err(advice.to_string());
     }
     eprintln!("\n!!! {advice}\n!!! Going on without: whatever needs a GPU is skipped or runs on the CPU executor.\n");
     Ok(false)
+}
+
+/// True in continuous integration (`CI=true`), where a check that cannot run is a failure.
+pub fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|v| v == "true" || v == "1")
 }
 
 /// Installs Debian packages, as root or through `sudo` where that asks for no password.

@@ -1,0 +1,140 @@
+//! `cargo xtask kernels [MODEL ...]`: every kernel of the built-in networks in every language, checked.
+//!
+//! Each network is compiled for several devices that need not be here. Each kernel must come out as WGSL that reads back,
+//! as SPIR-V that `spirv-val` accepts, as MSL and as HLSL; and `weft opt` must make the same WGSL again from the text that
+//! `weft compile --emit weft` writes, byte for byte.
+
+use crate::cargo::{build_weft, show, succeeds, target_dir};
+use crate::replay::zoo;
+use crate::test::heading;
+use crate::vulkan::{apt_install, in_ci};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One line for the usage.
+pub const HELP: &str = "[MODEL ...] every kernel of the zoo as WGSL, SPIR-V (through spirv-val), MSL and HLSL";
+
+/// Devices compiled for: small subgroups and none, f16 and none, few bindings and many.
+const PROFILES: &[&str] = &["lavapipe", "swiftshader", "hopper"];
+
+/// What a kernel's file ends in, in each language.
+const EXTENSIONS: &[&str] = &["wgsl", "spv", "metal", "hlsl"];
+
+/// Runs the command.
+///
+/// # Errors
+/// Lists the networks that failed, with the first reason of each.
+pub fn run(args: &[String]) -> Result<(), String> {
+    heading("cargo build --package cli");
+    check(&build_weft(false)?, args)
+}
+
+/// Checks the kernels of `models`, of the whole zoo where there are none, with the program `weft`.
+///
+/// # Errors
+/// Lists what failed.
+pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
+    let validator = find_validator()?;
+    let models = if models.is_empty() { zoo(weft)? } else { models.to_vec() };
+    let folder = target_dir()?.join("kernels");
+    let jobs: Vec<(&str, &String)> = PROFILES.iter().flat_map(|p| models.iter().map(move |m| (*p, m))).collect();
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((profile, model)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match check_one(weft, profile, model, &folder.join(profile).join(model), validator) {
+                Ok(kernels) => eprintln!("{model} for {profile}: {kernels} kernels"),
+                Err(why) => {
+                    eprintln!("{model} for {profile}: FAILED\n{why}");
+                    failed.lock().unwrap_or_else(|e| e.into_inner()).push(format!("{model} for {profile}"));
+                }
+            }
+        }
+    };
+    std::thread::scope(|s| {
+        (0..std::thread::available_parallelism().map_or(2, usize::from).min(jobs.len())).for_each(|_| {
+            s.spawn(work);
+        });
+    });
+    let failed = failed.into_inner().unwrap_or_else(|e| e.into_inner());
+    if failed.is_empty() { Ok(()) } else { Err(format!("kernels of {}", failed.join(", "))) }
+}
+
+/// Whether `spirv-val` is here; it is installed where apt allows it.
+fn find_validator() -> Result<bool, String> {
+    let here = || succeeds("spirv-val", &["--version"]);
+    if here() || apt_install(&["spirv-tools"]).is_ok() && here() {
+        return Ok(true);
+    }
+    let advice = "spirv-val is not here, so SPIR-V is not validated; it is in the package spirv-tools (of Debian, Ubuntu, \
+                  Fedora and Arch), and in the Vulkan SDK";
+    if in_ci() {
+        return Err(advice.into());
+    }
+    eprintln!("\n!!! {advice}\n");
+    Ok(false)
+}
+
+/// Standard output of a command that must succeed.
+fn output(c: &mut Command) -> Result<String, String> {
+    let o = c.stdin(Stdio::null()).output().map_err(|e| format!("{}: {e}", show(c)))?;
+    if !o.status.success() {
+        return Err(format!("{}: {}\n{}", show(c), o.status, String::from_utf8_lossy(&o.stderr)));
+    }
+    String::from_utf8(o.stdout).map_err(|e| e.to_string())
+}
+
+/// Emits one network for one device and checks the files; returns the number of kernels.
+fn check_one(weft: &Path, profile: &str, model: &str, folder: &Path, validator: bool) -> Result<usize, String> {
+    // Files of an earlier run must not count.
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    let mut compile = Command::new(weft);
+    compile.args(["compile", model, "--target", profile, "-q", "--verify", "--emit-dir"]).arg(folder);
+    for form in ["weft", "wgsl", "spirv", "msl", "hlsl"] {
+        compile.args(["--emit", form]);
+    }
+    output(&mut compile)?;
+    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    let of = |extension: &str| -> BTreeSet<PathBuf> {
+        let found = files.iter().filter(|p| p.extension().is_some_and(|e| e == extension));
+        found.map(|p| p.with_extension("")).collect()
+    };
+    let names = of("wgsl");
+    if names.is_empty() {
+        return Err("no kernels came out".into());
+    }
+    if let Some(other) = EXTENSIONS.iter().find(|e| of(e) != names) {
+        return Err(format!("{} kernels, but {} files end in {other}", names.len(), of(other).len()));
+    }
+    if validator {
+        for name in &names {
+            output(Command::new("spirv-val").args(["--target-env", "vulkan1.1"]).arg(name.with_extension("spv")))?;
+        }
+    }
+    replay(weft, profile, folder, &names)?;
+    Ok(names.len())
+}
+
+/// The kernels that `weft opt` makes of the module's text must be those that were emitted.
+fn replay(weft: &Path, profile: &str, folder: &Path, names: &BTreeSet<PathBuf>) -> Result<(), String> {
+    let mut opt = Command::new(weft);
+    opt.arg("opt").arg(folder.join("module.weft"));
+    opt.args(["--target", profile, "--passes", "apply-schedules", "--emit", "wgsl", "-q"]);
+    let text = output(&mut opt)?;
+    let mut again: Vec<&str> =
+        text.split("// kernel ").skip(1).filter_map(|k| Some(k.split_once('\n')?.1.trim())).collect();
+    let mut emitted = Vec::new();
+    for name in names {
+        let path = name.with_extension("wgsl");
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        emitted.push(text.trim().to_string());
+    }
+    emitted.sort_unstable();
+    again.sort_unstable();
+    if emitted == again { Ok(()) } else { Err("`weft opt` makes other kernels of the text".into()) }
+}
