@@ -1,6 +1,6 @@
 //! `cargo xtask test`: set-up, then every check in order. A failing step does not keep the later ones from running.
 
-use crate::cargo::{cargo, run as run_command, show, succeeds};
+use crate::cargo::{build_weft, cargo, run as run_command, show, succeeds, target_dir};
 use crate::conformance;
 use crate::driver;
 use crate::vulkan::{Missing, prepare, quiet_loader};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick] [--drivers all] installs what is missing, then format, lints, tests, documentation and ONNX's node cases";
+pub const HELP: &str = "[--quick] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases and the kernels of the zoo";
 
 /// One check.
 struct Step {
@@ -16,7 +16,8 @@ struct Step {
     command: Command,
 }
 
-/// Runs the command. `--quick` leaves out lints, documentation and ONNX's cases; `--drivers all` repeats the tests that use a device on
+/// Runs the command. `--quick` leaves out lints, documentation, ONNX's cases and the kernels of the zoo; `--drivers all`
+/// repeats the tests that use a device on
 /// each software driver.
 ///
 /// # Errors
@@ -50,6 +51,10 @@ pub fn run(args: &[String]) -> Result<(), String> {
             failed.push("ONNX's node cases".into());
         }
         eprintln!("--- after {:.0} s", start.elapsed().as_secs_f64());
+        if let Err(why) = kernels() {
+            eprintln!("{why}");
+            failed.push("kernels of the zoo".into());
+        }
     }
     if drivers {
         failed.extend(driver::test_all());
@@ -76,6 +81,18 @@ fn options(args: &[String]) -> Result<(bool, bool), String> {
         }
     }
     Ok((quick, drivers))
+}
+
+/// The kernels of the built-in networks, with the program that the tests have built.
+fn kernels() -> Result<(), String> {
+    heading("cargo xtask kernels");
+    let start = Instant::now();
+    let built = target_dir()?.join("debug").join(format!("weft{}", std::env::consts::EXE_SUFFIX));
+    let weft = if built.exists() { built } else { build_weft(false)? };
+    let done = crate::kernels::check(&weft, &[]);
+    let state = if done.is_ok() { "ok" } else { "FAILED" };
+    eprintln!("--- cargo xtask kernels: {state} after {:.0} s", start.elapsed().as_secs_f64());
+    done
 }
 
 /// A heading in the output.

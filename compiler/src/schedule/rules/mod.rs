@@ -1,6 +1,6 @@
 //! Schedule rules: each looks at a tensor function and a [`DeviceProfile`] and proposes a trace.
 //!
-//! [`schedule`] first inlines what can be inlined and cuts concatenations of reductions apart, then splits the function into *units* (a reduction with the block
+//! [`schedule`] first inlines what can be inlined and cuts concatenations of reductions, or of more operands than a kernel binds, apart, then splits the function into *units* (a reduction with the block
 //! that consumes it, or a compute block alone) and asks the rules of [`RULES`] in order; the first that takes a unit
 //! schedules it, and the reasons of those that declined are kept for `explain`. The last rule takes anything. Before
 //! that, the rule `rows` may take the function as a whole.
@@ -73,6 +73,7 @@ pub fn schedule(
     let mut sketch = Sketch::new(f.clone(), constants, profile);
     sketch.inline_all();
     partition::partition_concats(&mut sketch);
+    partition::partition_by_bindings(&mut sketch);
     let mut missed = Vec::new();
     let mut whole = sketch.clone();
     let outputs: Vec<BufferId> = f.outputs().collect();
