@@ -33,6 +33,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write a model as ONNX
     Export(ExportArgs),
+    /// Look at a compilation in a window
+    View(ViewArgs),
     /// Show what differs between two compile traces
     Diff(DiffArgs),
     /// List the built-in models
@@ -90,6 +92,9 @@ pub struct Common {
     /// Shape of an input
     #[arg(long, value_name = "INPUT=1x3x224x224")]
     pub shape: Vec<String>,
+    /// Take the constants that a .weft text names without data from this model, compiled with the same options
+    #[arg(long, value_name = "MODEL")]
+    pub weights: Option<String>,
     /// Seed of weights of zoo models and of random inputs
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -284,6 +289,19 @@ pub struct ExportArgs {
     /// Write the optimised graph, fused groups as ONNX functions
     #[arg(long)]
     pub optimized: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft view`
+#[derive(Args, Debug)]
+pub struct ViewArgs {
+    /// Model: a path or a zoo name, which is compiled; or a compile trace
+    pub model: String,
+    /// Inputs whose shapes decide open dimensions
+    #[arg(short, long)]
+    pub input: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -117,6 +117,7 @@ impl From<CompileError> for CliError {
             CompileError::Option(_) => CliError::usage(e.to_string()),
             CompileError::NeedsCpu(_) => CliError::new(Code::Device, e.to_string()).help("run it with `--device cpu`"),
             CompileError::Pass(p) if p.message.contains("no such pass") => CliError::usage(e.to_string()),
+            CompileError::Schedule { .. } => CliError::input(e.to_string()),
             _ => CliError::new(Code::Bug, e.to_string()).help("please report this with the model"),
         }
     }

@@ -24,6 +24,7 @@ mod output;
 mod precision;
 mod run;
 mod trace;
+mod view;
 mod zoo;
 
 use args::{Cli, Command};
@@ -106,6 +107,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Explain(a) => explain::execute(a),
         Command::Export(a) => export::execute(a),
         Command::Diff(a) => diff::execute(a),
+        Command::View(a) => view::execute(a),
         Command::Zoo(a) => zoo::execute(a),
         Command::Cases(a) => cases::execute(a),
     }

@@ -8,6 +8,7 @@ use compiler::dtype::DType;
 use compiler::graph::{Module, TensorType, choose_shapes, input_ports, set_input_shapes};
 use compiler::name::Name;
 use compiler::onnx::{ExternalData, ImportOptions, import_onnx_with};
+use compiler::passes::{PassContext, Sequential, default_pipeline};
 use compiler::tensor::{DataSource, Tensor};
 use rand::{RngExt, SeedableRng};
 use std::path::{Path, PathBuf};
@@ -129,10 +130,36 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     }
     if path.extension().is_some_and(|e| e == "weft") {
         let text = std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {model}: {e}")))?;
-        return compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(model));
+        let mut module = compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(model))?;
+        if let Some(source) = &common.weights {
+            fill_constants(&mut module, source, common)?;
+        }
+        return Ok(module);
     }
     let (bytes, external) = read_onnx(path)?;
     compiler::onnx::import_onnx(bytes, &*external).map_err(|e| CliError::from(e).at(model))
+}
+
+/// Gives constants that stand in a text without data those of the same name and type in `source`, as the passes leave
+/// them: some are only made by a pass.
+fn fill_constants(module: &mut Module, source: &str, common: &Common) -> CliResult<()> {
+    let own = Common { weights: None, ..common.clone() };
+    let mut from = load(source, &own, None)?;
+    let before = from.constants.clone();
+    let pipeline = crate::executor::pipeline_options(&own)?;
+    let mut cx = PassContext::new(crate::executor::target_profile(&own)?);
+    pipeline.configure(&mut cx);
+    Sequential::new(default_pipeline(&pipeline))
+        .run(&mut from, &mut cx)
+        .map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
+    for (name, c) in module.constants.iter_mut().filter(|c| c.1.load().is_err()) {
+        let found = from.constants.get(name).or_else(|| before.get(name)).filter(|f| f.ty() == c.ty());
+        *c = found.cloned().ok_or_else(|| {
+            CliError::input(format!("`{source}` has no constant @{name} : {:?}", c.ty()))
+                .help("compile it with the options that made the text")
+        })?;
+    }
+    Ok(())
 }
 
 fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {

@@ -20,3 +20,8 @@ pub use measure::KernelTimer;
 pub use run::{RunTimes, TimeSource};
 pub use session::{Session, SessionOptions, available_memory};
 pub use storage::{decode_tensor, encode_tensor};
+
+/// The code of docs/build-a-model.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/build-a-model.md")]
+struct BuildAModel;

@@ -277,6 +277,17 @@ fn files_of_passes_and_instructions_bear_their_names() {
     assert_none("names", broken);
 }
 
+/// The documents' Rust is run as doctests; the README shows a part of it.
+#[test]
+fn the_readme_shows_code_that_is_tested() {
+    let (readme, tested) = (read(&root().join("README.md")), read(&root().join("docs/build-a-model.md")));
+    let blocks: Vec<&str> =
+        readme.split("```rust\n").skip(1).filter_map(|b| b.split_once("```")).map(|b| b.0).collect();
+    assert!(!blocks.is_empty(), "the README shows no Rust");
+    let other = blocks.into_iter().filter(|b| !tested.contains(b));
+    assert_none("code of the README that docs/build-a-model.md does not have", other.map(String::from).collect());
+}
+
 #[test]
 fn every_chore_and_document_is_there() {
     let files = [
@@ -287,6 +298,7 @@ fn every_chore_and_document_is_there() {
         "LICENSE-MIT",
         "LICENSE-APACHE",
         "docs/ir.md",
+        "docs/build-a-model.md",
         "docs/add-an-op.md",
         "docs/add-a-pass.md",
         "docs/passes.md",

@@ -207,6 +207,14 @@ pub enum CompileError {
         /// The value it belongs to.
         value: String,
     },
+    /// A tensor function that came with the module does not go with its own schedule, or not with the device.
+    #[error("tensor function @{function}: {message}")]
+    Schedule {
+        /// The function.
+        function: String,
+        /// What does not fit.
+        message: String,
+    },
     /// A bug of ours.
     #[error("internal error in `{at}`: {message}")]
     Bug {

@@ -14,7 +14,7 @@ use crate::plan::{
 };
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
-use crate::schedule::rules;
+use crate::schedule::{apply_pending, rules};
 use crate::tir::{BufferId, Encoding, Scope, TensorFunction};
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -51,6 +51,9 @@ struct PoolValue {
     last: usize,
     scratch: bool,
 }
+
+/// The rule of tensor functions that came with their schedule.
+const WRITTEN: &str = "written";
 
 pub(super) struct Planner<'a> {
     module: Module,
@@ -179,6 +182,9 @@ impl<'a> Planner<'a> {
                 node.op.name()
             )));
         }
+        if let Some(call) = node.op.downcast::<CallTensor>() {
+            return self.written_group(main, n, call.callee);
+        }
         let Some(call) = node.op.downcast::<Call>() else {
             return self.host_node(main, n);
         };
@@ -195,8 +201,40 @@ impl<'a> Planner<'a> {
         self.group(main, n, &f)
     }
 
+    /// A call of a tensor function that came with the module: it is run as it is written, by its own schedule where it
+    /// has one. One that the device cannot run as it stands goes to the host.
+    fn written_group(&mut self, main: &Function, n: NodeId, callee: Name) -> Result<(), CompileError> {
+        let node = &main.nodes[n];
+        let t = match self.lowered.remove(&n) {
+            Some(Lowered::Kernel(t)) => *t,
+            Some(Lowered::Host(why)) => return self.host_node_because(main, n, why),
+            Some(Lowered::View) | None => return self.host_node(main, n),
+        };
+        let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+        let index = self.groups.len();
+        self.groups.push(Group {
+            function: callee,
+            origins: node.origins.names().to_vec(),
+            ops: vec![node.op.name()],
+            nodes: vec![node.name],
+            anchor: None,
+            layout: None,
+            rule: "",
+            kind: GroupKind::Kernel,
+            tensor_function: None,
+            flops: 0,
+            bytes: operands.iter().chain(&node.outputs).filter_map(|&v| main.ty(v).bytes()).sum::<usize>() as u64,
+        });
+        self.kernel_group(main, n, index, t)
+    }
+
     /// A node outside any group: it runs on the host.
     fn host_node(&mut self, main: &Function, n: NodeId) -> Result<(), CompileError> {
+        let why = format!("`{}` has no tensor expression", main.nodes[n].op.name());
+        self.host_node_because(main, n, why)
+    }
+
+    fn host_node_because(&mut self, main: &Function, n: NodeId, why: String) -> Result<(), CompileError> {
         let node = &main.nodes[n];
         let index = self.groups.len();
         let origins = node.origins.names().to_vec();
@@ -213,7 +251,7 @@ impl<'a> Planner<'a> {
             flops: 0,
             bytes: 0,
         });
-        self.remark_host(index, format!("`{}` has no tensor expression", node.op.name()));
+        self.remark_host(index, why);
         self.push_host(main, n, index)
     }
 
@@ -334,13 +372,30 @@ impl<'a> Planner<'a> {
         constants: &[BufferId],
         group: usize,
     ) -> Result<(Name, &'static str), CompileError> {
-        let key = format!("{:?}{constants:?}{:?}{:?}", t.params, t.buffers, t.body);
+        let key = format!("{:?}{constants:?}{:?}{:?}{:?}", t.params, t.buffers, t.body, t.pending);
         if let Some(&found) = self.known.get(&key) {
             return Ok(found);
         }
         let name = t.name;
         let bug = |message: String| CompileError::Bug { at: name.to_string(), message };
-        let scheduled = rules::schedule(&t, constants, self.profile).map_err(|e| bug(e.to_string()))?;
+        let written = !t.pending.is_empty() || !t.kernels().is_empty();
+        let bug = |message: String| match written {
+            true => CompileError::Schedule { function: name.to_string(), message },
+            false => bug(message),
+        };
+        let scheduled = if written {
+            let mut function = t.clone();
+            apply_pending(&mut function).map_err(|e| bug(e.to_string()))?;
+            if let Some(p) = function.prepacks.iter().find(|p| !constants.contains(&p.buffer)) {
+                return Err(bug(format!(
+                    "%{} is packed beforehand, but is no constant",
+                    function.buffers[p.buffer].name
+                )));
+            }
+            rules::Scheduled { function, rule: WRITTEN, missed: vec![] }
+        } else {
+            rules::schedule(&t, constants, self.profile).map_err(|e| bug(e.to_string()))?
+        };
         for missed in &scheduled.missed {
             let nodes = self.groups[group].origins.clone();
             self.remarks.push(Remark {
@@ -358,7 +413,9 @@ impl<'a> Planner<'a> {
             self.kernel_of.insert((name, kernel), index);
         }
         let mut before = t;
-        before.pending = f.trace.clone();
+        if before.kernels().is_empty() {
+            before.pending = f.trace.clone();
+        }
         self.unscheduled.insert(name, before);
         self.module.tensor_functions.insert(name, f);
         self.known.insert(key, (name, scheduled.rule));

@@ -1,4 +1,4 @@
-//! Where values live: in device memory where a kernel touches them, in host memory otherwise.
+//! What calls become, and where values live: in device memory where a kernel touches them, in host memory otherwise.
 //!
 //! A view shares its operand's memory, so both live in the same place. Constants are not asked: host steps read them from the
 //! module, kernels from a device buffer of their own.
@@ -8,7 +8,7 @@ use super::planning::value_encoding;
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::name::Name;
-use crate::ops::control::{Call, Const};
+use crate::ops::control::{Call, CallTensor, Const};
 use crate::profile::DeviceProfile;
 use crate::tir::TensorFunction;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -46,6 +46,33 @@ pub(super) fn lower(module: &Module, main: &Function, n: NodeId, f: &Function, p
     match assign_encodings(&mut t, profile) {
         Ok(()) => Lowered::Kernel(Box::new(t)),
         Err(why) => Lowered::Host(why),
+    }
+}
+
+/// A tensor function that came with the module, as it is written: it keeps its schedule and storage forms where it has
+/// them.
+fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &DeviceProfile) -> Lowered {
+    let Some(f) = module.tensor_functions.get(&callee) else {
+        return Lowered::Host("the called tensor function is missing".into());
+    };
+    let mut t = f.clone();
+    if !t.symbols.is_empty() {
+        return Lowered::Host("it is written for open sizes".into());
+    }
+    if let Some(why) = main.nodes[n].inputs.iter().flatten().find_map(|&v| too_wide(module, main, v)) {
+        return Lowered::Host(why);
+    }
+    if t.pending.is_empty()
+        && t.kernels().is_empty()
+        && let Err(why) = assign_encodings(&mut t, profile)
+    {
+        return Lowered::Host(why);
+    }
+    let foreign = t.params.iter().map(|p| &t.buffers[p.buffer]);
+    let foreign = foreign.clone().find(|b| value_encoding(b.dtype, profile) != Some(b.encoding));
+    match foreign {
+        Some(b) => Lowered::Host(format!("%{} is stored in another device's form of {}", b.name, b.dtype)),
+        None => Lowered::Kernel(Box::new(t)),
     }
 }
 
@@ -88,6 +115,9 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
 pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfile) -> FxHashMap<NodeId, Lowered> {
     let mut out = FxHashMap::default();
     for &n in &main.blocks[main.body].nodes {
+        if let Some(call) = main.nodes[n].op.downcast::<CallTensor>() {
+            out.insert(n, written(module, main, n, call.callee, profile));
+        }
         let callee = main.nodes[n].op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee));
         if let Some(f) = callee.filter(|f| f.primitive) {
             out.insert(n, lower(module, main, n, f, profile));

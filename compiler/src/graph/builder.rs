@@ -19,6 +19,49 @@ pub struct BuildError {
 }
 
 /// Adds nodes to one block of a function of a module. Types are inferred at once.
+///
+/// A convolution with batch norm and ReLU: built, printed, optimised, run on the CPU executor. (`docs/build-a-model.md`
+/// runs it on a device too.)
+///
+/// ```
+/// use compiler::dtype::DType;
+/// use compiler::graph::{FunctionBuilder, Module, TensorType};
+/// use compiler::name::Name;
+/// use compiler::ops::{batch_norm::BatchNorm, conv::Conv, unary::Relu};
+/// use compiler::passes::{PassContext, Sequential};
+/// use compiler::tensor::Tensor;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut module = Module::new("main");
+/// let mut b = FunctionBuilder::new(&mut module, "main");
+/// let x = b.param("x", TensorType::fixed(DType::F32, &[1, 1, 2, 2]));
+/// let w = b.constant("w", &Tensor::from_vec(vec![1, 1, 1, 1], vec![3.0f32]));
+/// let [scale, bias, mean, variance] =
+///     [2.0f32, 1.0, 0.5, 1.0].map(|v| b.constant("bn", &Tensor::from_vec(vec![1], vec![v])));
+/// let c = b.add(Conv::default(), &[x, w])?;
+/// let n = b.add(BatchNorm { epsilon: 0.0, ..BatchNorm::default() }, &[c, scale, bias, mean, variance])?;
+/// let y = b.add(Relu {}, &[n])?;
+/// b.finish(&[(Name::new("y"), y)]);
+///
+/// // What it says as text, and that the text says all of it.
+/// let text = compiler::text::print_module(&module);
+/// assert!(text.contains("= conv %x, %0 : f32[1,1,2,2]"), "{text}");
+/// compiler::text::compare_modules(&module, &compiler::text::parse_module(&text)?)?;
+///
+/// // 2 * (3 x - 0.5) + 1, and nothing below 0.
+/// let input = Tensor::from_vec(vec![1, 1, 2, 2], vec![-1.0f32, 0.0, 1.0, 2.0]);
+/// let run = |m: &Module| compiler::cpu::run_function(m, m.entry, &[input.clone()]);
+/// assert_eq!(run(&module)?[0].to_f32_vec(), [0.0, 0.0, 6.0, 12.0]);
+///
+/// // The passes fold the norm into the convolution and make one group of the rest.
+/// let mut cx = PassContext::default();
+/// Sequential::new(["fold-batch-norm", "eliminate-dead", "fuse-ops"]).run(&mut module, &mut cx)?;
+/// let groups = module.functions.values().filter(|f| f.primitive).count();
+/// assert_eq!(groups, 1, "{}", compiler::text::print_module(&module));
+/// assert_eq!(run(&module)?[0].to_f32_vec(), [0.0, 0.0, 6.0, 12.0]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct FunctionBuilder<'m> {
     /// The module: constants are added to it.
     pub module: &'m mut Module,

@@ -1,0 +1,124 @@
+//! A compiled network as text: its kernels come back byte for byte, and may be changed by hand.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const MODEL: &str = "squeezenet1_1";
+
+fn weft(arguments: &[&str]) -> Output {
+    let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).arg("-q").output().expect("weft starts");
+    assert!(o.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&o.stderr));
+    o
+}
+
+fn stdout(o: Output) -> String {
+    String::from_utf8(o.stdout).expect("UTF-8")
+}
+
+/// Emits the network for `target` (the device that is here, without one) into a fresh folder.
+fn emitted(name: &str, target: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    let path = folder.to_str().expect("a path in UTF-8");
+    let forms = ["compile", MODEL, "--emit", "weft", "--emit", "wgsl", "--emit-dir", path];
+    weft(&[&forms, target].concat());
+    folder
+}
+
+/// Texts of the kernels that `weft opt` makes of a module, sorted.
+fn remade(module: &Path, target: &[&str]) -> Vec<String> {
+    let path = module.to_str().expect("a path in UTF-8");
+    let text = stdout(weft(&[&["opt", path, "--passes", "apply-schedules", "--emit", "wgsl"], target].concat()));
+    let mut list: Vec<String> =
+        text.split("// kernel ").skip(1).filter_map(|k| Some(k.split_once('\n')?.1.trim().to_string())).collect();
+    list.sort();
+    list
+}
+
+/// The text with the tile of its first convolution halved.
+fn with_another_tile(text: &str) -> String {
+    let tile = |line: &&str| line.contains("split {") && line.contains("_m, factors=[0,");
+    let other = |line: &&str| line.contains("split {") && line.contains("factors=[0,64]");
+    let line = text.lines().find(tile).or_else(|| text.lines().find(other)).expect("a split by a tile");
+    let (before, rest) = line.split_once("factors=[0,").expect("factors");
+    let (factor, after) = rest.split_once(']').expect("one factor");
+    let factor: usize = factor.parse().expect("a number");
+    let changed = format!("{before}factors=[0,{}]{after}", factor.div_ceil(2));
+    assert_ne!(changed, line);
+    text.replacen(line, &changed, 1)
+}
+
+#[test]
+fn the_text_gives_the_same_kernels_and_a_changed_tile_another_one() {
+    let target = ["--target", "lavapipe"];
+    let folder = emitted("same_kernels", &target);
+    let files = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path());
+    let mut compiled: Vec<String> = files
+        .filter(|p| p.extension().is_some_and(|e| e == "wgsl"))
+        .map(|p| std::fs::read_to_string(p).unwrap().trim().to_string())
+        .collect();
+    compiled.sort();
+    let module = folder.join("module.weft");
+    assert!(compiled.len() > 10);
+    assert!(remade(&module, &target) == compiled, "`weft opt` makes other kernels");
+
+    let changed = folder.join("changed.weft");
+    std::fs::write(&changed, with_another_tile(&std::fs::read_to_string(&module).unwrap())).unwrap();
+    let again = remade(&changed, &target);
+    let new = again.iter().filter(|k| !compiled.contains(k)).count();
+    assert_eq!((again.len(), new), (compiled.len(), 1), "one kernel is another one");
+}
+
+#[test]
+fn a_changed_tile_gives_the_right_answer() {
+    let devices: serde_json::Value = serde_json::from_str(&stdout(weft(&["devices", "--json"]))).unwrap();
+    if devices["devices"].as_array().is_none_or(Vec::is_empty) {
+        eprintln!("!!! not run: there is no device");
+        return;
+    }
+    let folder = emitted("changed_tile", &[]);
+    let at = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
+    let text = std::fs::read_to_string(at("module.weft")).unwrap();
+    std::fs::write(at("changed.weft"), with_another_tile(&text)).unwrap();
+    for name in ["module", "changed"] {
+        let (module, result) = (at(&format!("{name}.weft")), at(&format!("{name}.npz")));
+        let compiled: serde_json::Value =
+            serde_json::from_str(&stdout(weft(&["compile", &module, "--weights", MODEL, "--json"]))).unwrap();
+        let groups = compiled["groups"].as_array().unwrap();
+        assert!(groups.iter().all(|g| g["kind"] != "host"), "{groups:?}");
+        assert!(groups.iter().filter(|g| g["rule"] == "written").count() > 10, "{groups:?}");
+        weft(&["run", &module, "--weights", MODEL, "-o", &result]);
+        // The same seed draws the same input for both.
+        weft(&["compare", MODEL, "--against", &result]);
+    }
+}
+
+#[test]
+fn a_schedule_that_does_not_apply_is_bad_input() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad_schedule");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("m.weft");
+    let text = "graph @main(%x: f32[64]) -> (y: f32[64]) {
+  %0 = call_tensor @f %x : f32[64]
+  return %0
+}
+tensor @f(%x: f32[64], out %y: f32[64]) {
+  for i in 0..64 {
+    block y { %y[i] <- %x[i] + 1.0 }
+  }
+  schedule {
+    split {loop=nothing, factors=[0,8], into=[a,b]}
+    cut-kernel
+  }
+}
+";
+    std::fs::write(&path, text).unwrap();
+    let run =
+        || Command::new(env!("CARGO_BIN_EXE_weft")).arg("compile").arg(&path).args(["--target", "lavapipe"]).output();
+    let o = run().unwrap();
+    let message = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert_eq!(o.status.code(), Some(3), "{message}");
+    assert!(message.contains("@f") && message.contains("nothing"), "{message}");
+    std::fs::write(&path, text.replace("nothing", "i")).unwrap();
+    assert_eq!(run().unwrap().status.code(), Some(0));
+}
