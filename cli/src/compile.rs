@@ -24,7 +24,8 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let module = load(model, &a.common, given.as_ref())?;
         let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-        let options = CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
+        let options =
+            CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
         let c = compile_with(module, &options, &a.common, &profile)?;
         if a.verify {
             c.plan.kernels.iter().try_for_each(read_back)?;

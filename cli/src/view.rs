@@ -25,7 +25,7 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
-    let options = CompileOptions { record: true, ..compile_options(pipeline) };
+    let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
     let c = compile_with(module, &options, &a.common, &profile)?;
     CompileTrace::new(&a.model, &c, &options, &Emitter, Contents::Summary).map_err(|e| CliError::new(Code::Bug, e))
 }
