@@ -41,6 +41,6 @@ fn open(trace: CompileTrace) -> CliResult<()> {
 #[cfg(not(feature = "view"))]
 fn open(_: CompileTrace) -> CliResult<()> {
     Err(CliError::new(Code::Usage, "this build has no viewer").help(
-        "build with `cargo build --release --package cli`; `weft inspect` and `weft explain` show traces as text",
+        "build with `cargo build --release --package cli --features view`; `weft inspect` and `weft explain` show traces as text",
     ))
 }
