@@ -32,6 +32,10 @@ pub struct NodeForm {
 pub trait CostModel: Send + Sync {
     /// The cost of one node that runs alone.
     fn node(&self, form: &NodeForm) -> u64;
+    /// The share of a cost that is noise: a choice must gain more than that to be preferred to a simpler one.
+    fn uncertainty(&self) -> f64 {
+        0.0
+    }
 }
 
 /// Costs from sizes alone, in bytes of memory traffic.
@@ -75,7 +79,7 @@ pub struct Measurements {
 /// The time of one kernel.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Measurement {
-    /// Median time in nanoseconds.
+    /// Time in nanoseconds.
     pub ns: f64,
     /// What the analytic model estimates for it, which gives the unit for kernels that were not measured.
     pub estimate: u64,
@@ -148,6 +152,10 @@ impl CostModel for MeasuredCost {
         let estimate = || AnalyticCost.node(form) as f64 * self.ns_per_unit;
         self.measured(form).unwrap_or_else(estimate).clamp(0.0, 1e15) as u64
     }
+    /// Kernels are measured alone and on a device that others use: a tenth.
+    fn uncertainty(&self) -> f64 {
+        0.1
+    }
 }
 
 /// Estimates, and remembers every node that it was asked about.
@@ -193,7 +201,7 @@ pub fn asked_forms(
 /// Times a module on a device; implemented by whoever has one.
 pub trait MeasureKernel {
     /// The time of one run of the module's entry function on the device, in nanoseconds: inputs and results resident, the
-    /// median of several runs.
+    /// least disturbed of several runs.
     ///
     /// # Errors
     /// Why it cannot run there, in one sentence.

@@ -111,7 +111,7 @@ fn run(a: &Args) -> Result<(), String> {
 fn one(name: &str, a: &Args, gpu: &Arc<Gpu>, costs: &mut Measurements) -> Result<[f64; 4], String> {
     let module = zoo::build(name, 1, 0).map_err(|e| e.to_string())?;
     let forms = asked_forms(&module, &PipelineOptions::default(), &gpu.profile).map_err(|e| e.to_string())?;
-    for why in measure_forms(&forms, &gpu.profile, &mut KernelTimer::new(gpu.clone(), 5), costs) {
+    for why in measure_forms(&forms, &gpu.profile, &mut KernelTimer::new(gpu.clone(), 9), costs) {
         eprintln!("{name}: not measured: {why}");
     }
     let measured = Some(Arc::new(costs.clone()));

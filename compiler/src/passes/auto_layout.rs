@@ -27,6 +27,8 @@
 mod choose;
 mod frames;
 mod min_cut;
+#[cfg(test)]
+mod own_op;
 mod pins;
 #[cfg(test)]
 mod properties;
@@ -122,6 +124,21 @@ fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
     Some(Scheme { other })
 }
 
+/// The cheapest choice; where costs are uncertain, the better one of the uniform choices unless a mix gains more than that.
+fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u8>) -> choose::Choice {
+    let cheapest = choose::choose(costs, block, &|n| pinned.get(&n).copied());
+    let uncertainty = costs.model.uncertainty();
+    if uncertainty <= 0.0 {
+        return cheapest;
+    }
+    let anchor = |n: NodeId| costs.frames.movable.get(&n).is_some_and(|m| m.anchor);
+    let uniform =
+        |colour: u8| choose::choose(costs, block, &|n| pinned.get(&n).copied().or_else(|| anchor(n).then_some(colour)));
+    let (a, b) = (uniform(0), uniform(1));
+    let better = if a.cost < b.cost { a } else { b };
+    if (cheapest.cost as f64) < better.cost as f64 * (1.0 - uncertainty) { cheapest } else { better }
+}
+
 impl AutoLayout {
     fn visit_block(
         &self,
@@ -145,7 +162,7 @@ impl AutoLayout {
         let costs =
             choose::Costs { f: &r.f, frames: &frames, scheme, model: model.as_deref().unwrap_or(&AnalyticCost) };
         let pinned = pins.colours(&r.f, &frames);
-        let choice = choose::choose(costs, block, &|n| pinned.get(&n).copied());
+        let choice = settle(costs, block, &pinned);
         self.remark_choice(costs, &choice, &pinned, cx);
         if choice.moved.is_empty() && frames.dissolved.is_empty() {
             let message =

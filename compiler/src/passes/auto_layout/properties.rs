@@ -154,3 +154,40 @@ fn cost_of(module: &Module, anchors: &[Name]) -> u64 {
     }
     cost
 }
+
+/// With uncertain costs a mix of layouts must gain more than the uncertainty; the choice is never dearer than either.
+#[test]
+fn uncertain_costs_prefer_one_layout() {
+    struct Noisy(f64);
+    impl CostModel for Noisy {
+        fn node(&self, form: &crate::cost::NodeForm) -> u64 {
+            // A digest of the op and its types, as noise of up to an eighth.
+            let text = format!("{form:?}");
+            let digest = text.bytes().fold(7u64, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
+            AnalyticCost.node(form) / 128 * (112 + digest % 16)
+        }
+        fn uncertainty(&self) -> f64 {
+            self.0
+        }
+    }
+    let scheme = Scheme { other: DataLayout::Nhwc };
+    let mut mixed = [0; 2];
+    for seed in 400..460 {
+        let (module, _) = random_graph(seed, 16, &[4, 16, 64]);
+        let f = module.main();
+        let info = describe_block(&module, f, f.body);
+        let frames = frames::find_frames(&module, f, f.body, &info, scheme, true);
+        for (i, model) in [Noisy(0.0), Noisy(0.2)].iter().enumerate() {
+            let costs = choose::Costs { f, frames: &frames, scheme, model };
+            let uniform = |layout: u8| {
+                choose::choose(costs, f.body, &|n| frames.movable.get(&n).is_some_and(|m| m.anchor).then_some(layout))
+            };
+            let choice = settle(costs, f.body, &FxHashMap::default());
+            assert!(choice.cost <= uniform(0).cost.min(uniform(1).cost), "seed {seed}");
+            let anchors: Vec<NodeId> = frames.movable.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
+            let moved = anchors.iter().filter(|&n| choice.moved.contains(n)).count();
+            mixed[i] += usize::from(moved > 0 && moved < anchors.len());
+        }
+    }
+    assert!(mixed[1] < mixed[0], "{mixed:?}");
+}

@@ -6,6 +6,7 @@ use crate::int::{Int, const_dims};
 use crate::ops::binary::{Add, Div, Max, Min, Mul, Sub};
 use crate::ops::broadcast::{Expand, Tile};
 use crate::ops::concat::Concat;
+use crate::ops::layout_transform::LayoutTransform;
 use crate::ops::pad::Pad;
 use crate::ops::permute::{invert, permute};
 use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
@@ -49,6 +50,26 @@ pub(super) const RULES: &[Rule] = &[
         equation: "transpose(reshape(transpose(x, p)), q) = reshape(x) when the elements end in their old order",
         pattern: || op::<Transpose>([view(op::<Transpose>([var("x")]).named("inner")).named("middle")]),
         apply: reshape_between_transposes,
+    },
+    Rule {
+        equation: "layout_transform(layout_transform(x, a to b), b to c) = layout_transform(x, a to c)",
+        pattern: || op::<LayoutTransform>([op::<LayoutTransform>([var("x")]).named("inner")]),
+        apply: |m| {
+            let outer = m.op::<LayoutTransform>()?;
+            let inner = m.made_by::<LayoutTransform>(m.value("inner"))?;
+            if inner.from == outer.to {
+                return m.same_type(m.value("x"));
+            }
+            Change::node(LayoutTransform { from: inner.from, to: outer.to }, [m.value("x")])
+        },
+    },
+    Rule {
+        equation: "layout_transform(x) = reshape(x) when the elements keep their order",
+        pattern: || op::<LayoutTransform>([var("x")]),
+        apply: |m| {
+            let x = m.value("x");
+            if m.op::<LayoutTransform>()?.keeps_order(&m.ty_of(x).shape) { reshape(m, x) } else { None }
+        },
     },
     Rule { equation: "reshape(x, shape of x) = x", pattern: || view(var("x")), apply: |m| m.same_type(m.value("x")) },
     Rule {
