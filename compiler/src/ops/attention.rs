@@ -272,3 +272,63 @@ fn angles(cx: &mut ImportContext<'_, '_>, i: usize) -> OpResult<ValueId> {
     }
     cx.add(Unsqueeze { axes: vec![1] }, &[table])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::OnnxAttr;
+    use crate::ops::testing::{assert_close, random, run_onnx};
+    use crate::tensor::Tensor;
+
+    /// Softmax over the keys that `seen` admits, for one head.
+    fn one_head(q: &[f64], k: &[f64], v: &[f64], size: usize, seen: impl Fn(usize, usize) -> bool) -> Vec<f64> {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+        let mut out = Vec::new();
+        for (i, row) in q.chunks(size).enumerate() {
+            let score =
+                |(j, key): (usize, &[f64])| if seen(i, j) { (dot(row, key) / (size as f64).sqrt()).exp() } else { 0.0 };
+            let scores: Vec<f64> = k.chunks(size).enumerate().map(score).collect();
+            let total: f64 = scores.iter().sum();
+            out.extend(
+                (0..size).map(|d| scores.iter().enumerate().map(|(j, s)| s * v[j * size + d]).sum::<f64>() / total),
+            );
+        }
+        out
+    }
+
+    #[test]
+    fn shared_heads_of_the_past_and_present() {
+        // Four query heads share two heads of keys and values; one past token, three new ones, seen causally.
+        let (q, k, v) = (random(&[1, 4, 3, 2], 1), random(&[1, 2, 3, 2], 2), random(&[1, 2, 3, 2], 3));
+        let (pk, pv) = (random(&[1, 2, 1, 2], 4), random(&[1, 2, 1, 2], 5));
+        let inputs = [Some(&q), Some(&k), Some(&v), None, Some(&pk), Some(&pv)];
+        let got = run_onnx(("Attention", 23), &[("is_causal", OnnxAttr::Int(1))], &inputs, 3).unwrap();
+        assert_eq!(got[1].shape(), [1, 2, 4, 2]);
+        let (q, k, v) = (q.to_f64_vec(), got[1].to_f64_vec(), got[2].to_f64_vec());
+        let head = |h: usize| {
+            let kv = h / 2 * 8;
+            one_head(&q[h * 6..][..6], &k[kv..][..8], &v[kv..][..8], 2, |i, j| j <= i + 1)
+        };
+        let want = Tensor::from_f64(DType::F32, vec![1, 4, 3, 2], (0..4).flat_map(head).collect::<Vec<_>>());
+        assert_close(&got[0], &want, 1e-5);
+    }
+
+    #[test]
+    fn rotations_keep_lengths_and_undo_themselves() {
+        let x = random(&[1, 2, 3, 4], 6);
+        let angle = random(&[1, 3, 2], 7).to_f64_vec();
+        let table = |f: fn(f64) -> f64, sign: f64| {
+            Tensor::from_f64(DType::F32, vec![1, 3, 2], angle.iter().map(|&a| f(a * sign)).collect::<Vec<_>>())
+        };
+        for interleaved in [0, 1] {
+            let turn = |x: &Tensor, sign: f64| {
+                let (cos, sin) = (table(f64::cos, sign), table(f64::sin, sign));
+                let attrs = [("interleaved", OnnxAttr::Int(interleaved))];
+                run_onnx(("RotaryEmbedding", 23), &attrs, &[Some(x), Some(&cos), Some(&sin)], 1).unwrap().remove(0)
+            };
+            let there = turn(&x, 1.0);
+            assert!(there.to_f64_vec()[0] != x.to_f64_vec()[0]);
+            assert_close(&turn(&there, -1.0), &x, 1e-5);
+        }
+    }
+}

@@ -113,3 +113,28 @@ fn import_mean_variance(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>
     let deviation = cx.add(Add {}, &[deviation, tiny])?;
     Ok(vec![cx.add(Div {}, &[off, deviation])?])
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::OnnxAttr;
+    use crate::ops::testing::{random, run_onnx};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn the_middle_stays_and_zeros_surround_it() {
+        let x = Tensor::from_vec(vec![1, 5], vec![1i32, 2, 3, 4, 5]);
+        let got = run_onnx(("CenterCropPad", 18), &[], &[Some(&x), Some(&Tensor::ints(&[2, 2]))], 1).unwrap();
+        assert_eq!((got[0].shape(), got[0].to_i64_vec()), (&[2, 2][..], vec![2, 3, 0, 0]));
+    }
+
+    #[test]
+    fn unpooling_puts_the_maxima_back() {
+        let x = random(&[1, 1, 4, 4], 1);
+        let window = [("kernel_shape", OnnxAttr::Ints(vec![2, 2])), ("strides", OnnxAttr::Ints(vec![2, 2]))];
+        let pooled = run_onnx(("MaxPool", 12), &window, &[Some(&x)], 2).unwrap();
+        let back = run_onnx(("MaxUnpool", 11), &window, &[Some(&pooled[0]), Some(&pooled[1])], 1).unwrap();
+        assert_eq!(back[0].shape(), x.shape());
+        let kept = back[0].to_f64_vec().iter().zip(x.to_f64_vec()).filter(|(b, x)| **b == *x).count();
+        assert_eq!(kept, 4);
+    }
+}

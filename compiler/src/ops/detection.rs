@@ -37,7 +37,7 @@ impl Op for NonMaxSuppression {
     }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         let (boxes, scores) = (inputs[0].as_ref()?, inputs[1].as_ref()?);
-        let number = |i: usize| Some(inputs.get(i)?.as_ref()?.to_f64_vec().first().copied()?);
+        let number = |i: usize| inputs.get(i)?.as_ref()?.to_f64_vec().first().copied();
         let most = number(2).unwrap_or(0.0).max(0.0) as usize;
         Some(self.select(boxes, scores, most, number(3).unwrap_or(0.0), number(4)).map(|t| vec![t]))
     }

@@ -85,3 +85,38 @@ fn likelihood(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
         (other, _) => Err(format!("reduction `{other}` is unknown")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::onnx::OnnxAttr;
+    use crate::ops::testing::{assert_close, random, run_onnx};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn losses_by_hand() {
+        let (x, weight) = (random(&[3, 4], 1), random(&[4], 2));
+        let target = Tensor::ints(&[2, -1, 0]);
+        let (v, w) = (x.to_f64_vec(), weight.to_f64_vec());
+        let losses = [-v[2] * w[2], 0.0, -v[8] * w[0]];
+        let of = |reduction: &str, weight: Option<&Tensor>| {
+            let attrs = [("reduction", OnnxAttr::Str(reduction.into())), ("ignore_index", OnnxAttr::Int(-1))];
+            run_onnx(("NegativeLogLikelihoodLoss", 13), &attrs, &[Some(&x), Some(&target), weight], 1)
+        };
+        let close = |got: &Tensor, want: &[f64]| {
+            assert!(got.to_f64_vec().iter().zip(want).all(|(g, w)| (g - w).abs() < 1e-6), "{got:?} {want:?}");
+        };
+        close(&of("none", Some(&weight)).unwrap()[0], &losses);
+        close(&of("sum", Some(&weight)).unwrap()[0], &[losses.iter().sum()]);
+        close(&of("mean", Some(&weight)).unwrap()[0], &[losses.iter().sum::<f64>() / (w[2] + w[0])]);
+        close(&of("mean", None).unwrap()[0], &[(-v[2] - v[8]) / 2.0]);
+        assert!(of("most", None).is_err());
+    }
+
+    #[test]
+    fn cross_entropy_is_the_likelihood_of_a_softmax() {
+        let (x, target) = (random(&[2, 3, 5], 3), Tensor::from_vec(vec![2, 5], vec![0i64, 1, 2, 0, 1, 2, 0, 1, 2, 0]));
+        let both = run_onnx(("SoftmaxCrossEntropyLoss", 13), &[], &[Some(&x), Some(&target)], 2).unwrap();
+        let again = run_onnx(("NegativeLogLikelihoodLoss", 13), &[], &[Some(&both[1]), Some(&target)], 1).unwrap();
+        assert_close(&both[0], &again[0], 1e-6);
+    }
+}

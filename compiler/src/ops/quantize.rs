@@ -255,3 +255,38 @@ fn import_qlinear_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>>
     let w_scale = by_channel(cx, w_scale, rank.saturating_sub(2))?;
     Ok(vec![rescale(cx, sum, x_scale, w_scale, 0)?])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run_onnx};
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn values_round_to_even_and_saturate() {
+        let x = Tensor::from_vec(vec![5], vec![0.5f32, 1.5, -1e9, 1e9, -3.0]);
+        let (scale, zero) = (Tensor::scalar(1.0f32), Tensor::from_vec(vec![], vec![2i8]));
+        let got = run_onnx(("QuantizeLinear", 13), &[], &[Some(&x), Some(&scale), Some(&zero)], 1).unwrap();
+        assert_eq!((got[0].dtype(), got[0].to_i64_vec()), (DType::I8, vec![2, 4, -128, 127, -1]));
+        let back = run_onnx(("DequantizeLinear", 13), &[], &[Some(&got[0]), Some(&scale), Some(&zero)], 1).unwrap();
+        assert_eq!(back[0].to_f64_vec(), [0.0, 2.0, -130.0, 125.0, -3.0]);
+    }
+
+    #[test]
+    fn dynamic_scales_cover_the_data() {
+        let x = random(&[7], 4);
+        let got = run_onnx(("DynamicQuantizeLinear", 11), &[], &[Some(&x)], 3).unwrap();
+        let back = run_onnx(("DequantizeLinear", 13), &[], &[Some(&got[0]), Some(&got[1]), Some(&got[2])], 1).unwrap();
+        assert_close(&back[0], &x, got[1].to_f64_vec()[0]);
+    }
+
+    #[test]
+    fn integer_products_leave_the_zero_points_out() {
+        let a = Tensor::from_vec(vec![1, 2], vec![11u8, 7]);
+        let b = Tensor::from_vec(vec![2, 1], vec![-3i8, 200u8 as i8]);
+        let zeros = (Tensor::from_vec(vec![], vec![10u8]), Tensor::from_vec(vec![], vec![-1i8]));
+        let inputs = [Some(&a), Some(&b), Some(&zeros.0), Some(&zeros.1)];
+        let got = run_onnx(("MatMulInteger", 10), &[], &inputs, 1).unwrap();
+        assert_eq!((got[0].dtype(), got[0].to_i64_vec()), (DType::I32, vec![-2 + 3 * 55]));
+    }
+}

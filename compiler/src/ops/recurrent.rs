@@ -378,3 +378,60 @@ fn prepare(
     };
     Ok((inputs, cell))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{assert_close, random, run, run_onnx};
+    use crate::tensor::Tensor;
+
+    fn flipped(x: &Tensor) -> Tensor {
+        let (n, row) = (x.shape()[0], x.len() / x.shape()[0]);
+        let v = x.to_f64_vec();
+        Tensor::from_f64(
+            x.dtype(),
+            x.shape().to_vec(),
+            (0..n).rev().flat_map(|i| v[i * row..(i + 1) * row].to_vec()).collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn a_simple_cell_by_hand() {
+        let x = Tensor::from_vec(vec![2, 1, 1], vec![0.5f32, -1.0]);
+        let (w, r) = (Tensor::from_vec(vec![1, 1, 1], vec![2.0f32]), Tensor::from_vec(vec![1, 1, 1], vec![-0.5f32]));
+        let got = run_onnx(("RNN", 14), &[], &[Some(&x), Some(&w), Some(&r)], 2).unwrap();
+        let first = 1f64.tanh();
+        let second = (-2.0 - 0.5 * first).tanh();
+        assert!(got[0].to_f64_vec().iter().zip([first, second]).all(|(g, w)| (g - w).abs() < 1e-6));
+        assert_eq!(got[1].to_f64_vec()[0], got[0].to_f64_vec()[1]);
+    }
+
+    #[test]
+    fn backward_is_forward_over_the_reversed_sequence() {
+        for (op, gates) in [("RNN", 1), ("GRU", 3), ("LSTM", 4)] {
+            let (x, w, r) = (random(&[4, 2, 3], 1), random(&[1, gates * 5, 3], 2), random(&[1, gates * 5, 5], 3));
+            let of = |x: &Tensor, direction: &str| {
+                let attrs = [("direction", OnnxAttr::Str(direction.into()))];
+                run_onnx((op, 14), &attrs, &[Some(x), Some(&w), Some(&r)], 2).unwrap()
+            };
+            let (forward, backward) = (of(&flipped(&x), "forward"), of(&x, "reverse"));
+            assert_close(&flipped(&backward[0]), &forward[0], 1e-6);
+            assert_close(&backward[1], &forward[1], 1e-6);
+        }
+    }
+
+    #[test]
+    fn steps_beyond_a_sequence_change_nothing() {
+        let (x, w, r) = (random(&[4, 1, 2], 1), random(&[1, 12, 2], 2), random(&[1, 12, 3], 3));
+        let lengths = Tensor::from_vec(vec![1], vec![2i32]);
+        let cut = run(
+            super::super::slice::Slice { starts: vec![Int::new(0)], ends: vec![Int::new(2)], ..Default::default() },
+            &[&x],
+        );
+        let whole = run_onnx(("LSTM", 14), &[], &[Some(&x), Some(&w), Some(&r), None, Some(&lengths)], 3).unwrap();
+        let short = run_onnx(("LSTM", 14), &[], &[Some(&cut), Some(&w), Some(&r)], 3).unwrap();
+        assert_close(&whole[1], &short[1], 1e-6);
+        assert_close(&whole[2], &short[2], 1e-6);
+        assert!(whole[0].to_f64_vec()[6..].iter().all(|&v| v == 0.0));
+    }
+}

@@ -1,8 +1,10 @@
 //! Single ops on the CPU executor, for tests.
 
-use super::{InferContext, OpRef, PermutedOp};
+use super::{InferContext, OpRef, PermutedOp, find_onnx};
 use crate::cpu::{eval_expression, eval_node};
-use crate::graph::{FunctionBuilder, Module, ValueId};
+use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use crate::name::Name;
+use crate::onnx::{ImportContext, OnnxAttr, OnnxAttrs};
 use crate::tensor::Tensor;
 
 /// Runs `op` on present operands.
@@ -26,6 +28,33 @@ pub fn run_both(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Vec<Tensor> {
     assert_eq!(host.len(), expression.len());
     host.iter().zip(&expression).for_each(|(h, e)| assert_close(e, h, 1e-6));
     host
+}
+
+/// Runs what an ONNX node of ai.onnx becomes; integer operands are constants, and `outputs` is the number it names.
+pub fn run_onnx(
+    (op, opset): (&str, i64),
+    attrs: &[(&str, OnnxAttr)],
+    inputs: &[Option<&Tensor>],
+    outputs: usize,
+) -> Result<Vec<Tensor>, String> {
+    let row = find_onnx("", op, opset).expect("an importer");
+    let mut module = Module::new("main");
+    let mut b = FunctionBuilder::new(&mut module, "main");
+    let mut given = Vec::new();
+    let mut operand = |t: &Tensor| match t.dtype().is_int() && t.shape().len() < 2 {
+        true => b.constant("c", t),
+        false => {
+            given.push(t.clone());
+            b.param(format!("p{}", given.len()).as_str(), TensorType::fixed(t.dtype(), t.shape()))
+        }
+    };
+    let inputs = inputs.iter().map(|t| t.map(&mut operand)).collect();
+    let attrs = OnnxAttrs(attrs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect());
+    let mut cx = ImportContext { b: &mut b, opset, inputs, attrs, num_outputs: outputs };
+    let values = (row.import)(&mut cx)?;
+    let results: Vec<(Name, ValueId)> = values.into_iter().map(|v| (Name::new("r"), v)).collect();
+    b.finish(&results);
+    crate::cpu::run_function(&module, module.entry, &given).map_err(|e| e.to_string())
 }
 
 /// Transposes the operands as `op.permuted(perm)` says, and holds the results against those of `op`, transposed.
