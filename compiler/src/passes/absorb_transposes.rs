@@ -102,8 +102,8 @@ impl AbsorbTransposes {
         let node = r.f.nodes[n].clone();
         let (mut inputs, mut origins) = (node.inputs.clone(), node.origins.clone());
         let mut absorbed: Vec<NodeId> = Vec::new();
-        for i in 0..2 {
-            let Some(v) = inputs[i].map(|v| r.resolve(v)) else { return };
+        for (i, input) in inputs.iter_mut().enumerate() {
+            let Some(v) = input.map(|v| r.resolve(v)) else { return };
             let above = match find_above(r, v) {
                 Ok(Some(above)) => above,
                 Ok(None) => continue,
@@ -115,7 +115,7 @@ impl AbsorbTransposes {
             let Some(source) = lift(r, n, &above) else { continue };
             let perm = if i == 0 { &mut op.perm_a } else { &mut op.perm_b };
             *perm = compose(&above.perm, perm);
-            inputs[i] = Some(source);
+            *input = Some(source);
             origins = origins.union(&r.f.nodes[above.transpose].origins);
             self.remark(r, node.name, above.transpose, &format!("reads operand {i} in the order {perm:?}"), cx);
             absorbed.push(above.transpose);

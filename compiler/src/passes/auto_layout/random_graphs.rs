@@ -60,7 +60,7 @@ pub fn random_graph(seed: u64, size: usize, channels: &[usize]) -> (Module, Vec<
         let back = 3 + d.below(6);
         let x = values[values.len() - 1 - d.below(values.len().min(back))];
         let dims = const_dims(&b.ty(x).shape).expect("constant");
-        if dims.iter().product::<usize>() > 6000 || dims.iter().any(|&n| n == 0) {
+        if dims.iter().product::<usize>() > 6000 || dims.contains(&0) {
             continue;
         }
         let made = match dims.len() {
