@@ -123,7 +123,9 @@ fn ir(ui: &mut Ui, v: &mut Viewer) {
             Mark::Added => text = text.color(ADDED),
             Mark::Removed => text = text.color(REMOVED),
         }
-        if ui.selectable_label(v.marks(&line.origins), text).clicked() {
+        if line.origins.is_empty() {
+            ui.label(text);
+        } else if ui.selectable_label(v.marks(&line.origins), text).clicked() {
             chosen = Some(i);
         }
     });
@@ -224,5 +226,5 @@ fn remarks(ui: &mut Ui, v: &mut Viewer) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "window"))]
 pub(crate) mod tests;

@@ -211,7 +211,7 @@ impl Viewer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "window"))]
 mod tests {
     use super::*;
     use crate::show::tests::trace;

@@ -53,7 +53,10 @@ pub(crate) fn trace() -> CompileTrace {
 
 fn harness() -> Harness<'static, Viewer> {
     let viewer = Viewer::new(trace()).unwrap();
-    Harness::builder().with_size([1200.0, 800.0]).build_ui_state(|ui, v: &mut Viewer| show(ui, v), viewer)
+    Harness::builder()
+        .with_size([1200.0, 800.0])
+        .allow_missing_glyphs()
+        .build_ui_state(|ui, v: &mut Viewer| show(ui, v), viewer)
 }
 
 /// All texts in the window, in order.
