@@ -250,7 +250,7 @@ impl Growing<'_> {
             }
             Kind::Unsqueeze if rank < 5 => {
                 let axes = vec![self.draw(rank + 1) as i64];
-                self.op(Unsqueeze { axes, ..Unsqueeze::default() }, &[v])
+                self.op(Unsqueeze { axes }, &[v])
             }
             Kind::Unsqueeze => None,
             Kind::Expand => {
