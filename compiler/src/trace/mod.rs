@@ -1,6 +1,6 @@
 //! The compile trace: what a compilation did, for readers that come later.
 //!
-//! [`CompileTrace::new`] takes it from a [`Compiled`] module; [`CompileTrace::to_bytes`] and [`CompileTrace::from_bytes`]
+//! [`CompileTrace::new`] takes it from a [`Compiled`](crate::compile::Compiled) module; [`CompileTrace::to_bytes`] and [`CompileTrace::from_bytes`]
 //! are its file form (magic, version, compressed). `weft compile -o` writes it; `weft inspect`, `explain`, `diff` and the
 //! viewer read it. [`CompileTrace::to_json`] is the JSON of `weft compile --json`.
 //!
