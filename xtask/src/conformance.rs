@@ -85,7 +85,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
 ///
 /// # Errors
 /// When a case fails whose operators Weft has, or the set-up does.
-pub fn test() -> Result<(), String> {
+pub fn test(weft: &Path) -> Result<(), String> {
     let cases = match find_cases("") {
         Ok(cases) => cases,
         Err(why) if std::env::var("CI").is_ok_and(|v| v == "true" || v == "1") => return Err(why),
@@ -94,12 +94,11 @@ pub fn test() -> Result<(), String> {
             return Ok(());
         }
     };
-    let weft = build_weft(false)?;
     let mut failed = Vec::new();
     for device in ["cpu", "auto"] {
         eprintln!("--device {device}");
         failed
-            .extend(report(&cases, &run_all(&weft, device, &cases), false).err().map(|why| format!("{device}: {why}")));
+            .extend(report(&cases, &run_all(weft, device, &cases), false).err().map(|why| format!("{device}: {why}")));
     }
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
 }

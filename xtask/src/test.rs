@@ -4,6 +4,7 @@ use crate::cargo::{build_weft, cargo, run as run_command, show, succeeds, target
 use crate::conformance;
 use crate::driver;
 use crate::vulkan::{Missing, prepare, quiet_loader};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -44,16 +45,9 @@ pub fn run(args: &[String]) -> Result<(), String> {
         }
     }
     if !quick {
-        heading("ONNX's node cases");
-        let start = Instant::now();
-        if let Err(why) = conformance::test() {
-            eprintln!("{why}");
-            failed.push("ONNX's node cases".into());
-        }
-        eprintln!("--- after {:.0} s", start.elapsed().as_secs_f64());
-        if let Err(why) = kernels() {
-            eprintln!("{why}");
-            failed.push("kernels of the zoo".into());
+        match tested_weft() {
+            Ok(weft) => failed.extend(whole_checks(&weft)),
+            Err(why) => failed.push(format!("the command ({why})")),
         }
     }
     if drivers {
@@ -83,16 +77,31 @@ fn options(args: &[String]) -> Result<(bool, bool), String> {
     Ok((quick, drivers))
 }
 
-/// The kernels of the built-in networks, with the program that the tests have built.
-fn kernels() -> Result<(), String> {
-    heading("cargo xtask kernels");
-    let start = Instant::now();
+/// The program that the tests have built: another selection of packages would build its dependencies again.
+fn tested_weft() -> Result<PathBuf, String> {
     let built = target_dir()?.join("debug").join(format!("weft{}", std::env::consts::EXE_SUFFIX));
-    let weft = if built.exists() { built } else { build_weft(false)? };
-    let done = crate::kernels::check(&weft, &[]);
-    let state = if done.is_ok() { "ok" } else { "FAILED" };
-    eprintln!("--- cargo xtask kernels: {state} after {:.0} s", start.elapsed().as_secs_f64());
-    done
+    if built.exists() { Ok(built) } else { build_weft(false) }
+}
+
+/// The checks that run the command over many models; gives those that failed.
+fn whole_checks(weft: &Path) -> Vec<String> {
+    let checks: [(&str, &dyn Fn() -> Result<(), String>); 2] = [
+        ("ONNX's node cases", &|| conformance::test(weft)),
+        ("cargo xtask kernels", &|| crate::kernels::check(weft, &[])),
+    ];
+    let mut failed = Vec::new();
+    for (title, check) in checks {
+        heading(title);
+        let start = Instant::now();
+        let done = check();
+        let state = if done.is_ok() { "ok" } else { "FAILED" };
+        eprintln!("--- {title}: {state} after {:.0} s", start.elapsed().as_secs_f64());
+        if let Err(why) = done {
+            eprintln!("{why}");
+            failed.push(title.to_string());
+        }
+    }
+    failed
 }
 
 /// A heading in the output.
