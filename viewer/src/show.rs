@@ -226,5 +226,5 @@ fn remarks(ui: &mut Ui, v: &mut Viewer) {
     }
 }
 
-#[cfg(all(test, feature = "window"))]
+#[cfg(test)]
 pub(crate) mod tests;

@@ -211,7 +211,7 @@ impl Viewer {
     }
 }
 
-#[cfg(all(test, feature = "window"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::show::tests::trace;
