@@ -20,6 +20,7 @@ mod flatten_buffer;
 mod fuse;
 mod inline;
 mod layout;
+mod merge_nests;
 mod pad_reduction;
 mod partition_loop;
 mod reorder;
@@ -43,6 +44,7 @@ pub use decompose_reduction::DecomposeReduction;
 pub use flatten_buffer::FlattenBuffer;
 pub use fuse::Fuse;
 pub use inline::Inline;
+pub use merge_nests::MergeNests;
 pub use pad_reduction::PadReduction;
 pub use partition_loop::PartitionLoop;
 pub use print::print_loops;
@@ -198,6 +200,7 @@ instructions! {
     split_epilogue::SplitEpilogue,
     pad_reduction::PadReduction,
     partition_loop::PartitionLoop,
+    merge_nests::MergeNests,
     rfactor::Rfactor,
     transform_layout::TransformLayout,
     flatten_buffer::FlattenBuffer,

@@ -142,6 +142,41 @@ fn softmax(t: DType, rows: i64, columns: i64) -> TensorFunction {
     })
 }
 
+/// The largest element of each row.
+fn largest(t: DType, rows: i64, columns: i64) -> TensorFunction {
+    function(t, &[("x", &[rows, columns])], |f, ids| {
+        let x = ids[0];
+        let max = stage(f, "max", |c| {
+            c.reduce("", &ints(&[rows]), DType::F32, &ints(&[columns]), Combiner::Max, |s, r| {
+                wide(x, vec![s[0].clone(), r[0].clone()], t)
+            })
+        });
+        stage(f, "y", |c| c.compute("", &ints(&[rows]), t, |i| narrow(Expr::load(max, i.to_vec()), t)))
+    })
+}
+
+/// Two products side by side: each is written into its part of the result.
+fn joined(t: DType) -> TensorFunction {
+    let (m, k, left, right) = (21, 12, 16, 8);
+    function(t, &[("x", &[m, k]), ("u", &[k, left]), ("v", &[k, right])], |f, ids| {
+        let x = ids[0];
+        let product = |f: &mut TensorFunction, name: &str, w: BufferId, n: i64| {
+            stage(f, name, |c| {
+                c.reduce("", &ints(&[m, n]), DType::F32, &ints(&[k]), Combiner::Sum, |s, r| {
+                    wide(x, vec![s[0].clone(), r[0].clone()], t) * wide(w, vec![r[0].clone(), s[1].clone()], t)
+                })
+            })
+        };
+        let (a, b) = (product(f, "a", ids[1], left), product(f, "b", ids[2], right));
+        stage(f, "y", |c| {
+            c.compute("", &ints(&[m, left + right]), t, |i| {
+                let second = Expr::load(b, vec![i[0].clone(), i[1].clone() - left]);
+                narrow(Expr::guarded(vec![Cond::lt(i[1].clone(), left)], Expr::load(a, i.to_vec()), second), t)
+            })
+        })
+    })
+}
+
 fn max_pool(h: i64, channels: i64) -> TensorFunction {
     function(DType::F32, &[("x", &[1, h, h, channels])], |f, ids| {
         let x = ids[0];
@@ -174,6 +209,11 @@ fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
         ("softmax 6x10", softmax(t, 6, 10)),
         ("softmax 7x13", softmax(t, 7, 13)),
         ("softmax 3x1000", softmax(t, 3, 1000)),
+        ("softmax 1x777", softmax(t, 1, 777)),
+        ("softmax 40x100", softmax(t, 40, 100)),
+        ("largest 2x500", largest(t, 2, 500)),
+        ("largest 200x70", largest(t, 200, 70)),
+        ("joined products", joined(t)),
     ];
     if t == DType::F32 {
         out.push(("transpose", transpose([3, 20, 36])));

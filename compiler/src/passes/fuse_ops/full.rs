@@ -2,6 +2,7 @@
 //! when its rule applies. A rule only joins whole groups, and never beyond the device's storage buffers for a kernel.
 
 mod concat_in_place;
+mod multi_output;
 mod prologue;
 mod reduction_epilogue;
 mod row_chain;
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 /// Every rule, in the order they run.
 const RULES: &[fn(&mut Extension<'_, '_>)] =
-    &[row_chain::apply, reduction_epilogue::apply, concat_in_place::apply, prologue::apply];
+    &[row_chain::apply, reduction_epilogue::apply, concat_in_place::apply, prologue::apply, multi_output::apply];
 
 /// A group that a rule made.
 pub struct Made {

@@ -83,7 +83,9 @@ pub fn schedule(
         Err(_) => {}
     }
     let mut best: (u64, &'static str) = (0, "elementwise");
-    let mut units: VecDeque<Unit> = sketch.units()?.into();
+    let list = sketch.units()?;
+    sketch.merge_outputs(&list);
+    let mut units: VecDeque<Unit> = list.into();
     'units: while let Some(unit) = units.pop_front() {
         let mut done = false;
         if sketch.is_scheduled(&unit) {

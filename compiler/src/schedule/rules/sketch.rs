@@ -9,6 +9,7 @@ use crate::schedule::CutKernel;
 use crate::schedule::FlattenBuffer;
 use crate::schedule::Fuse;
 use crate::schedule::Inline;
+use crate::schedule::MergeNests;
 use crate::schedule::Reorder;
 use crate::schedule::Split;
 use crate::schedule::SplitEpilogue;
@@ -222,6 +223,21 @@ impl<'a> Sketch<'a> {
         match loops_around_block(&self.f, unit.output) {
             Ok(loops) => loops.iter().any(|l| l.kind != crate::tir::LoopKind::Serial),
             Err(_) => true,
+        }
+    }
+    /// Lets a unit that is a compute block alone run in the loops of one whose result it reads element by element: one
+    /// kernel with several results. Packed results stay apart, since a unit's rule looks after the words of one.
+    pub fn merge_outputs(&mut self, units: &[Unit]) {
+        for (n, unit) in units.iter().enumerate().filter(|u| u.1.reduce.is_none()) {
+            let blocks = self.f.body.blocks();
+            let Some(block) = blocks.iter().find(|b| b.name == unit.output) else { continue };
+            let feeds = |u: &&Unit| blocks.iter().any(|b| b.name == u.output && block.reads(b.buffer));
+            let Some(into) = units[..n].iter().rev().find(feeds).map(|u| u.output) else { continue };
+            if self.elements_per_word(into) > 1 || self.elements_per_word(unit.output) > 1 {
+                continue;
+            }
+            // A refusal leaves a kernel of its own.
+            let _ = self.apply(MergeNests { block: unit.output, into });
         }
     }
     /// Cuts kernels.

@@ -1,0 +1,134 @@
+//! `merge-nests`: runs a compute block in the loops of an earlier one over the same elements.
+//!
+//! What the earlier block stored, the later one reads in the same iteration, so that one kernel writes several results.
+//!
+//! Before -> after, `merge-nests {block=y, into=s}`:
+//!
+//! ```text
+//! for i in 0..8:                    for i in 0..8:
+//!   s: s[i] = a[i] + b[i]             s: s[i] = a[i] + b[i]
+//! for j in 0..8:                      y: y[i] = max(s[i], 0)
+//!   y: y[j] = max(s[j], 0)
+//! ```
+
+use super::accesses::buffers_read;
+use super::loops::{Substitution, any_block, nest, plain_store, substitute, take_stage};
+use super::{Instruction, Refusal};
+use crate::attr_struct;
+use crate::int::Int;
+use crate::name::Name;
+use crate::tir::{Block, BufferId, Stmt, TensorFunction};
+
+attr_struct! {
+    /// Moves a block, still in its own unscheduled nest, behind another one in the same position.
+    pub struct MergeNests("merge-nests") {
+        /// The later block.
+        pub block: Name = "".into(),
+        /// The earlier block, whose loops stay.
+        pub into: Name = "".into(),
+    }
+}
+
+impl MergeNests {
+    /// Everything that the moved block reads was written before its new place, and of what the other block writes it reads
+    /// the element of its own iteration only.
+    fn check_reads(&self, f: &TensorFunction, block: &Block, into: &Block, place: usize) -> Result<(), Refusal> {
+        for (b, ix) in block.value.loads() {
+            if b == into.buffer && ix != into.indices.as_slice() {
+                let text = format!("reads other elements of what `{}` writes", self.into);
+                return Err(Refusal::at(self.block, text));
+            }
+        }
+        let reads: Vec<BufferId> = buffers_read(&block.value).into_iter().filter(|b| *b != into.buffer).collect();
+        let later: &[Stmt] = match &f.body {
+            Stmt::Seq(list) => &list[place..],
+            _ => &[],
+        };
+        match later.iter().any(|s| any_block(s, |b| reads.contains(&b.buffer))) {
+            true => Err(Refusal::at(self.block, format!("reads what is written after `{}`", self.into))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Instruction for MergeNests {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let (loops, mut block) = take_stage(f, self.block)?;
+        let place = match &f.body {
+            Stmt::Seq(list) => list.iter().position(|s| any_block(s, |b| b.name == self.into)).unwrap_or(0),
+            _ => 0,
+        };
+        let (heads, into) = take_stage(f, self.into)?;
+        if block.reduce.is_some() || into.reduce.is_some() || !block.guards.is_empty() {
+            return Err(Refusal::at(self.block, "only compute blocks without guards share their loops"));
+        }
+        plain_store(f, &block)?;
+        plain_store(f, &into)?;
+        let same = loops.len() == heads.len() && loops.iter().zip(&heads).all(|(a, b)| a.extent == b.extent);
+        if !same || into.value.loads().iter().any(|l| l.0 == block.buffer) {
+            return Err(Refusal::at(self.block, format!("does not go over the elements of `{}`", self.into)));
+        }
+        let by: Substitution = loops.iter().zip(&heads).map(|(a, b)| (a.var, Int::var(b.var))).collect();
+        block.map_ints(&mut |i| substitute(i, &by));
+        self.check_reads(f, &block, &into, place)?;
+        let body = Stmt::seq(vec![Stmt::Block(Box::new(into)), Stmt::Block(Box::new(block))]);
+        let mut list = match std::mem::replace(&mut f.body, Stmt::Seq(vec![])) {
+            Stmt::Seq(list) => list,
+            one => vec![one],
+        };
+        list.insert(place.min(list.len()), nest(&heads, body));
+        f.body = Stmt::seq(list);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dtype::DType;
+    use crate::int::Int;
+    use crate::schedule::testing::*;
+    use crate::tir::{Access, Expr, Param, TensorFunction};
+
+    /// `s = x + z`, `y = max(s, 0)` or its transpose's, both results.
+    fn two(shape: [i64; 2], transposed: bool) -> TensorFunction {
+        let mut s = None;
+        let mut f = function(&[("x", &shape), ("z", &shape)], |c, ids| {
+            let dims = shape.map(Int::new);
+            let (x, z) = (ids[0], ids[1]);
+            let sum = stage(c, "s", |c| {
+                c.compute("", &dims, DType::F32, |i| Expr::load(x, i.to_vec()) + Expr::load(z, i.to_vec()))
+            });
+            s = Some(sum);
+            stage(c, "y", |c| {
+                c.compute("", &dims, DType::F32, |i| {
+                    let at = if transposed { vec![i[1].clone(), i[0].clone()] } else { i.to_vec() };
+                    Expr::load(sum, at).max(Expr::constant(0.0, DType::F32))
+                })
+            })
+        });
+        f.params.push(Param { buffer: s.expect("built"), access: Access::Write });
+        f
+    }
+
+    #[test]
+    fn one_nest_writes_both_results() {
+        let f = two([3, 5], false);
+        let g = scheduled(
+            &f,
+            &[
+                "merge-nests {block=y, into=s}",
+                "fuse {loops=[s_i0, s_i1], into=p}",
+                "split {loop=p, factors=[0, 4], into=[q, v]}",
+            ],
+        );
+        assert_eq!(g.body.blocks().len(), 2);
+        assert_same(&f, &g);
+    }
+
+    #[test]
+    fn refuses_other_elements_and_other_shapes() {
+        assert!(refusal(&two([4, 4], true), "merge-nests {block=y, into=s}").contains("other elements"));
+        assert!(refusal(&softmax(4, 7), "merge-nests {block=y, into=exp}").contains("written after"));
+        assert!(refusal(&row_sum(4, 6), "merge-nests {block=y, into=y}").contains("no block"));
+    }
+}
