@@ -81,6 +81,7 @@ enum Kind {
     Resize,
     Gather,
     Select,
+    Fork,
 }
 
 /// Any network: convolutions, their elementwise company and data movement, on sizes of 1 to 9.
@@ -93,6 +94,7 @@ pub fn network() -> impl Strategy<Value = Network> {
         3 => prop::sample::select(vec![Pool, GlobalPool, ConvTranspose, Resize]),
         3 => prop::sample::select(vec![LayerNorm, Softmax, Reduce, MatMul, Gemm]),
         2 => prop::sample::select(vec![Reshape, Unsqueeze, Expand, Gather, Select]),
+        2 => Just(Fork),
     ];
     // Mostly the newest value, so that chains arise.
     let value = prop_oneof![3 => Just(0usize), 1 => 1usize..6];
@@ -119,9 +121,12 @@ pub fn build(network: &Network) -> Module {
         g.values.extend(made);
     }
     let uses = g.b.function.uses();
-    let mut results: Vec<ValueId> =
-        g.values.iter().copied().filter(|v| uses[compiler::arena::Id::index(*v)].is_empty()).collect();
-    results.reverse();
+    let mut results: Vec<ValueId> = Vec::new();
+    for &v in g.values.iter().rev() {
+        if uses[compiler::arena::Id::index(v)].is_empty() && !results.contains(&v) {
+            results.push(v);
+        }
+    }
     results.truncate(RESULTS);
     let named: Vec<(Name, ValueId)> =
         results.into_iter().enumerate().map(|(i, v)| (Name::new(&format!("y{i}")), v)).collect();
@@ -276,6 +281,13 @@ impl Growing<'_> {
                 let (mask, c) = (self.b.constant("mask", &mask), self.operand(&shape));
                 self.op(Where {}, &[mask, v, c])
             }
+            // Elementwise work on a value that stays the newest: others use it too.
+            Kind::Fork => {
+                let made = self.unary(v)?[0];
+                let c = self.operand(&shape);
+                let made = if self.flag() { self.binary(made, c)?[0] } else { made };
+                Some(vec![made, v])
+            }
         }
     }
 
@@ -327,8 +339,10 @@ impl Growing<'_> {
             return None;
         }
         let kernel: Vec<i64> = (0..2).map(|_| 2 + self.draw(2) as i64).collect();
-        let strides: Vec<i64> = (0..2).map(|_| 1 + self.draw(2) as i64).collect();
-        let pads: Vec<i64> = (0..4).map(|_| self.draw(2) as i64).collect();
+        // Half of the windows neither overlap nor leave the data.
+        let apart = self.flag();
+        let strides = kernel.iter().map(|&k| if apart { k } else { 1 + self.draw(2) as i64 }).collect();
+        let pads: Vec<i64> = (0..4).map(|_| if apart { 0 } else { self.draw(2) as i64 }).collect();
         let ceil_mode = self.flag();
         match self.draw(3) {
             0 => self.op(MaxPool { kernel, strides, pads, ceil_mode, ..MaxPool::default() }, &[v]),

@@ -108,8 +108,9 @@ fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
         .iter()
         .zip(&f.buffers[r.buffer].shape)
         .all(|(i, d)| i.as_var().is_none_or(|v| loops.iter().any(|l| l.var == v && l.extent == *d)));
+    let single = |v: &Name| loops.iter().any(|l| l.var == *v && l.extent.is(1));
     let stored: Vec<Name> = c.indices.iter().flat_map(|i| i.vars()).collect();
-    whole && stored.iter().all(|v| seen.contains(v))
+    whole && stored.iter().all(|v| seen.contains(v) || single(v))
 }
 
 /// A sum of products of two operands, with the loops sorted by which operand uses them.

@@ -1,9 +1,11 @@
 //! Rules against the reference evaluator: same results, and the rule that is meant takes the unit.
 
 use super::schedule;
+use crate::dtype::DType;
+use crate::int::Int;
 use crate::profile::DeviceProfile;
-use crate::schedule::testing::{assert_same, conv, elementwise_chain, matmul, row_sum, softmax};
-use crate::tir::TensorFunction;
+use crate::schedule::testing::{assert_same, conv, elementwise_chain, function, matmul, row_sum, softmax, stage};
+use crate::tir::{Combiner, Expr, TensorFunction};
 
 fn check(f: &TensorFunction, profile: &DeviceProfile, rule: &str) {
     let constants: Vec<_> = f.inputs().skip(1).collect();
@@ -56,5 +58,32 @@ fn everything_else_is_taken_too() {
         check(&elementwise_chain(&[8, 4]), &p, "elementwise");
         check(&row_sum(12, 9), &p, "direct");
         check(&softmax(6, 10), &p, "rows");
+    }
+}
+
+/// The projection of an attention: rows, a batch of one, columns.
+#[test]
+fn an_axis_of_one_keeps_no_epilogue_apart() {
+    let ints = |dims: &[i64]| -> Vec<Int> { dims.iter().map(|&d| Int::new(d)).collect() };
+    let f = function(&[("x", &[20, 1, 16]), ("w", &[16, 24]), ("bias", &[24])], |c, ids| {
+        let (x, w, bias) = (ids[0], ids[1], ids[2]);
+        let shape = ints(&[20, 1, 24]);
+        let mm = stage(c, "mm", |c| {
+            c.reduce("", &shape, DType::F32, &ints(&[16]), Combiner::Sum, |s, r| {
+                let row = Expr::load(x, vec![s[0].clone(), s[1].clone(), r[0].clone()]);
+                row * Expr::load(w, vec![r[0].clone(), s[2].clone()])
+            })
+        });
+        stage(c, "y", |c| {
+            c.compute("", &shape, DType::F32, |i| {
+                let sum = Expr::load(mm, vec![i[0].clone(), Int::new(0), i[2].clone()]);
+                sum + Expr::load(bias, vec![i[2].clone()])
+            })
+        })
+    });
+    for p in DeviceProfile::all() {
+        let g = schedule(&f, &[], &p).expect("a schedule").function;
+        let scratch = g.buffers.iter().filter(|b| b.1.name == "mm_out".into()).count();
+        assert_eq!((g.kernels().len(), scratch), (1, 0), "{}", p.name);
     }
 }
