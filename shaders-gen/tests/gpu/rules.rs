@@ -119,6 +119,27 @@ fn conv(t: DType, p: &Conv) -> TensorFunction {
     })
 }
 
+/// Depthwise, of one image of `h` x `h`, in NHWC.
+fn depthwise(t: DType, p: &Conv) -> TensorFunction {
+    let oh = (p.h + 2 * p.pad - p.k) / p.stride + 1;
+    function(t, &[("x", &[1, p.h, p.h, p.c]), ("w", &[p.k, p.k, p.c]), ("bias", &[p.c])], |f, ids| {
+        let (x, wt, bias) = (ids[0], ids[1], ids[2]);
+        let shape = ints(&[1, oh, oh, p.c]);
+        let acc = stage(f, "conv", |c| {
+            c.reduce("", &shape, DType::F32, &ints(&[p.k, p.k]), Combiner::Sum, |s, r| {
+                let at = |d: usize| s[d + 1].clone() * p.stride + &r[d] - p.pad;
+                let conds = [at(0), at(1)].into_iter().flat_map(|i| [Cond::ge(i.clone(), 0), Cond::lt(i, p.h)]);
+                let load = wide(x, vec![s[0].clone(), at(0), at(1), s[3].clone()], t);
+                let load = Expr::guarded(conds.collect(), load, Expr::constant(0.0, DType::F32));
+                load * wide(wt, vec![r[0].clone(), r[1].clone(), s[3].clone()], t)
+            })
+        });
+        stage(f, "y", |c| {
+            c.compute("", &shape, t, |i| narrow(Expr::load(acc, i.to_vec()) + wide(bias, vec![i[3].clone()], t), t))
+        })
+    })
+}
+
 fn softmax(t: DType, rows: i64, columns: i64) -> TensorFunction {
     function(t, &[("x", &[rows, columns])], |f, ids| {
         let x = ids[0];
@@ -202,6 +223,9 @@ fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
         ("conv 3x3", conv(t, &Conv { n: 1, c: 16, h: 14, oc: 32, k: 3, stride: 1, pad: 1 })),
         ("conv 1x1", conv(t, &Conv { n: 2, c: 12, h: 7, oc: 24, k: 1, stride: 1, pad: 0 })),
         ("conv stem", conv(t, &Conv { n: 1, c: 3, h: 17, oc: 8, k: 7, stride: 2, pad: 3 })),
+        ("depthwise 3x3", depthwise(t, &Conv { n: 1, c: 16, h: 14, oc: 16, k: 3, stride: 1, pad: 1 })),
+        ("depthwise stride", depthwise(t, &Conv { n: 1, c: 8, h: 15, oc: 8, k: 3, stride: 2, pad: 1 })),
+        ("depthwise odd", depthwise(t, &Conv { n: 1, c: 7, h: 13, oc: 7, k: 5, stride: 1, pad: 2 })),
         ("elementwise 3x5x7", elementwise(t, &[3, 5, 7])),
         ("elementwise 1x1", elementwise(t, &[1, 1])),
         ("matmul 21x13x40", matmul(t, 21, 13, 40)),

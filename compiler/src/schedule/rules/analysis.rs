@@ -202,7 +202,7 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
 }
 
 /// Pairs `(variable of the reduce block, loop of the output block)` for every spatial loop of extent above 1.
-fn output_variables(f: &TensorFunction, r: &Block, c: &Block) -> Result<Vec<(Name, Name)>, Decline> {
+pub(super) fn output_variables(f: &TensorFunction, r: &Block, c: &Block) -> Result<Vec<(Name, Name)>, Decline> {
     let load = c.value.loads().into_iter().find(|l| l.0 == r.buffer).ok_or_else(Decline::other_kind)?;
     let mut out = Vec::new();
     for (store, used) in r.indices.iter().zip(load.1) {

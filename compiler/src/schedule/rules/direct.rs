@@ -15,13 +15,20 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
         // A single element: nothing to distribute, and no loop to compute the reduction at. One thread does it all.
         return Ok(());
     }
-    let (thread, vector) = bind_flat(sketch, unit.output)?;
+    let (thread, vector) = bind_flat(sketch, unit.output, &[])?;
     let Some(reduce) = unit.reduce else { return Ok(()) };
-    accumulate_at(sketch, reduce, thread, vector.is_some())
+    accumulate_at(sketch, reduce, thread, vector.is_some(), &[])
 }
 
-/// Moves `reduce` to registers inside loop `at`; its spatial loop inside `at` (if any) becomes the vector loop.
-pub(super) fn accumulate_at(sketch: &mut Sketch<'_>, reduce: Name, at: Name, vector: bool) -> Result<(), Decline> {
+/// Moves `reduce` to registers inside loop `at`. Of its spatial loops inside `at` the last becomes the vector loop (with
+/// `vector`) and the others are unrolled, with the reduction loops in `unrolled`.
+pub(super) fn accumulate_at(
+    sketch: &mut Sketch<'_>,
+    reduce: Name,
+    at: Name,
+    vector: bool,
+    unrolled: &[Name],
+) -> Result<(), Decline> {
     sketch.apply(ComputeAt { block: reduce, at, scope: LocalScope::Register })?;
     let around = sketch.loops(reduce)?;
     let start = around.iter().position(|l| l.var == at).map_or(0, |p| p + 1);
@@ -33,22 +40,24 @@ pub(super) fn accumulate_at(sketch: &mut Sketch<'_>, reduce: Name, at: Name, vec
     if let Some(first) = reductions.first() {
         sketch.apply(DecomposeReduction { block: reduce, at: *first })?;
     }
-    if vector && let [v] = spatial.as_slice() {
-        sketch.vectorize(*v)?;
-        let init = Name::new(&format!("{reduce}_init"));
-        if let Ok(loops) = sketch.loops(init)
-            && let Some(l) = loops.last()
-            && l.kind == crate::tir::LoopKind::Serial
-        {
-            sketch.vectorize(l.var)?;
+    let inner = |sketch: &Sketch<'_>, block: Name| -> Result<Vec<Name>, Decline> {
+        let around = sketch.loops(block)?;
+        let start = around.iter().position(|l| l.var == at).map_or(0, |p| p + 1);
+        Ok(around[start..].iter().map(|l| l.var).filter(|v| !reductions.contains(v)).collect())
+    };
+    let init = Name::new(&format!("{reduce}_init"));
+    let mut nests = vec![spatial];
+    nests.extend(inner(sketch, init).ok());
+    for nest in nests {
+        let lane = if vector { nest.last().copied() } else { None };
+        for v in nest {
+            if Some(v) == lane { sketch.vectorize(v)? } else { sketch.unroll(v)? }
         }
     }
     // Small windows are unrolled: the taps' index arithmetic then folds into constants.
     let taps: i64 = reductions.iter().map(|v| sketch.extent_of(*v).unwrap_or(i64::MAX).min(1 << 20)).product();
-    if taps <= 9 {
-        for v in reductions {
-            sketch.unroll(v)?;
-        }
+    for v in reductions.into_iter().filter(|v| taps <= 9 || unrolled.contains(v)) {
+        sketch.unroll(v)?;
     }
     Ok(())
 }

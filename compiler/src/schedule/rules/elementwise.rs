@@ -13,13 +13,14 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     if unit.reduce.is_some() {
         return Err(Decline::other_kind());
     }
-    bind_flat(sketch, unit.output).map(|_| ())
+    bind_flat(sketch, unit.output, &[]).map(|_| ())
 }
 
-/// Fuses all loops around `block`, splits off a vector of 4 (or 2) and binds the rest to threads; returns the variable of
+/// Fuses all loops around `block` but those of a thread's own (`own`, the innermost ones), splits off a vector of 4 (or 2) and binds the rest to threads; returns the variable of
 /// the thread loop and of the vector loop.
-pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name) -> Result<(Name, Option<Name>), Decline> {
-    let loops = sketch.loops(block)?;
+pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> Result<(Name, Option<Name>), Decline> {
+    let mut loops = sketch.loops(block)?;
+    loops.retain(|l| !own.contains(&l.var));
     let mut total = 1i64;
     for l in &loops {
         total *= sketch.constant_extent(&l.extent)?;
@@ -55,6 +56,8 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name) -> Result<(Name, O
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
     if let Some(v) = vector {
+        let inner: Vec<Name> = own.iter().copied().chain([v]).collect();
+        sketch.reorder(&inner)?;
         sketch.vectorize(v)?;
     }
     Ok((parts[1], vector))

@@ -17,6 +17,7 @@ mod rows;
 mod sketch;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub use analysis::Unit;
 pub use sketch::{Decline, Sketch};
@@ -28,7 +29,7 @@ use crate::tir::{BufferId, TensorFunction};
 use std::collections::VecDeque;
 
 /// The version of the rules: measurements made with another one say nothing about the kernels of this one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A scheduled function.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ pub static RULES: &[Rule] = &[
     Rule { name: "matmul-tiled", tiles: true, apply: matmul_tiled::apply },
     Rule { name: "reduction-threads", tiles: false, apply: reduction_threads::apply },
     Rule { name: "elementwise", tiles: false, apply: elementwise::apply },
+    Rule { name: "windows", tiles: false, apply: windows::apply },
     Rule { name: "direct", tiles: false, apply: direct::apply },
 ];
 

@@ -4,7 +4,9 @@ use super::schedule;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::profile::DeviceProfile;
-use crate::schedule::testing::{assert_same, conv, elementwise_chain, function, matmul, row_sum, softmax, stage};
+use crate::schedule::testing::{
+    assert_same, conv, depthwise, elementwise_chain, function, matmul, row_sum, softmax, stage,
+};
 use crate::tir::{Combiner, Expr, TensorFunction};
 
 fn check(f: &TensorFunction, profile: &DeviceProfile, rule: &str) {
@@ -86,4 +88,17 @@ fn an_axis_of_one_keeps_no_epilogue_apart() {
         let scratch = g.buffers.iter().filter(|b| b.1.name == "mm_out".into()).count();
         assert_eq!((g.kernels().len(), scratch), (1, 0), "{}", p.name);
     }
+}
+
+#[test]
+fn neighbouring_windows_share_a_thread_where_enough_threads_remain() {
+    let p = DeviceProfile::lavapipe();
+    for nhwc in [true, false] {
+        check(&depthwise(8, 14, 3, 1, 1, nhwc), &p, "windows");
+        check(&depthwise(8, 15, 3, 2, 1, nhwc), &p, "windows");
+        check(&depthwise(6, 13, 5, 1, 2, nhwc), &p, "windows");
+        check(&depthwise(5, 11, 3, 1, 0, nhwc), &p, "windows");
+    }
+    // Few results are better spread over the cores.
+    check(&depthwise(8, 14, 3, 1, 1, true), &DeviceProfile::hopper(), "direct");
 }

@@ -104,6 +104,32 @@ pub fn conv(n: i64, c_in: i64, h: i64, w: i64, oc: i64, k: i64, stride: i64, pad
     })
 }
 
+/// Depthwise convolution of one image of `h` x `h` with padding and an epilogue, NHWC or NCHW: blocks conv, y.
+pub fn depthwise(channels: i64, h: i64, k: i64, stride: i64, pad: i64, nhwc: bool) -> TensorFunction {
+    let out = (h + 2 * pad - k) / stride + 1;
+    let shape = |h: i64| if nhwc { [1, h, h, channels] } else { [1, channels, h, h] };
+    let (y, x, c) = if nhwc { (1, 2, 3) } else { (2, 3, 1) };
+    function(&[("x", &shape(h)), ("w", &[channels, k, k]), ("bias", &[channels])], |cx, ids| {
+        let (data, weights, bias) = (ids[0], ids[1], ids[2]);
+        let acc = stage(cx, "conv", |cx| {
+            cx.reduce("", &ints(&shape(out)), DType::F32, &ints(&[k, k]), Combiner::Sum, |s, r| {
+                let mut at = s.to_vec();
+                at[y] = s[y].clone() * stride + &r[0] - pad;
+                at[x] = s[x].clone() * stride + &r[1] - pad;
+                let conds = [y, x].into_iter().flat_map(|d| [Cond::ge(at[d].clone(), 0), Cond::lt(at[d].clone(), h)]);
+                let conds: Vec<Cond> = if pad == 0 { vec![] } else { conds.collect() };
+                let load = Expr::guarded(conds, Expr::load(data, at), Expr::constant(0.0, DType::F32));
+                load * Expr::load(weights, vec![s[c].clone(), r[0].clone(), r[1].clone()])
+            })
+        });
+        stage(cx, "y", |cx| {
+            cx.compute("", &ints(&shape(out)), DType::F32, |i| {
+                Expr::load(acc, i.to_vec()) + Expr::load(bias, vec![i[c].clone()])
+            })
+        })
+    })
+}
+
 /// `y[i] = sum_r x[i, r]`: block y.
 pub fn row_sum(rows: i64, columns: i64) -> TensorFunction {
     function(&[("x", &[rows, columns])], |c, ids| {

@@ -1,0 +1,136 @@
+//! Depthwise convolutions, grouped ones and pooling: a thread computes several neighbouring windows, as vectors of
+//! channels where these lie next to each other.
+//!
+//! Neighbouring windows overlap and meet the same weights. The tile lies along the output loop that saves the most loads;
+//! its loops and those of the window that move with it are unrolled, so that a load that two windows share is one load.
+//! What a tile saves is counted, not assumed: for each operand the different elements that a tile reads.
+
+use super::analysis::{Unit, output_variables};
+use super::direct::accumulate_at;
+use super::elementwise::bind_flat;
+use super::sketch::{Decline, Sketch};
+use crate::int::Int;
+use crate::name::Name;
+use crate::tir::Block;
+use rustc_hash::FxHashSet;
+
+/// Windows of a thread at most: with vectors of four that is half of the registers a thread has without spilling.
+const LARGEST_TILE: i64 = 8;
+/// Loads that are counted, and unrolled, at most.
+const MOST_LOADS: i64 = 512;
+/// Loads that a tile must save, as a factor.
+const LEAST_GAIN: f64 = 1.25;
+/// Threads for each core that hide the latency of memory.
+const THREADS_A_CORE: i64 = 256;
+
+/// A tile along one loop of the output.
+struct Tile {
+    along: Name,
+    windows: i64,
+    /// Loads for each result, with those of a tail that are thrown away.
+    loads: f64,
+    /// Reduction loops that move with the tile.
+    moving: Vec<Name>,
+}
+
+/// Takes reductions whose neighbouring results share loads.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let Some(reduce) = unit.reduce else { return Err(Decline::other_kind()) };
+    let tile = best_tile(sketch, unit, reduce)?;
+    let parts = sketch.split(tile.along, &[0, tile.windows], &["o", "w"])?;
+    let (outer, window) = (parts[0], parts[1]);
+    let mut order: Vec<Name> = sketch.loops(unit.output)?.iter().map(|l| l.var).filter(|v| *v != window).collect();
+    debug_assert!(order.contains(&outer));
+    order.push(window);
+    sketch.reorder(&order)?;
+    let (thread, vector) = bind_flat(sketch, unit.output, &[window])?;
+    sketch.unroll(window)?;
+    accumulate_at(sketch, reduce, thread, vector.is_some(), &tile.moving)
+}
+
+/// The tile with the fewest loads for each result.
+fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Decline> {
+    let f = &sketch.f;
+    let blocks = f.body.blocks();
+    let find = |name| blocks.iter().find(|b| b.name == name).copied().ok_or_else(Decline::other_kind);
+    let (r, c) = (find(reduce)?, find(unit.output)?);
+    let map = output_variables(f, r, c)?;
+    let mut window: Vec<(Name, i64)> = Vec::new();
+    let inside = f.reduction_loops(reduce);
+    for l in sketch.loops(reduce)?.iter().filter(|l| inside.contains(&l.var)) {
+        window.push((l.var, sketch.constant_extent(&l.extent)?));
+    }
+    let taps: i64 = window.iter().map(|w| w.1).product();
+    if taps < 2 || taps * LARGEST_TILE > MOST_LOADS {
+        return Err(Decline::other_kind());
+    }
+    let loops = sketch.loops(unit.output)?;
+    let mut results = 1i64;
+    for l in &loops {
+        results *= sketch.constant_extent(&l.extent)?;
+    }
+    // The vector's loop stays whole: its neighbours are loaded together.
+    let last = loops.iter().rev().find(|l| !l.extent.is(1)).ok_or_else(Decline::other_kind)?;
+    let lanes =
+        [4, 2].into_iter().find(|w| sketch.constant_extent(&last.extent).is_ok_and(|e| e % w == 0)).unwrap_or(1);
+    let alone = loads_of(r, &window, None).ok_or_else(Decline::other_kind)? as f64;
+    let fewest = i64::from(sketch.profile.cores.max(1)) * if sketch.profile.software { 1 } else { THREADS_A_CORE };
+    let mut best: Option<Tile> = None;
+    for l in loops.iter().filter(|l| lanes == 1 || l.var != last.var) {
+        let (Some(&(v, _)), Some(extent)) = (map.iter().find(|m| m.1 == l.var), l.extent.as_const()) else { continue };
+        let moving: Vec<Name> = window.iter().map(|w| w.0).filter(|w| together(r, v, *w)).collect();
+        for windows in 2..=LARGEST_TILE.min(extent) {
+            let tiles = (extent + windows - 1) / windows;
+            if results / extent * tiles / lanes < fewest {
+                continue;
+            }
+            let Some(loads) = loads_of(r, &window, Some((v, windows))) else { continue };
+            let loads = loads as f64 * tiles as f64 / extent as f64;
+            if best.as_ref().is_none_or(|b| loads < b.loads) {
+                best = Some(Tile { along: l.var, windows, loads, moving: moving.clone() });
+            }
+        }
+    }
+    let best = best.ok_or_else(|| Decline(format!("no tile leaves {fewest} threads")))?;
+    if alone / best.loads < LEAST_GAIN {
+        return Err(Decline(format!(
+            "a tile of {} results loads {:.1} elements for each, one alone {alone}",
+            best.windows, best.loads
+        )));
+    }
+    Ok(best)
+}
+
+/// True when a load has an index with both variables.
+fn together(r: &Block, a: Name, b: Name) -> bool {
+    let mut found = false;
+    r.value.visit_ints(&mut |i| found |= i.uses(a) && i.uses(b));
+    found
+}
+
+/// Different elements that the block loads for `tile.1` neighbours along the variable `tile.0`, or for one result.
+/// `None` when an index follows from data.
+fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Option<usize> {
+    let mut loops: Vec<(Name, i64)> = window.to_vec();
+    loops.extend(tile);
+    let mut seen: FxHashSet<(usize, Vec<i64>)> = FxHashSet::default();
+    let loads = r.value.loads();
+    let points: i64 = loops.iter().map(|l| l.1).product();
+    for point in 0..points {
+        let at = |name: Name| {
+            let mut rest = point;
+            for &(v, extent) in &loops {
+                if v == name {
+                    return Some(rest % extent);
+                }
+                rest /= extent;
+            }
+            Some(0)
+        };
+        for (n, (_, ix)) in loads.iter().enumerate() {
+            let place: Option<Vec<i64>> = ix.iter().map(|i: &Int| i.eval(&at)).collect();
+            seen.insert((n, place?));
+        }
+    }
+    Some(seen.len())
+}
