@@ -95,9 +95,9 @@ fn neighbouring_windows_share_a_thread_where_enough_threads_remain() {
     let p = DeviceProfile::lavapipe();
     for nhwc in [true, false] {
         check(&depthwise(8, 14, 3, 1, 1, nhwc), &p, "windows");
-        check(&depthwise(8, 15, 3, 2, 1, nhwc), &p, "windows");
-        check(&depthwise(6, 13, 5, 1, 2, nhwc), &p, "windows");
-        check(&depthwise(5, 11, 3, 1, 0, nhwc), &p, "windows");
+        check(&depthwise(16, 21, 3, 2, 1, nhwc), &p, "windows");
+        check(&depthwise(10, 13, 5, 1, 2, nhwc), &p, "windows");
+        check(&depthwise(5, 21, 3, 1, 0, nhwc), &p, "windows");
     }
     // Few results are better spread over the cores.
     check(&depthwise(8, 14, 3, 1, 1, true), &DeviceProfile::hopper(), "direct");

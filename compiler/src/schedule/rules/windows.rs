@@ -20,8 +20,9 @@ const LARGEST_TILE: i64 = 8;
 const MOST_LOADS: i64 = 512;
 /// Loads that a tile must save, as a factor.
 const LEAST_GAIN: f64 = 1.25;
-/// Threads for each core that hide the latency of memory.
+/// Threads for each core that must remain: they hide the latency of memory, on a software device a full workgroup's price.
 const THREADS_A_CORE: i64 = 256;
+const SOFTWARE_THREADS_A_CORE: i64 = 64;
 
 /// A tile along one loop of the output.
 struct Tile {
@@ -74,7 +75,8 @@ fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Dec
     let lanes =
         [4, 2].into_iter().find(|w| sketch.constant_extent(&last.extent).is_ok_and(|e| e % w == 0)).unwrap_or(1);
     let alone = loads_of(r, &window, None).ok_or_else(Decline::other_kind)? as f64;
-    let fewest = i64::from(sketch.profile.cores.max(1)) * if sketch.profile.software { 1 } else { THREADS_A_CORE };
+    let for_each = if sketch.profile.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
+    let fewest = i64::from(sketch.profile.cores.max(1)) * for_each;
     let mut best: Option<Tile> = None;
     for l in loops.iter().filter(|l| lanes == 1 || l.var != last.var) {
         let (Some(&(v, _)), Some(extent)) = (map.iter().find(|m| m.1 == l.var), l.extent.as_const()) else { continue };
@@ -86,7 +88,7 @@ fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Dec
             }
             let Some(loads) = loads_of(r, &window, Some((v, windows))) else { continue };
             let loads = loads as f64 * tiles as f64 / extent as f64;
-            if best.as_ref().is_none_or(|b| loads < b.loads) {
+            if best.as_ref().is_none_or(|b| loads <= b.loads) {
                 best = Some(Tile { along: l.var, windows, loads, moving: moving.clone() });
             }
         }
