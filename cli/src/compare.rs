@@ -56,7 +56,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
 }
 
 fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeError]) -> CliResult<()> {
-    let mut t = table(&["", "output", "max abs", "max rel", "rel l2", "cosine"]);
+    let mut t = table(&["", "output", "max abs", "max rel", "rel l2", "cosine", "nan, inf"]);
     for (n, d) in rows {
         t.add_row([
             if d.pass { "ok" } else { "FAIL" }.to_string(),
@@ -65,12 +65,13 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
             format!("{:.3e}", d.max_rel),
             format!("{:.3e}", d.rel_l2),
             format!("{:.7}", d.cosine),
+            (d.nan + d.inf).to_string(),
         ]);
     }
     print_text(&t.to_string())?;
     let bad: Vec<_> = nodes.iter().filter(|n| !n.difference.pass || a.common.verbose > 0).collect();
     if !bad.is_empty() {
-        let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude"]);
+        let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude", "nan, inf"]);
         for NodeError { name, op, difference: d } in bad {
             t.add_row([
                 if d.pass { "ok" } else { "FAIL" }.to_string(),
@@ -79,6 +80,7 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
                 format!("{:.3e}", d.max_abs),
                 format!("{:.3e}", d.rel_l2),
                 format!("{:.3e}", d.max_magnitude),
+                (d.nan + d.inf).to_string(),
             ]);
         }
         print_text(&t.to_string())?;

@@ -1,8 +1,10 @@
 //! Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks".
 
-use super::net::{Act, Built, ConvSpec, Net};
+use super::net::{Act, Built, ConvSpec, Net, branch_gain};
 
 const EPSILON: f64 = 1e-5;
+/// Blocks whose input is added to their result.
+const RESIDUAL_BLOCKS: usize = 10;
 
 pub(super) fn mobilenet_v2(net: &mut Net<'_>, x: &Act) -> Built {
     // Expansion, channels, blocks, stride of the first one.
@@ -46,6 +48,8 @@ fn block(
     let depthwise = ConvSpec { depthwise: true, ..ConvSpec::same(hidden, 3).stride(stride) };
     y = conv_norm(net, &y, &format!("{path}.conv.{layer}"), depthwise)?;
     y = net.conv(&y, &format!("{path}.conv.{}", layer + 1), ConvSpec::same(out, 1))?;
-    y = net.batch_norm(&y, &format!("{path}.conv.{}", layer + 2), 1.0, EPSILON)?;
-    if stride == 1 && channels == out { net.add(x, &y, path) } else { Ok(y) }
+    let residual = stride == 1 && channels == out;
+    let gain = if residual { branch_gain(RESIDUAL_BLOCKS) } else { 1.0 };
+    y = net.batch_norm(&y, &format!("{path}.conv.{}", layer + 2), gain, EPSILON)?;
+    if residual { net.add(x, &y, path) } else { Ok(y) }
 }

@@ -1,10 +1,8 @@
 //! He et al. 2015, "Deep Residual Learning for Image Recognition"; bottlenecks with the stride in the 3x3 convolution (v1.5).
 
-use super::net::{Act, Built, ConvSpec, Net};
+use super::net::{Act, Built, ConvSpec, Net, branch_gain};
 
 const EPSILON: f64 = 1e-5;
-/// Spread of what a block adds to its input, so that the sum does not grow with depth.
-const BRANCH_GAIN: f64 = 0.5;
 
 pub(super) fn resnet18(net: &mut Net<'_>, x: &Act) -> Built {
     resnet(net, x, [2, 2, 2, 2], false)
@@ -21,6 +19,7 @@ fn resnet(net: &mut Net<'_>, x: &Act, layers: [usize; 4], bottleneck: bool) -> B
     let x = net.batch_norm(&x, "bn1", 1.0, EPSILON)?;
     let x = net.relu(&x, "relu")?;
     let mut x = net.max_pool(&x, "maxpool", 3, 2, 1, false)?;
+    let gain = branch_gain(layers.iter().sum());
     for (i, blocks) in layers.into_iter().enumerate() {
         let width = 64 << i;
         for j in 0..blocks {
@@ -28,22 +27,26 @@ fn resnet(net: &mut Net<'_>, x: &Act, layers: [usize; 4], bottleneck: bool) -> B
             let stride = if i > 0 && j == 0 { 2 } else { 1 };
             // The first block changes the number of channels or the size.
             let project = j == 0 && (i > 0 || bottleneck);
-            x = block(net, &x, &path, width, stride, bottleneck, project)?;
+            x = block(net, &x, &path, Shape { width, stride, bottleneck, project, gain })?;
         }
     }
     net.head(&x, "avgpool", "fc")
 }
 
-/// `relu(branch(x) + shortcut(x))`.
-fn block(
-    net: &mut Net<'_>,
-    x: &Act,
-    path: &str,
+/// Form of a block.
+struct Shape {
     width: usize,
     stride: usize,
     bottleneck: bool,
+    /// With a convolution in the shortcut.
     project: bool,
-) -> Built {
+    /// Spread of what the block adds.
+    gain: f64,
+}
+
+/// `relu(branch(x) + shortcut(x))`.
+fn block(net: &mut Net<'_>, x: &Act, path: &str, shape: Shape) -> Built {
+    let Shape { width, stride, bottleneck, project, gain } = shape;
     let relu = format!("{path}.relu");
     let convs: &[(usize, usize, usize)] = match bottleneck {
         true => &[(width, 1, 1), (width, 3, stride), (4 * width, 1, 1)],
@@ -53,7 +56,7 @@ fn block(
     for (n, &(out, kernel, stride)) in convs.iter().enumerate() {
         let last = n + 1 == convs.len();
         y = net.conv(&y, &format!("{path}.conv{}", n + 1), ConvSpec::same(out, kernel).stride(stride))?;
-        y = net.batch_norm(&y, &format!("{path}.bn{}", n + 1), if last { BRANCH_GAIN } else { 1.0 }, EPSILON)?;
+        y = net.batch_norm(&y, &format!("{path}.bn{}", n + 1), if last { gain } else { 1.0 }, EPSILON)?;
         if !last {
             y = net.relu(&y, &relu)?;
         }

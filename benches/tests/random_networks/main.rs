@@ -1,17 +1,19 @@
 //! Random networks: the interpreter on the graph as written, on the optimised graph, on the compiled module, and the device
-//! must agree, under every mode of layout and fusion.
+//! must agree, under every mode of layout and fusion, and in mixed precision with native and with packed f16.
 //!
 //! A network is drawn as a list of [`recipe::Step`]s, so that a failing one shrinks to the few that matter; what a step asks for is
 //! made to fit the values that are there. Odd sizes, axes of size 1, groups, dilation, asymmetric padding, and broadcasting
 //! from every side come out of the draw.
 
 mod recipe;
+mod rounding;
 
 use compiler::agreement::{Tolerance, agree};
 use compiler::compile::{CompileOptions, compile};
 use compiler::cpu::run_function;
+use compiler::dtype::DType;
 use compiler::graph::Module;
-use compiler::passes::{FuseMode, LayoutMode, PipelineOptions};
+use compiler::passes::{AmpMode, FuseMode, LayoutMode, PipelineOptions};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::{print_module, random_tensor};
@@ -43,9 +45,10 @@ fn inputs_of(m: &Module, seed: u64) -> Vec<Tensor> {
     f.params().iter().enumerate().map(tensor).collect()
 }
 
-fn check(want: &[Tensor], got: &[Tensor], how: &str, m: &Module) -> Result<(), TestCaseError> {
+fn check(want: &[Tensor], got: &[Tensor], storage: DType, how: &str, m: &Module) -> Result<(), TestCaseError> {
     for (i, (w, g)) in want.iter().zip(got).enumerate() {
-        let d = agree(g, w, &Tolerance::new(w.dtype(), None, None));
+        prop_assert_eq!(w.dtype(), g.dtype());
+        let d = agree(g, w, &Tolerance::new(storage, None, None));
         prop_assert!(d.pass, "result {i} {how}: {}\n{}", d.why, print_module(m));
     }
     prop_assert_eq!(want.len(), got.len());
@@ -56,22 +59,26 @@ fn check(want: &[Tensor], got: &[Tensor], how: &str, m: &Module) -> Result<(), T
 fn check_compiled(
     m: &Module,
     options: PipelineOptions,
+    packed: bool,
     inputs: &[Tensor],
     want: &[Tensor],
 ) -> Result<(), TestCaseError> {
-    let how = format!("under --layout {} --fuse {}", options.layout, options.fuse);
+    let form = if packed { " with packed f16" } else { "" };
+    let how = format!("under --layout {} --fuse {} --amp {}{form}", options.layout, options.fuse, options.amp);
+    let storage = if options.amp == AmpMode::Off { DType::F32 } else { DType::F16 };
     let options = CompileOptions { pipeline: options, verify: true, ..CompileOptions::default() };
     let gpu = device();
     let profile = gpu.as_ref().map_or_else(DeviceProfile::baseline, |g| g.profile.clone());
+    let profile = DeviceProfile { f16: profile.f16 && !packed, ..profile };
     let fail = |what: &str, e: String| TestCaseError::fail(format!("{what} {how}: {e}\n{}", print_module(m)));
     let c = compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ())
         .map_err(|e| fail("compile", e.to_string()))?;
     let got = run_function(&c.module, c.module.entry, inputs).map_err(|e| fail("interpret", e.to_string()))?;
-    check(want, &got, &format!("compiled {how}"), m)?;
+    check(want, &got, storage, &format!("compiled {how}"), m)?;
     let Some(gpu) = gpu else { return Ok(()) };
     let session = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ());
     let got = session.and_then(|s| s.run(inputs)).map_err(|e| fail("run", e.to_string()))?;
-    check(want, &got, &format!("on the device {how}"), m)
+    check(want, &got, storage, &format!("on the device {how}"), m)
 }
 
 /// Cases to draw: `PROPTEST_CASES`, or few enough for every run of the tests.
@@ -90,6 +97,11 @@ fn modes() -> impl Strategy<Value = PipelineOptions> {
     (layouts, fusions).prop_map(|(layout, fuse)| PipelineOptions { layout, fuse, ..PipelineOptions::default() })
 }
 
+/// In f16, and whether in the packed form that devices without f16 need.
+fn half_modes() -> impl Strategy<Value = (PipelineOptions, bool)> {
+    (modes(), any::<bool>()).prop_map(|(options, packed)| (PipelineOptions { amp: AmpMode::Fp16, ..options }, packed))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, ..ProptestConfig::default() })]
 
@@ -98,7 +110,17 @@ proptest! {
         let m = build(&network);
         let inputs = inputs_of(&m, seed);
         let want = run_function(&m, m.entry, &inputs).map_err(|e| TestCaseError::fail(format!("{e}\n{}", print_module(&m))))?;
-        check_compiled(&m, options, &inputs, &want)?;
+        check_compiled(&m, options, false, &inputs, &want)?;
+    }
+
+    #[test]
+    fn mixed_precision_agrees((options, packed) in half_modes(), network in recipe::network(), seed in 0u64..1000) {
+        let m = build(&network);
+        let inputs = inputs_of(&m, seed);
+        let fail = |e: String| TestCaseError::fail(format!("{e}\n{}", print_module(&m)));
+        let want = run_function(&m, m.entry, &inputs).map_err(|e| fail(e.to_string()))?;
+        prop_assume!(rounding::bears_rounding(&m, &inputs, &want).map_err(fail)?);
+        check_compiled(&m, options, packed, &inputs, &want)?;
     }
 }
 

@@ -161,6 +161,11 @@ impl Growing<'_> {
         let values = t.to_f64_vec().into_iter().map(|x| low + (x + 1.0) / 2.0 * width);
         self.b.constant("c", &Tensor::from_f64(DType::F32, shape.to_vec(), values))
     }
+    /// Weights for sums of `depth` terms, of about variance 1 over `depth`, so that sums are no larger than their terms.
+    fn weights(&mut self, shape: &[usize], depth: usize) -> ValueId {
+        let bound = (3.0 / depth.max(1) as f64).sqrt();
+        self.constant(shape, -bound, 2.0 * bound)
+    }
     /// Adds an op; none where it does not fit or grows too large.
     fn op(&mut self, op: impl Into<OpRef>, inputs: &[ValueId]) -> Option<Vec<ValueId>> {
         let made = self.b.add_multi(op, inputs.iter().map(|&v| Some(v)).collect(), vec![]).ok()?;
@@ -199,12 +204,12 @@ impl Growing<'_> {
             Kind::Reduce => self.reduce(v, rank),
             Kind::MatMul => {
                 let (k, n) = (*shape.last()?, 1 + self.draw(9));
-                let w = self.constant(&[k, n], -1.0, 2.0);
+                let w = self.weights(&[k, n], k);
                 self.op(MatMul {}, &[v, w])
             }
             Kind::Gemm if rank == 2 => {
                 let (trans_b, n) = (self.flag(), 1 + self.draw(9));
-                let w = self.constant(&if trans_b { [n, shape[1]] } else { [shape[1], n] }, -1.0, 2.0);
+                let w = self.weights(&if trans_b { [n, shape[1]] } else { [shape[1], n] }, shape[1]);
                 let bias = self.constant(&[n], -1.0, 2.0);
                 self.op(Gemm { trans_b, alpha: 0.5, ..Gemm::default() }, &[v, w, bias])
             }
@@ -367,7 +372,8 @@ impl Growing<'_> {
         let strides: Vec<i64> = (0..2).map(|_| 1 + self.draw(2) as i64).collect();
         let dilations: Vec<i64> = (0..2).map(|_| 1 + self.draw(2) as i64).collect();
         let pads: Vec<i64> = (0..4).map(|_| self.draw(3) as i64).collect();
-        let w = self.constant(&[out, channels / group, kernel[0], kernel[1]], -0.5, 1.0);
+        let of = [out, channels / group, kernel[0], kernel[1]];
+        let w = self.weights(&of, of[1..].iter().product());
         let conv = Conv { strides, dilations, pads, group: group as i64, ..Conv::default() };
         if self.flag() {
             let bias = self.constant(&[out], -1.0, 2.0);
@@ -383,7 +389,7 @@ impl Growing<'_> {
         let kernel = [1 + self.draw(3), 1 + self.draw(3)];
         let strides: Vec<i64> = (0..2).map(|_| 1 + self.draw(2) as i64).collect();
         let pads: Vec<i64> = (0..4).map(|_| self.draw(2) as i64).collect();
-        let w = self.constant(&[shape[1], out, kernel[0], kernel[1]], -0.5, 1.0);
+        let w = self.weights(&[shape[1], out, kernel[0], kernel[1]], shape[1] * kernel[0] * kernel[1]);
         self.op(ConvTranspose { strides, pads, ..ConvTranspose::default() }, &[v, w])
     }
 }

@@ -52,12 +52,14 @@ impl Conv {
     }
 }
 
-/// Refuses operands of different dtypes.
-pub(super) fn check_same_dtype(cx: &InferContext<'_>) -> OpResult<()> {
+/// Refuses operands of other dtypes than the data, operand 0. Weights and biases may be in the type that the data's sums
+/// are kept in: f32 beside data of f16.
+pub(super) fn check_operand_dtypes(cx: &InferContext<'_>) -> OpResult<()> {
     let first = cx.require(0)?.dtype;
     for i in 1..cx.len() {
         if let Some(t) = cx.input(i)
             && t.dtype != first
+            && t.dtype != first.accumulator()
         {
             return Err(format!("operand {i} is {}, operand 0 is {first}", t.dtype));
         }
@@ -79,7 +81,7 @@ impl Op for Conv {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
         self.layout.check(x)?;
-        check_same_dtype(cx)?;
+        check_operand_dtypes(cx)?;
         if !x.dtype.is_float() && x.dtype != DType::I32 {
             return Err(format!("data is {}, needs a float type or i32", x.dtype));
         }
@@ -112,7 +114,7 @@ impl Op for Conv {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
         let (xs, ws) = (cx.shape(x), cx.shape(w));
         let out = cx.output_type(0).clone();
-        let acc = out.dtype.accumulator();
+        let (acc, weights) = (out.dtype.accumulator(), cx.dtype(w));
         let window = self.window(&xs, &ws)?;
         let layout = self.layout;
         let (input, steps) = (layout.spatial(&xs).to_vec(), layout.spatial(&out.shape).to_vec());
@@ -128,7 +130,7 @@ impl Op for Conv {
                 .map(|d| window.position(d, &layout.spatial(o)[d], &taps[d], &input[d], &steps[d], &mut conds))
                 .collect();
             let data = Expr::load(x, layout.index(&o[0], &channel, at, &bounds)).cast(out.dtype, acc);
-            let weight = Expr::load(w, [oc, ic].into_iter().chain(taps).cloned().collect()).cast(out.dtype, acc);
+            let weight = Expr::load(w, [oc, ic].into_iter().chain(taps).cloned().collect()).cast(weights, acc);
             Expr::guarded(conds, data, Expr::constant(0.0, acc)) * weight
         });
         let result = add_channel_bias(cx, sum, 2, layout);
@@ -137,6 +139,9 @@ impl Op for Conv {
     }
     fn precision(&self) -> Precision {
         Precision::Always
+    }
+    fn single_operands(&self) -> &'static [usize] {
+        &[2]
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
@@ -180,7 +185,7 @@ pub(super) fn add_channel_bias(
     layout: DataLayout,
 ) -> crate::tir::BufferId {
     let out = cx.output_type(0).clone();
-    let (acc, bias) = (cx.dtype(sum), cx.input(i));
+    let (acc, bias) = (cx.dtype(sum), cx.input(i).map(|b| (b, cx.dtype(b))));
     if bias.is_none() && acc == out.dtype {
         return sum;
     }
@@ -188,7 +193,7 @@ pub(super) fn add_channel_bias(
     cx.compute(label, &out.shape, out.dtype, |o| {
         let value = Expr::load(sum, o.to_vec());
         let value = match bias {
-            Some(b) => value + Expr::load(b, vec![layout.channel(o)]).cast(out.dtype, acc),
+            Some((b, from)) => value + Expr::load(b, vec![layout.channel(o)]).cast(from, acc),
             None => value,
         };
         value.cast(acc, out.dtype)

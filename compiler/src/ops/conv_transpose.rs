@@ -1,6 +1,6 @@
 //! Transposed convolution.
 
-use super::conv::{add_channel_bias, check_same_dtype, check_vector, macs_of};
+use super::conv::{add_channel_bias, check_operand_dtypes, check_vector, macs_of};
 use super::data_layout::data_layout_rule;
 use super::reshape::loop_bounds;
 use super::window::{AutoPad, DataLayout, WindowSpec, export_channels_first, tidy};
@@ -124,7 +124,7 @@ impl Op for ConvTranspose {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
         self.layout.check(x)?;
-        check_same_dtype(cx)?;
+        check_operand_dtypes(cx)?;
         if !x.dtype.is_float() {
             return Err(format!("data is {}, needs a float type", x.dtype));
         }
@@ -145,7 +145,7 @@ impl Op for ConvTranspose {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
         let (xs, ws) = (cx.shape(x), cx.shape(w));
         let out = cx.output_type(0).clone();
-        let acc = out.dtype.accumulator();
+        let (acc, weights) = (out.dtype.accumulator(), cx.dtype(w));
         let (axes, layout) = (self.axes(&xs, &ws)?, self.layout);
         let per_group = ws[0].div(self.group);
         let extents: Vec<Int> = ws[2..].iter().chain([&per_group]).cloned().collect();
@@ -162,7 +162,7 @@ impl Op for ConvTranspose {
             let at = (0..axes.len()).map(|d| axes[d].position(&layout.spatial(o)[d], &taps[d], &mut conds)).collect();
             let data = Expr::load(x, layout.index(&o[0], &channel, at, &bounds)).cast(out.dtype, acc);
             let weight = Expr::load(w, [&channel, &local].into_iter().chain(taps).cloned().collect());
-            Expr::guarded(conds, data, Expr::constant(0.0, acc)) * weight.cast(out.dtype, acc)
+            Expr::guarded(conds, data, Expr::constant(0.0, acc)) * weight.cast(weights, acc)
         });
         let result = add_channel_bias(cx, sum, 2, layout);
         cx.output(0, result);
@@ -170,6 +170,9 @@ impl Op for ConvTranspose {
     }
     fn precision(&self) -> Precision {
         Precision::Always
+    }
+    fn single_operands(&self) -> &'static [usize] {
+        &[2]
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)

@@ -81,7 +81,7 @@ impl Op for DeformConv {
         if x.rank() != 4 || w.rank() != 4 || offset.rank() != 4 || !x.dtype.is_float() {
             return Err(format!("data {x:?}, weights {w:?} and offsets {offset:?} must be of rank 4"));
         }
-        super::conv::check_same_dtype(cx)?;
+        super::conv::check_operand_dtypes(cx)?;
         let window = Window::new(&self.spec(), &w.shape[2..], &x.shape[2..])?;
         let out = window.output(&x.shape[2..])?;
         let channels = [x.shape[1].as_const(), w.shape[0].as_const(), w.shape[1].as_const()];

@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use super::broadcast::{broadcast_dims, operand_index, unify_dims};
-use super::conv::{check_same_dtype, macs_of};
+use super::conv::{check_operand_dtypes, macs_of};
 use super::permute::permute;
 use super::permuted_matmul::stored_index;
 use super::{InferContext, Op, OpResult, Precision};
@@ -82,7 +82,7 @@ impl Op for MatMul {
 
 /// Shape of the product of operands of these shapes, whose types the context has.
 pub(super) fn infer_product(cx: &InferContext<'_>, a: &[Int], b: &[Int]) -> OpResult<Vec<Int>> {
-    check_same_dtype(cx)?;
+    check_operand_dtypes(cx)?;
     check_number(cx.require(0)?.dtype)?;
     Ok(Product::of(a, b)?.shape())
 }
@@ -94,7 +94,7 @@ pub(super) fn compute_product(cx: &mut ComputeContext<'_>, read: [&[usize]; 2], 
     let (sa, sb) = (ordered(cx.shape(a), read[0]), ordered(cx.shape(b), read[1]));
     let p = Product::of(&sa, &sb)?;
     let out = cx.output_type(0).clone();
-    let acc = out.dtype.accumulator();
+    let (acc, right) = (out.dtype.accumulator(), cx.dtype(b));
     let sum = cx.reduce("", &out.shape, acc, std::slice::from_ref(&p.depth), Combiner::Sum, |o, r| {
         let o = stored_index(o, write);
         let (batch, rest) = o.split_at(p.batch.len());
@@ -106,7 +106,7 @@ pub(super) fn compute_product(cx: &mut ComputeContext<'_>, read: [&[usize]; 2], 
         ib.push(r[0].clone());
         ib.extend(column.cloned());
         let (ia, ib) = (stored_index(&ia, read[0]), stored_index(&ib, read[1]));
-        Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(out.dtype, acc)
+        Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(right, acc)
     });
     let result = narrow(cx, sum, &out);
     cx.output(0, result);
@@ -153,7 +153,7 @@ impl Op for Gemm {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (a, b) = (cx.require(0)?, cx.require(1)?);
-        check_same_dtype(cx)?;
+        check_operand_dtypes(cx)?;
         check_number(a.dtype)?;
         let [m, n, _] = self.sizes(&a.shape, &b.shape)?;
         let out = TensorType::new(a.dtype, vec![m, n]);
@@ -169,14 +169,14 @@ impl Op for Gemm {
         let (a, b) = (cx.require(0)?, cx.require(1)?);
         let [m, n, k] = self.sizes(&cx.shape(a), &cx.shape(b))?;
         let out = TensorType::new(cx.output_type(0).dtype, vec![m, n]);
-        let acc = out.dtype.accumulator();
+        let (acc, right) = (out.dtype.accumulator(), cx.dtype(b));
         let sum = cx.reduce("", &out.shape, acc, &[k], Combiner::Sum, |o, r| {
             let (m, n, k) = (o[0].clone(), o[1].clone(), r[0].clone());
             let ia = if self.trans_a { vec![k.clone(), m] } else { vec![m, k.clone()] };
             let ib = if self.trans_b { vec![n, k] } else { vec![k, n] };
-            Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(out.dtype, acc)
+            Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(right, acc)
         });
-        let addend = cx.input(2).filter(|_| self.beta != 0.0).map(|c| (c, cx.shape(c)));
+        let addend = cx.input(2).filter(|_| self.beta != 0.0).map(|c| (c, cx.shape(c), cx.dtype(c)));
         if addend.is_none() && self.alpha == 1.0 {
             let result = narrow(cx, sum, &out);
             cx.output(0, result);
@@ -189,8 +189,8 @@ impl Op for Gemm {
             if self.alpha != 1.0 {
                 value = value * Expr::constant(self.alpha, wide);
             }
-            if let Some((c, shape)) = &addend {
-                let c = Expr::load(*c, operand_index(o, &out.shape, shape)).cast(out.dtype, wide);
+            if let Some((c, shape, from)) = &addend {
+                let c = Expr::load(*c, operand_index(o, &out.shape, shape)).cast(*from, wide);
                 value = value + if self.beta == 1.0 { c } else { c * Expr::constant(self.beta, wide) };
             }
             value.cast(wide, out.dtype)
@@ -200,6 +200,9 @@ impl Op for Gemm {
     }
     fn precision(&self) -> Precision {
         Precision::Always
+    }
+    fn single_operands(&self) -> &'static [usize] {
+        &[2]
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple(

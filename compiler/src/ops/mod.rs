@@ -141,6 +141,11 @@ pub trait Op: OpBase {
     fn widens(&self) -> bool {
         false
     }
+    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data where they are constants. They are
+    /// small, and their rounding would be the same in every element that they reach.
+    fn single_operands(&self) -> &'static [usize] {
+        &[]
+    }
     /// Numbers in the attributes that meet the data as they are (bounds, fill values): one that f16 does not hold keeps
     /// the op in f32.
     fn data_constants(&self) -> Vec<f64> {

@@ -15,7 +15,9 @@
 //! kept in f32 by the ops' tensor expressions, and kernels compute in f32 registers: f16 is storage.
 //!
 //! A node stays in f32 when it is on the keep list, when one of its constants or bounds does not fit f16, or when an operand
-//! may be larger than f16 holds; so do the first layers of networks with depthwise convolutions (`stem.rs` says why). Inputs and results of functions keep their types. A value gets at most one cast to each
+//! may be larger than f16 holds; so do the first layers of networks with depthwise convolutions (`stem.rs` says why).
+//! Biases and weights that are few beside the data stay f32 operands: rounding them saves nothing, and its error is the same
+//! in every element that they reach. Inputs and results of functions keep their types. A value gets at most one cast to each
 //! type in a block, right before its first user, and what came from f16 goes back to that very value: there is no chain of
 //! casts f16 -> f32 -> f16. Constants are converted at compile time, on demand.
 
@@ -78,6 +80,9 @@ impl Pass for MixedPrecision {
     }
 }
 
+/// Why the first layers stay in f32.
+const READS_INPUTS: &str = "it reads inputs of the model, and few weights";
+
 impl MixedPrecision {
     /// One remark for each node that had a choice.
     fn remark_choices(
@@ -90,6 +95,9 @@ impl MixedPrecision {
             let name = r.f.nodes[n].name;
             match choices.get(&n) {
                 Some(Choice::Half { why, .. }) => cx.applied(self, &[name], format!("{name} is in f16: {why}")),
+                Some(Choice::ReadsInputs) => {
+                    cx.missed(self, &[name], format!("{name} computes in f32, its result is in f16: {READS_INPUTS}"));
+                }
                 Some(Choice::Full { why, .. }) => cx.missed(self, &[name], format!("{name} stays in f32: {why}")),
                 None => {}
             }

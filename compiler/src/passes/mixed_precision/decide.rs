@@ -5,6 +5,7 @@ use super::keep::KeepF32;
 use super::stem::stem_nodes;
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
+use crate::int::product;
 use crate::name::Name;
 use crate::ops::cast::Cast;
 use crate::ops::control::{Call, CallHost, CallTensor, Const};
@@ -18,11 +19,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(super) enum Choice {
     /// Its f32 operands become f16.
     Half {
-        /// Constant operands too.
-        constants: bool,
+        /// All but the constants at these places.
+        single: Vec<usize>,
         /// Why.
         why: String,
     },
+    /// Its operands are f32, being inputs of the model and slight constants, and its results become f16.
+    ReadsInputs,
     /// Its operands are f32.
     Full {
         /// Why.
@@ -31,6 +34,10 @@ pub(super) enum Choice {
         forced: bool,
     },
 }
+
+/// Constants of fewer elements than one in so many of the data that their op reads and writes are slight: f16 would save a
+/// few percent of its traffic at most, and round every result the same way.
+const SLIGHT: i64 = 16;
 
 /// What is known of a value that the model has in f32.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -126,7 +133,7 @@ impl Decider<'_> {
             if !self.is_single(v) {
                 continue;
             }
-            let half = matches!(choice, Choice::Half { constants, .. } if self.half_type(n, v, constants));
+            let half = matches!(choice, Choice::Half { .. }) && self.half_type(n, v) || choice == Choice::ReadsInputs;
             let forced = matches!(choice, Choice::Full { forced: true, .. })
                 || states.iter().any(|s| matches!(s, State::Full { forced: true, .. }));
             let near = self.stem.contains(&n) || states.contains(&State::Stem);
@@ -170,21 +177,60 @@ impl Decider<'_> {
         if class != Precision::Always && full.is_some() {
             return Err(("it follows its operands, and one of them is f32".into(), false));
         }
-        let constants = class != Precision::Never;
-        if !constants && !data {
+        if class == Precision::Never && !data {
             return Err(("none of its operands is f16".into(), false));
         }
         self.check_attributes(n)?;
-        if constants {
-            self.check_constants(states)?;
+        let single = self.single_operands(n);
+        if class != Precision::Never {
+            self.check_constants(n, &single)?;
         }
-        self.infer(n, constants).map_err(|e| (format!("f16 operands are refused: {e}"), false))?;
+        self.infer(n).map_err(|e| (format!("f16 operands are refused: {e}"), false))?;
+        if class == Precision::Always && self.reads_inputs(n, &single) {
+            return Ok(Choice::ReadsInputs);
+        }
         let why = match class {
             Precision::Always => "its class is always, sums are kept in f32",
             Precision::Follow => "it follows its operands",
             Precision::Never => "its data are f16, inside it computes in f32",
         };
-        Ok(Choice::Half { constants, why: why.into() })
+        Ok(Choice::Half { single, why: why.into() })
+    }
+
+    /// The constant operands that stay f32.
+    fn single_operands(&self, n: NodeId) -> Vec<usize> {
+        let node = &self.f.nodes[n];
+        let stays = |i: &usize| {
+            let constant = node.inputs[*i].is_some_and(|v| matches!(self.state(v), State::Constant(_)));
+            constant
+                && match node.op.precision() {
+                    Precision::Never => true,
+                    Precision::Always => node.op.single_operands().contains(i) || self.is_slight(n, *i),
+                    Precision::Follow => false,
+                }
+        };
+        (0..node.inputs.len()).filter(stays).collect()
+    }
+
+    /// Operand `i` has few elements beside the data that node `n` reads and writes.
+    fn is_slight(&self, n: NodeId, i: usize) -> bool {
+        let node = &self.f.nodes[n];
+        let elements = |v: ValueId| product(&self.f.ty(v).shape).as_const();
+        let constant = |v: &ValueId| matches!(self.state(*v), State::Constant(_));
+        let data = node.inputs.iter().flatten().filter(|v| !constant(v)).chain(&node.outputs);
+        let data: Option<i64> = data.map(|&v| elements(v)).sum();
+        let own = node.inputs[i].and_then(elements);
+        own.zip(data).is_some_and(|(own, data)| own.saturating_mul(SLIGHT) < data)
+    }
+
+    /// The op's data come from outside in f32, and all its constants stay f32: it reads no fewer bytes in f16.
+    fn reads_inputs(&self, n: NodeId, single: &[usize]) -> bool {
+        self.f.nodes[n].inputs.iter().enumerate().all(|(i, v)| match v.map(|v| self.state(v)) {
+            Some(State::Constant(_)) => single.contains(&i),
+            Some(State::Full { forced, large }) => !forced && !large,
+            Some(State::Half | State::Stem) => false,
+            None => true,
+        })
     }
 
     fn check_attributes(&self, n: NodeId) -> Result<(), (String, bool)> {
@@ -196,10 +242,14 @@ impl Decider<'_> {
         Ok(())
     }
 
-    fn check_constants(&mut self, states: &[State]) -> Result<(), (String, bool)> {
-        for s in states {
-            let State::Constant(name) = s else { continue };
-            if let Some(why) = self.fit(*name).reason(&format!("the constant @{name}")) {
+    /// Small numbers are lost only in constants that become f16; a large one makes the result large in f32, too.
+    fn check_constants(&mut self, n: NodeId, single: &[usize]) -> Result<(), (String, bool)> {
+        let f = self.f;
+        for (i, v) in f.nodes[n].inputs.iter().enumerate() {
+            let Some(State::Constant(name)) = v.map(|v| self.state(v)) else { continue };
+            let fit = self.fit(name).clone();
+            let lost = matches!(fit, Fit::Overflow(_)) || !single.contains(&i);
+            if let Some(why) = fit.reason(&format!("the constant @{name}")).filter(|_| lost) {
                 return Err((why, true));
             }
         }
@@ -214,16 +264,16 @@ impl Decider<'_> {
         })
     }
 
-    fn infer(&self, n: NodeId, constants: bool) -> Result<Vec<crate::graph::TensorType>, String> {
+    fn infer(&self, n: NodeId) -> Result<Vec<crate::graph::TensorType>, String> {
         let node = &self.f.nodes[n];
-        let view = if constants { &self.all_half } else { &self.data_half };
+        let view = if node.op.precision() == Precision::Never { &self.data_half } else { &self.all_half };
         node.op.infer(&InferContext::new(self.module, view, &node.inputs, &node.regions))
     }
 
     /// The dtype of result `v` of `n` for f16 operands.
-    fn half_type(&self, n: NodeId, v: ValueId, constants: bool) -> bool {
+    fn half_type(&self, n: NodeId, v: ValueId) -> bool {
         let ValueDef::Result(_, i) = self.f.values[v].def else { return false };
-        self.infer(n, constants).is_ok_and(|types| types.get(i).is_some_and(|t| t.dtype == DType::F16))
+        self.infer(n).is_ok_and(|types| types.get(i).is_some_and(|t| t.dtype == DType::F16))
     }
 
     /// A constant beyond f16 makes the result suspect; what follows it stays suspect, until an op of its own scale.

@@ -84,16 +84,16 @@ impl Rewrite<'_, '_> {
             self.model_cast(n, to);
             return Ok(());
         }
-        let (want, constants) = match choice {
-            Some(Choice::Half { constants, .. }) => (DType::F16, *constants),
-            Some(Choice::Full { .. }) => (DType::F32, true),
+        let (want, stay): (DType, &[usize]) = match choice {
+            Some(Choice::Half { single, .. }) => (DType::F16, single),
+            Some(Choice::Full { .. } | Choice::ReadsInputs) => (DType::F32, &[]),
             None => return Ok(()),
         };
         let node = self.r.f.nodes[n].clone();
         let mut inputs = node.inputs.clone();
-        for v in inputs.iter_mut().flatten() {
-            let constant = self.r.f.def_op::<Const>(*v).is_some();
-            if self.single.contains(v) && (constants || !constant) {
+        for (i, v) in inputs.iter_mut().enumerate() {
+            let Some(v) = v else { continue };
+            if self.single.contains(v) && !stay.contains(&i) {
                 *v = self.operand(n, *v, want)?;
             }
         }

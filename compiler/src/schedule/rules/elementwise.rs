@@ -16,6 +16,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     bind_flat(sketch, unit.output, &[]).map(|_| ())
 }
 
+/// Elements of a vector that is stored to packed halves or bytes: whole words of either.
+const PACKED_WIDTH: i64 = 4;
+
 /// Fuses all loops around `block` but those of a thread's own (`own`, the innermost ones), splits off a vector of 4 (or 2) and binds the rest to threads; returns the variable of
 /// the thread loop and of the vector loop.
 pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> Result<(Name, Option<Name>), Decline> {
@@ -34,11 +37,13 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> R
     let inner = innermost.map_or(Ok(1), |e| sketch.constant_extent(&e))?;
     // A packed store owns whole words; the last vector may reach into the buffer's padding.
     let pack = sketch.elements_per_word(block);
-    if pack > 1 && inner % pack != 0 {
-        // Words cross rows: they are seen to be whole when the rows are one, before the loop is split.
+    if pack > 1 && inner % PACKED_WIDTH != 0 {
+        // Vectors cross rows: their words are seen to be whole when the rows are one, before the loop is split.
         sketch.flatten_output(block)?;
     }
-    let width = if pack > 1 || total % 4 == 0 && inner % 2 == 0 {
+    let width = if pack > 1 {
+        PACKED_WIDTH
+    } else if total % 4 == 0 && inner % 2 == 0 {
         4
     } else if total % 2 == 0 && inner % 2 == 0 {
         2

@@ -1,0 +1,63 @@
+//! How well a network bears f16: its f32 graph run node by node, with every number rounded to f16.
+//!
+//! What mixed precision gives can only be held against the f32 results where rounding as such leaves them in place. A sum
+//! of numbers that cancel, or a normalisation of numbers that are all alike, magnifies any rounding; such networks say nothing.
+
+use compiler::agreement::{F16_TOLERANCE, Tolerance, agree};
+use compiler::cpu::eval_node;
+use compiler::graph::{Module, ValueId};
+use compiler::tensor::Tensor;
+use half::f16;
+use std::collections::HashMap;
+
+/// How an f32 becomes an f16. The directed ones make errors that do not average out.
+#[derive(Clone, Copy, Debug)]
+enum Rounding {
+    Nearest,
+    TowardZero,
+    AwayFromZero,
+}
+
+fn rounded(x: f32, how: Rounding) -> f32 {
+    let h = f16::from_f32(x);
+    let (near, bits) = (h.to_f32(), h.to_bits());
+    let moved = match how {
+        Rounding::TowardZero if near.abs() > x.abs() => bits - 1,
+        Rounding::AwayFromZero if near.abs() < x.abs() => bits + 1,
+        _ => bits,
+    };
+    f16::from_bits(moved).to_f32()
+}
+
+fn rounded_tensor(t: &Tensor, how: Rounding) -> Tensor {
+    match t.as_slice::<f32>() {
+        Some(x) => Tensor::from_vec(t.shape().to_vec(), x.iter().map(|&x| rounded(x, how)).collect()),
+        None => t.clone(),
+    }
+}
+
+/// The results with every operand and every result of every node rounded.
+fn results(m: &Module, inputs: &[Tensor], how: Rounding) -> Result<Vec<Tensor>, String> {
+    let f = m.main();
+    let round = |t: &Tensor| rounded_tensor(t, how);
+    let mut values: HashMap<ValueId, Tensor> = f.params().iter().copied().zip(inputs.iter().map(round)).collect();
+    for n in f.walk() {
+        let node = &f.nodes[n];
+        let operands: Vec<Option<Tensor>> = node.inputs.iter().map(|v| v.map(|v| values[&v].clone())).collect();
+        let made = eval_node(&node.op, &operands, m)?;
+        values.extend(node.outputs.iter().copied().zip(made.iter().map(round)));
+    }
+    Ok(f.results().iter().map(|v| values[v].clone()).collect())
+}
+
+/// True when `want` stays within half of f16's tolerance, however numbers are rounded.
+pub fn bears_rounding(m: &Module, inputs: &[Tensor], want: &[Tensor]) -> Result<bool, String> {
+    let half = Tolerance::uniform(F16_TOLERANCE / 2.0);
+    for how in [Rounding::Nearest, Rounding::TowardZero, Rounding::AwayFromZero] {
+        let got = results(m, inputs, how)?;
+        if !got.iter().zip(want).all(|(g, w)| agree(g, w, &half).pass) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,89 @@
+//! Mixed precision where f16 does not hold a value: `compare` finds the nodes and writes them down, the written list mends
+//! `run` and `compare`, and `--amp auto` finds them by itself.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A branch whose values reach 1e7 and come back to 10 before they meet the other one: no constant is beyond f16, only what
+/// is computed of them.
+const LARGE_BRANCH: &str = r#"
+const @w : f32[4,4,1,1] = random(1)
+const @v : f32[4,4,1,1] = random(2)
+const @up : f32[] = [1000.0]
+const @down : f32[] = [0.001]
+graph @main(%x: f32[1,4,6,5]) -> (y: f32[1,4,6,5]) {
+  %w = const @w
+  %v = const @v
+  %up = const @up
+  %down = const @down
+  %0 = conv %x, %w !from("Conv_0")
+  %1 = mul %0, %up !from("Mul_1")
+  %2 = mul %1, %1 !from("Mul*2")
+  %3 = mul %2, %down !from("Mul_3")
+  %4 = relu %3 !from("Relu_4")
+  %5 = mul %4, %down !from("Mul_5")
+  %6 = add %5, %0 !from("Add_6")
+  %7 = conv %6, %v !from("Conv_7")
+  return %7
+}
+"#;
+
+struct Folder(PathBuf);
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weft-keep-lists-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the command, which must end with `code`; what it printed on stdout and stderr.
+fn weft(args: &[&str], code: i32) -> (String, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs");
+    let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
+    assert_eq!(status.code(), Some(code), "weft {args:?} said:\n{out}{err}");
+    (out, err)
+}
+
+#[test]
+fn nodes_beyond_f16_are_found_written_and_kept() {
+    let folder = Folder::new("written");
+    let (model, list) = (folder.path("large.weft"), folder.path("keep.list"));
+    std::fs::write(&model, LARGE_BRANCH).expect("writes");
+    let compare = ["compare", &model, "--device", "cpu", "--amp", "fp16", "--against", "fp32"];
+
+    let (_, said) = weft(&[&compare[..], &["--write-keep", &list]].concat(), 1);
+    assert!(said.contains("error[1]: results differ"), "{said}");
+    let written = std::fs::read_to_string(&list).expect("the list");
+    let names: Vec<&str> = written.lines().filter(|l| !l.starts_with('#')).collect();
+    // One gives what f16 does not hold, the other reads it. A character that means something in patterns is escaped.
+    assert_eq!(names, [r"Mul\*2", "Mul_3"], "{written}");
+
+    let keep = format!("@{list}");
+    weft(&[&compare[..], &["--keep-f32", &keep]].concat(), 0);
+    let (said, _) =
+        weft(&["compile", &model, "--target", "lavapipe", "--amp", "fp16", "--keep-f32", &keep, "--json"], 0);
+    assert!(said.contains(r"Mul*2 stays in f32: `Mul\\*2` is on the keep list"), "{said}");
+    assert!(said.contains("Conv_7 is in f16"), "{said}");
+}
+
+#[test]
+fn calibration_keeps_them_too() {
+    let folder = Folder::new("auto");
+    let model = folder.path("auto.weft");
+    std::fs::write(&model, LARGE_BRANCH).expect("writes");
+    let (_, said) = weft(&["compare", &model, "--device", "cpu", "--amp", "auto", "--against", "fp32"], 0);
+    assert!(said.contains("calibration: "), "{said}");
+    let (said, _) = weft(&["compile", &model, "--target", "lavapipe", "--amp", "auto", "--json"], 0);
+    assert!(said.contains("Mul*2 stays in f32: calibration: its result reaches"), "{said}");
+    assert!(said.contains("Conv_0 is in f16") && said.contains("Conv_7 is in f16"), "{said}");
+}
