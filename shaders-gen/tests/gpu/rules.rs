@@ -239,12 +239,31 @@ fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
         ("largest 2x500", largest(t, 2, 500)),
         ("largest 200x70", largest(t, 200, 70)),
         ("joined products", joined(t)),
+        ("conv pool", conv_pool(t, &Conv { n: 2, c: 12, h: 15, oc: 24, k: 3, stride: 1, pad: 1 }, 2)),
+        ("conv pool 3x3", conv_pool(t, &Conv { n: 1, c: 5, h: 11, oc: 18, k: 1, stride: 1, pad: 0 }, 3)),
+        ("conv pool odd", conv_pool(t, &Conv { n: 1, c: 8, h: 9, oc: 11, k: 3, stride: 1, pad: 1 }, 2)),
     ];
     if t == DType::F32 {
         out.push(("transpose", transpose([3, 20, 36])));
         out.push(("max pool", max_pool(12, 8)));
     }
     out
+}
+
+/// A convolution with bias and rectifier, then the largest elements of windows that do not overlap.
+fn conv_pool(t: DType, p: &Conv, window: i64) -> TensorFunction {
+    let mut f = conv(t, p);
+    let y = f.params.pop().expect("a result").buffer;
+    let shape = const_dims(&f.buffers[y].shape).expect("constant sizes");
+    let out = [p.n, shape[1] as i64 / window, shape[2] as i64 / window, p.oc];
+    let pool = stage(&mut f, "pool", |c| {
+        c.reduce("", &ints(&out), t, &ints(&[window, window]), Combiner::Max, |s, r| {
+            let at = |d: usize| s[d].clone() * window + &r[d - 1];
+            Expr::load(y, vec![s[0].clone(), at(1), at(2), s[3].clone()]).max(Expr::constant(0.0, t))
+        })
+    });
+    f.params.push(Param { buffer: pool, access: Access::Write });
+    f
 }
 
 fn bytes_of(t: &Tensor) -> Vec<u8> {

@@ -3,6 +3,7 @@
 
 mod concat_in_place;
 mod multi_output;
+mod pooling_epilogue;
 mod prologue;
 mod reduction_epilogue;
 mod row_chain;
@@ -16,8 +17,14 @@ use crate::profile::DeviceProfile;
 use rustc_hash::FxHashMap;
 
 /// Every rule, in the order they run.
-const RULES: &[fn(&mut Extension<'_, '_>)] =
-    &[row_chain::apply, reduction_epilogue::apply, concat_in_place::apply, prologue::apply, multi_output::apply];
+const RULES: &[fn(&mut Extension<'_, '_>)] = &[
+    row_chain::apply,
+    reduction_epilogue::apply,
+    concat_in_place::apply,
+    pooling_epilogue::apply,
+    prologue::apply,
+    multi_output::apply,
+];
 
 /// A group that a rule made.
 pub struct Made {

@@ -1,5 +1,6 @@
 //! What a unit computes: its loops, and for contractions which loops each operand uses.
 
+use super::pooling::{Window, window_index};
 use super::sketch::{Decline, Sketch};
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
@@ -11,6 +12,8 @@ use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr, TensorFunction};
 pub struct Unit {
     /// The reduction.
     pub reduce: Option<Name>,
+    /// A second reduction between the first and the output.
+    pub window: Option<Window>,
     /// The block that writes the unit's result.
     pub output: Name,
     /// Estimated scalar operations.
@@ -23,7 +26,7 @@ impl Unit {
     }
 }
 
-fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
+pub(super) fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
     f.body.blocks().into_iter().find(|b| b.name == name)
 }
 
@@ -45,7 +48,7 @@ pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleErr
         if !is_reduce {
             if !claimed.contains(&name) {
                 let work = iterations(sketch, name);
-                units.push(Unit { reduce: None, output: name, work });
+                units.push(Unit { reduce: None, window: None, output: name, work });
             }
             continue;
         }
@@ -65,7 +68,7 @@ pub(super) fn units_of(sketch: &mut Sketch<'_>) -> Result<Vec<Unit>, ScheduleErr
             None => sketch.split_epilogue(name)?,
         };
         claimed.push(output);
-        units.push(Unit { reduce: Some(name), output, work });
+        units.push(Unit { reduce: Some(name), window: None, output, work });
     }
     units.sort_by_key(|u| position(&sketch.f, u.output));
     Ok(units)
@@ -173,7 +176,10 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
     let around = sketch.loops(reduce)?;
     let single = |v: &Name| around.iter().any(|l| l.var == *v && l.extent.is(1));
     let k: Vec<Name> = f.reduction_loops(reduce).into_iter().filter(|v| !single(v)).collect();
-    let map = output_variables(f, r, c)?;
+    let (map, between) = match &unit.window {
+        Some(w) => window_variables(f, r, block_of(f, w.block).ok_or_else(Decline::other_kind)?, c)?,
+        None => (output_variables(f, r, c)?, vec![]),
+    };
     // The right operand is the constant one; without a constant, the one that does not own the outermost output loop.
     let constant = |e: &Expr| matches!(strip_casts(e), Expr::Load(b, _) if sketch.constants.contains(b));
     let right = if constant(b) || !constant(a) { 1 } else { 0 };
@@ -189,6 +195,9 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
             (false, false) if l.extent.is(1) => m.push(l.var),
             (false, false) => batch.push(l.var),
         }
+    }
+    if let Some(v) = between.iter().find(|v| !sides[left].contains(v) || sides[right].contains(v)) {
+        return Err(Decline(format!("windows go along `{v}`, which is no row of the product")));
     }
     if !k.iter().all(|v| sides[0].contains(v) && sides[1].contains(v)) {
         return Err(Decline("a reduction loop is used by one operand only".into()));
@@ -214,6 +223,29 @@ pub(super) fn output_variables(f: &TensorFunction, r: &Block, c: &Block) -> Resu
         }
     }
     Ok(out)
+}
+
+/// The same where `w` reduces windows of `r`'s results before the output, and the variables of `r` that windows go along.
+type WindowVariables = (Vec<(Name, Name)>, Vec<Name>);
+fn window_variables(f: &TensorFunction, r: &Block, w: &Block, c: &Block) -> Result<WindowVariables, Decline> {
+    let index = window_index(f, w, r.buffer).ok_or_else(Decline::other_kind)?;
+    let outer = output_variables(f, w, c)?;
+    let taps = f.reduction_loops(w.name);
+    let (mut map, mut between) = (Vec::new(), Vec::new());
+    for (store, used) in r.indices.iter().zip(index) {
+        let Some(v) = store.as_var() else { continue };
+        let vars = used.vars();
+        let spatial: Vec<Name> = vars.iter().copied().filter(|v| !taps.contains(v)).collect();
+        if vars.len() > spatial.len() {
+            between.push(v);
+        }
+        match spatial.as_slice() {
+            [] => {}
+            [s] => map.extend(outer.iter().filter(|(own, _)| own == s).map(|(_, out)| (v, *out))),
+            _ => return Err(Decline(format!("`{used}` of a window moves with several loops"))),
+        }
+    }
+    Ok((map, between))
 }
 
 /// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels inside.

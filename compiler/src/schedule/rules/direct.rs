@@ -4,6 +4,7 @@
 
 use super::analysis::Unit;
 use super::elementwise::bind_flat;
+use super::pooling::{inside, open_windows};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::schedule::DecomposeReduction;
@@ -17,7 +18,23 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     }
     let (thread, vector) = bind_flat(sketch, unit.output, &[])?;
     let Some(reduce) = unit.reduce else { return Ok(()) };
+    if let Some(window) = &unit.window {
+        let columns = usize::from(vector.is_some());
+        open_windows(sketch, window, thread, columns)?;
+        finish_loops(sketch, window.block, thread, columns)?;
+    }
     accumulate_at(sketch, reduce, thread, vector.is_some(), &[])
+}
+
+/// Unrolls the loops of a window inside loop `at`, and makes the vector of the last one where it is a column.
+fn finish_loops(sketch: &mut Sketch<'_>, block: Name, at: Name, columns: usize) -> Result<(), Decline> {
+    for block in [Name::new(&format!("{block}_init")), block] {
+        let loops = inside(sketch, block, at)?;
+        let taps = loops.len().saturating_sub(columns);
+        loops[..taps].iter().try_for_each(|&l| sketch.unroll(l))?;
+        loops[taps..].iter().try_for_each(|&l| sketch.vectorize(l))?;
+    }
+    Ok(())
 }
 
 /// Moves `reduce` to registers inside loop `at`. Of its spatial loops inside `at` the last becomes the vector loop (with

@@ -7,6 +7,7 @@
 //! instead of once per product. There is no shared memory, and there are no barriers.
 
 use super::analysis::{Contraction, Unit, contraction};
+use super::pooling::{open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::schedule::Axis;
@@ -18,16 +19,17 @@ use crate::schedule::TransformLayout;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
-/// Rows and columns of the register tile.
+/// Rows and columns of the register tile; with windows behind the product, their elements are rows.
 struct Tile {
     rows: i64,
     columns: i64,
     width: i64,
+    /// Rows of a window, which make one row of the output.
+    taps: i64,
 }
 
 /// Takes contractions on software devices with a fixed subgroup size.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let c = contraction(sketch, unit)?;
     if !sketch.profile.software {
         return Err(Decline("the device has real cores: tiles go through shared memory".into()));
@@ -43,22 +45,24 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     if columns < 8 || depth < 8 {
         return Err(Decline(format!("{columns} columns and depth {depth} are too few")));
     }
-    let tile = choose_tile(rows, columns, lanes, &sketch.profile.driver);
-    let loops = bind_output(sketch, unit, &c, lanes, &tile)?;
-    accumulate(sketch, reduce, &c, &loops, lanes, &tile)?;
+    let taps = unit.window.as_ref().map_or(1, |w| w.taps);
+    let tile = choose_tile(rows, columns, lanes, taps, &sketch.profile.driver)?;
+    let lane = bind_output(sketch, unit, &c, lanes, &tile)?;
+    accumulate(sketch, unit, &c, lane, lanes, &tile)?;
     if c.right_constant {
         pack_right(sketch, &c, lanes * tile.width * tile.columns)?;
     }
     Ok(())
 }
 
-/// The tile: R divides the number of rows where it can; a register file of at most about 60 vec4 accumulators.
-fn choose_tile(rows: i64, columns: i64, lanes: i64, driver: &str) -> Tile {
+/// The tile: R divides the number of rows where it can; a register file of at most about 60 vec4 accumulators. Each of the
+/// output's `rows` is made of `taps` rows of the product.
+fn choose_tile(rows: i64, columns: i64, lanes: i64, taps: i64, driver: &str) -> Result<Tile, Decline> {
     let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
     let wide = driver.starts_with("lavapipe-22")
         && columns >= 2 * lanes * width
         && columns % (2 * lanes * width) == 0
-        && rows >= 64;
+        && rows * taps >= 64;
     let (low, high) = if driver.starts_with("lavapipe-26") {
         (32, 56)
     } else if lanes < 8 {
@@ -66,28 +70,26 @@ fn choose_tile(rows: i64, columns: i64, lanes: i64, driver: &str) -> Tile {
     } else {
         (20, 32)
     };
+    if taps > high {
+        return Err(Decline(format!("a window of {taps} is more than a tile's {high} rows")));
+    }
+    let (low, high) = ((low / taps).max(1), high / taps);
     let best = (low..=high.min(rows.max(1))).rev().find(|r| rows % r == 0);
     let rows_tile = best.unwrap_or_else(|| {
         // No divisor in range: the size that wastes least, larger first.
         (low.min(rows)..=high.min(rows.max(1))).rev().min_by_key(|r| (rows + r - 1) / r * r - rows).unwrap_or(1).max(1)
     });
-    Tile { rows: rows_tile, columns: if wide { 2 } else { 1 }, width }
+    Ok(Tile { rows: rows_tile * taps, columns: if wide { 2 } else { 1 }, width, taps })
 }
 
-/// Variables of the output block's loops after binding.
-struct OutputLoops {
-    lane: Name,
-    row: Name,
-    vector: Name,
-}
-
+/// Binds the output's loops; returns the one over the lanes.
 fn bind_output(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
     c: &Contraction,
     lanes: i64,
     tile: &Tile,
-) -> Result<OutputLoops, Decline> {
+) -> Result<Name, Decline> {
     let out = unit.output;
     let order: Vec<Name> = c.batch.iter().chain(&c.m).chain(&c.n).copied().collect();
     sketch.reorder(&order)?;
@@ -101,7 +103,7 @@ fn bind_output(
     }
     m = sketch.fuse(&c.m, Name::new(&format!("{out}_m")))?;
     n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
-    let rows = sketch.split(m, &[0, tile.rows], &["o", "i"])?;
+    let rows = sketch.split(m, &[0, tile.rows / tile.taps], &["o", "i"])?;
     let quads = sketch.split(n, &[0, tile.width], &["q", "v"])?;
     let cols = sketch.split(quads[0], &[0, tile.columns, lanes], &["o", "c", "lane"])?;
     let (row_o, row, col_o, col_c, lane, vector) = (rows[0], rows[1], cols[0], cols[1], cols[2], quads[1]);
@@ -109,26 +111,28 @@ fn bind_output(
     sketch.bind(row_o, Axis::GroupX)?;
     sketch.bind(col_o, Axis::GroupY)?;
     sketch.bind(lane, Axis::LocalX)?;
-    Ok(OutputLoops { lane, row, vector })
+    Ok(lane)
 }
 
 fn accumulate(
     sketch: &mut Sketch<'_>,
-    reduce: Name,
+    unit: &Unit,
     c: &Contraction,
-    out: &OutputLoops,
+    lane: Name,
     lanes: i64,
     tile: &Tile,
 ) -> Result<(), Decline> {
-    sketch.apply(ComputeAt { block: reduce, at: out.lane, scope: LocalScope::Register })?;
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let columns = usize::from(tile.columns > 1) + usize::from(tile.width > 1);
+    if let Some(window) = &unit.window {
+        open_windows(sketch, window, lane, columns)?;
+    }
+    sketch.apply(ComputeAt { block: reduce, at: lane, scope: LocalScope::Register })?;
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
     let extent = sketch.extent_of(inner).ok_or_else(|| Decline("the depth is not a constant".into()))?;
     let step = [4, 3, 2].into_iter().find(|s| extent % s == 0).unwrap_or(if extent > 16 { 4 } else { 1 });
     let k = sketch.split(inner, &[0, step], &["o", "i"])?;
-    let around = sketch.loops(reduce)?;
-    let start = around.iter().position(|l| l.var == out.lane).map_or(0, |p| p + 1);
-    let reductions = sketch.f.reduction_loops(reduce);
-    let spatial: Vec<Name> = around[start..].iter().map(|l| l.var).filter(|v| !reductions.contains(v)).collect();
+    let spatial = tile_loops(sketch, reduce, lane, columns)?;
     // kh, kw, k_outer, then rows, k_inner, columns: the four products of a row follow each other.
     let mut order: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
     order.push(k[0]);
@@ -142,23 +146,21 @@ fn accumulate(
     sketch.reorder(&order)?;
     let outermost = order[0];
     sketch.apply(PadReduction { block: reduce })?;
-    stage_operands(sketch, reduce, c, k[0], row_loop, lanes, out, tile)?;
+    stage_operands(sketch, reduce, c, k[0], row_loop, (lane, lanes), tile)?;
     sketch.apply(DecomposeReduction { block: reduce, at: outermost })?;
     // The loops over windows and K steps stay loops; everything inside is unrolled or a vector.
     let mut keep: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
     keep.push(k[0]);
-    finish_loops(sketch, reduce, out, &keep)
+    finish_loops(sketch, lane, &keep)
 }
 
-#[allow(clippy::too_many_arguments)]
 fn stage_operands(
     sketch: &mut Sketch<'_>,
     reduce: Name,
     c: &Contraction,
     at: Name,
     row_loop: Option<Name>,
-    lanes: i64,
-    out: &OutputLoops,
+    (lane, lanes): (Name, i64),
     tile: &Tile,
 ) -> Result<(), Decline> {
     let (a, w) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_w")));
@@ -166,47 +168,33 @@ fn stage_operands(
     // Few rows are read by every lane alike; more are distributed.
     let shared_rows = tile.rows >= lanes / 2 && row_loop.is_some();
     match row_loop.filter(|_| shared_rows) {
-        Some(dim) => {
-            sketch.apply(StageInSubgroup { block: reduce, operand: left, at, into: a, lane: out.lane, dim })?
-        }
+        Some(dim) => sketch.apply(StageInSubgroup { block: reduce, operand: left, at, into: a, lane, dim })?,
         None => sketch.apply(StageInRegisters { block: reduce, operand: left, at, into: a })?,
     }
     sketch.apply(StageInRegisters { block: reduce, operand: right, at, into: w })?;
     Ok(())
 }
 
-/// Unrolls and vectorizes what is left serial inside the lane loop, except the reduction loops.
-fn finish_loops(sketch: &mut Sketch<'_>, reduce: Name, out: &OutputLoops, keep: &[Name]) -> Result<(), Decline> {
+/// Unrolls and vectorizes what is left serial inside the lane loop, except the loops `keep`.
+fn finish_loops(sketch: &mut Sketch<'_>, lane: Name, keep: &[Name]) -> Result<(), Decline> {
     let blocks: Vec<Name> = sketch.f.body.blocks().iter().map(|b| b.name).collect();
-    let init = Name::new(&format!("{reduce}_init"));
-    let update_reductions = sketch.f.reduction_loops(reduce);
     for block in blocks {
         let loops = sketch.loops(block)?;
-        let Some(start) = loops.iter().position(|l| l.var == out.lane) else { continue };
+        let reductions = sketch.f.reduction_loops(block);
+        let Some(start) = loops.iter().position(|l| l.var == lane) else { continue };
         let inner: Vec<_> = loops[start + 1..]
             .iter()
             .filter(|l| l.kind == LoopKind::Serial && !keep.contains(&l.var))
             .cloned()
             .collect();
-        let is_update = block == reduce;
         for (i, l) in inner.iter().enumerate() {
-            let last = i + 1 == inner.len();
-            let extent = l.extent.as_const().unwrap_or(0);
-            let may_vector = last && (2..=4).contains(&extent) && extent != 3;
-            let reduction_loop = is_update && update_reductions.contains(&l.var);
-            if may_vector
-                && !reduction_loop
-                && (block == init || sketch.apply(crate::schedule::Vectorize { r#loop: l.var }).is_ok())
-            {
-                if block == init {
-                    let _ = sketch.apply(crate::schedule::Vectorize { r#loop: l.var });
-                }
+            let vector = i + 1 == inner.len() && matches!(l.extent.as_const(), Some(2 | 4));
+            if vector && !reductions.contains(&l.var) && sketch.vectorize(l.var).is_ok() {
                 continue;
             }
             sketch.unroll(l.var)?;
         }
     }
-    let _ = (out.row, out.vector);
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! register tile. The tile is the largest that still gives two workgroups per core.
 
 use super::analysis::{Contraction, Unit, contraction};
+use super::pooling::{Window, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::schedule::Axis;
@@ -15,11 +16,15 @@ use crate::schedule::StageInShared;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
-/// Threads along rows and columns, and the register tile of a thread.
+/// Threads along rows and columns, and the register tile of a thread; with windows behind the product, their elements are
+/// rows.
 struct Tile {
     threads: (i64, i64),
     rows: i64,
-    columns: i64,
+    /// Rows of a window, which make one row of the output.
+    taps: i64,
+    /// Columns, all of one vector.
+    width: i64,
     depth: i64,
 }
 
@@ -34,19 +39,22 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
         return Err(Decline("the product has no rows or no columns".into()));
     }
     let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
-    let (rows, columns, depth) = (product(&c.m), product(&c.n), product(&c.k));
+    let taps = unit.window.as_ref().map_or(1, |w| w.taps);
+    let (rows, columns, depth) = (product(&c.m) * taps, product(&c.n), product(&c.k));
     if rows < 4 || columns < 4 || depth < 8 {
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
-    let tile = choose_tile(sketch, rows, columns)?;
+    let tile = choose_tile(sketch, rows, columns, taps)?;
     let thread = bind_output(sketch, unit, &c, &tile)?;
-    accumulate(sketch, reduce, &c, thread, &tile)
+    accumulate(sketch, reduce, unit.window.as_ref(), &c, thread, &tile)
 }
 
-fn choose_tile(sketch: &Sketch<'_>, rows: i64, columns: i64) -> Result<Tile, Decline> {
+fn choose_tile(sketch: &Sketch<'_>, rows: i64, columns: i64, taps: i64) -> Result<Tile, Decline> {
     let p = sketch.profile;
     let want = 2 * p.cores as i64;
-    let candidates = [(16, 16, 8, 4), (16, 16, 4, 4), (16, 8, 4, 4), (8, 8, 4, 4)];
+    // A thread has whole windows.
+    let whole = |rows: i64| (rows / taps).max(1) * taps;
+    let candidates = [(16, 16, 8, 4), (16, 16, 4, 4), (16, 8, 4, 4), (8, 8, 4, 4)].map(|t| (t.0, t.1, whole(t.2), t.3));
     let fits = |t: &(i64, i64, i64, i64)| {
         let shared = (t.0 * t.2 + t.1 * t.3) * 16 * 4;
         t.0 * t.1 <= p.max_invocations as i64 && shared <= p.shared_memory as i64
@@ -59,7 +67,8 @@ fn choose_tile(sketch: &Sketch<'_>, rows: i64, columns: i64) -> Result<Tile, Dec
     let t = best.ok_or_else(|| {
         Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory))
     })?;
-    Ok(Tile { threads: (t.0, t.1), rows: t.2, columns: t.3, depth: 16 })
+    let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1).min(t.3);
+    Ok(Tile { threads: (t.0, t.1), rows: t.2, taps, width, depth: 16 })
 }
 
 /// Binds the output's loops; returns the innermost thread loop.
@@ -73,10 +82,8 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
     }
     let m = sketch.fuse(&c.m, Name::new(&format!("{out}_m")))?;
     let n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
-    let width =
-        [4, 2, 1].into_iter().find(|w| sketch.extent_of(n).is_some_and(|e| e % w == 0)).unwrap_or(1).min(tile.columns);
-    let rows = sketch.split(m, &[0, tile.threads.0, tile.rows], &["o", "t", "i"])?;
-    let quads = sketch.split(n, &[0, width], &["q", "v"])?;
+    let rows = sketch.split(m, &[0, tile.threads.0, tile.rows / tile.taps], &["o", "t", "i"])?;
+    let quads = sketch.split(n, &[0, tile.width], &["q", "v"])?;
     let columns = sketch.split(quads[0], &[0, tile.threads.1], &["o", "t"])?;
     sketch.reorder(&[rows[0], columns[0], rows[1], columns[1], rows[2], quads[1]])?;
     sketch.bind(rows[0], Axis::GroupY)?;
@@ -91,15 +98,17 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
 fn accumulate(
     sketch: &mut Sketch<'_>,
     reduce: Name,
+    window: Option<&Window>,
     c: &Contraction,
     thread: Name,
     tile: &Tile,
 ) -> Result<(), Decline> {
+    let columns = usize::from(tile.width > 1);
+    if let Some(window) = window {
+        open_windows(sketch, window, thread, columns)?;
+    }
     sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;
-    let around = sketch.loops(reduce)?;
-    let start = around.iter().position(|l| l.var == thread).map_or(0, |p| p + 1);
-    let reductions = sketch.f.reduction_loops(reduce);
-    let spatial: Vec<Name> = around[start..].iter().map(|l| l.var).filter(|v| !reductions.contains(v)).collect();
+    let spatial = tile_loops(sketch, reduce, thread, columns)?;
     let mut order = c.k.clone();
     order.extend(&spatial);
     sketch.reorder(&order)?;
@@ -112,19 +121,19 @@ fn accumulate(
         copy_cooperatively(sketch, into, k[0], tile)?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
-    let init = Name::new(&format!("{reduce}_init"));
-    for block in [init, reduce] {
+    let of = |block: Name| [Name::new(&format!("{block}_init")), block];
+    for block in of(reduce).into_iter().chain(window.into_iter().flat_map(|w| of(w.block))) {
+        let reductions = sketch.f.reduction_loops(block);
         let loops = sketch.loops(block)?;
         let start = loops.iter().position(|l| l.var == thread).map_or(0, |p| p + 1);
         let inner: Vec<_> =
             loops[start..].iter().filter(|l| l.kind == LoopKind::Serial && l.var != k[0]).cloned().collect();
         for (i, l) in inner.iter().enumerate() {
-            let extent = l.extent.as_const().unwrap_or(0);
-            if i + 1 == inner.len() && matches!(extent, 2 | 4) && l.var != k[1] {
-                sketch.vectorize(l.var)?;
-            } else {
-                sketch.unroll(l.var)?;
+            let vector = i + 1 == inner.len() && matches!(l.extent.as_const(), Some(2 | 4));
+            if vector && !reductions.contains(&l.var) && sketch.vectorize(l.var).is_ok() {
+                continue;
             }
+            sketch.unroll(l.var)?;
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ mod elementwise;
 mod matmul_subgroup;
 mod matmul_tiled;
 mod partition;
+mod pooling;
 mod reduction_threads;
 mod rows;
 mod sketch;
@@ -20,6 +21,7 @@ mod tests;
 mod windows;
 
 pub use analysis::Unit;
+pub use pooling::{Window, WindowWork, window_index};
 pub use sketch::{Decline, Sketch};
 
 use super::ScheduleError;
@@ -29,7 +31,7 @@ use crate::tir::{BufferId, TensorFunction};
 use std::collections::VecDeque;
 
 /// The version of the rules: measurements made with another one say nothing about the kernels of this one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A scheduled function.
 #[derive(Clone, Debug)]
@@ -88,6 +90,9 @@ pub fn schedule(
     let list = sketch.units()?;
     sketch.merge_outputs(&list);
     let mut units: VecDeque<Unit> = list.into();
+    for (work, rule) in pooling::schedule_windows(&mut sketch, &mut units, &mut missed) {
+        best = best.max((work, rule));
+    }
     'units: while let Some(unit) = units.pop_front() {
         let mut done = false;
         if sketch.is_scheduled(&unit) {
@@ -104,7 +109,12 @@ pub fn schedule(
                 // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
                 sketch = saved;
                 let copy = sketch.split_epilogue(reduce)?;
-                let pack = Unit { reduce: None, output: unit.output, work: analysis::iterations(&sketch, unit.output) };
+                let pack = Unit {
+                    reduce: None,
+                    window: None,
+                    output: unit.output,
+                    work: analysis::iterations(&sketch, unit.output),
+                };
                 units.push_front(pack);
                 units.push_front(Unit { output: copy, ..unit });
                 continue 'units;

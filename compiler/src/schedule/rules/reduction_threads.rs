@@ -13,7 +13,7 @@ use crate::tir::Expr;
 
 /// Takes reductions with few results.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let reduce = unit.reduce.filter(|_| unit.window.is_none()).ok_or_else(Decline::other_kind)?;
     let loops = sketch.loops(unit.output)?;
     let mut results = 1;
     for l in &loops {

@@ -41,6 +41,9 @@ fn find_rows(sketch: &Sketch<'_>) -> Result<Rows, Decline> {
     let computed: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
     let [output] = computed.as_slice() else { return Err(Decline::other_kind()) };
     let output = *output;
+    if !sketch.f.body.blocks().iter().any(|b| b.name == output && sketch.f.outputs().any(|o| o == b.buffer)) {
+        return Err(Decline::other_kind());
+    }
     let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
     if reductions.is_empty() {
         return Err(Decline::other_kind());

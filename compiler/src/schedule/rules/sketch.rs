@@ -1,6 +1,7 @@
 //! The function under schedule, with shorthands for the instructions.
 
 use super::analysis::{Unit, units_of};
+use super::pooling::stands_before_window;
 use crate::attr::AttrStruct;
 use crate::int::{self, Int};
 use crate::name::Name;
@@ -190,12 +191,13 @@ impl<'a> Sketch<'a> {
     pub fn loops(&self, block: Name) -> Result<Vec<LoopHead>, Decline> {
         loops_around_block(&self.f, block).map_err(|r| Decline(r.message))
     }
-    /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one.
+    /// Inlines every compute block that can be: prologues into what reads them, epilogues into the last one. What stands
+    /// between a reduction and another one over windows stays the epilogue of the first.
     pub fn inline_all(&mut self) {
         let names: Vec<Name> = self.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
         for block in names {
             let output = self.f.body.blocks().iter().find(|b| b.name == block).map(|b| b.buffer);
-            if output.is_some_and(|b| self.f.outputs().any(|o| o == b)) {
+            if output.is_some_and(|b| self.f.outputs().any(|o| o == b)) || stands_before_window(&self.f, block) {
                 continue;
             }
             // A refusal leaves the block where it is; it then gets a kernel of its own.

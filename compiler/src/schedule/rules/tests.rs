@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::int::Int;
 use crate::profile::DeviceProfile;
 use crate::schedule::testing::{
-    assert_same, conv, depthwise, elementwise_chain, function, matmul, row_sum, softmax, stage,
+    Windows, assert_same, conv, conv_windows, depthwise, elementwise_chain, function, matmul, row_sum, softmax, stage,
 };
 use crate::tir::{Combiner, Expr, TensorFunction};
 
@@ -101,4 +101,56 @@ fn neighbouring_windows_share_a_thread_where_enough_threads_remain() {
     }
     // Few results are better spread over the cores.
     check(&depthwise(8, 14, 3, 1, 1, true), &DeviceProfile::hopper(), "direct");
+}
+
+/// Kernels and the rule that took most of the work, after a check of the results.
+fn kernels_of(f: &TensorFunction, profile: &DeviceProfile) -> (usize, &'static str, Vec<String>) {
+    let s = schedule(f, &[], profile).unwrap_or_else(|e| panic!("{e}"));
+    if std::env::var("WEFT_SHOW").is_ok() {
+        eprintln!("{} {:?}\n{}", s.rule, s.missed, crate::schedule::print_loops(&s.function, &s.function.body, None));
+    }
+    assert_same(f, &s.function);
+    (s.function.kernels().len(), s.rule, s.missed)
+}
+
+#[test]
+fn windows_that_share_nothing_end_the_product_before_them() {
+    let (software, real) = (DeviceProfile::lavapipe(), DeviceProfile::baseline());
+    let whole = |kernel: [i64; 2], combiner| Windows { kernel, stride: kernel, pad: 0, combiner };
+    let cases = [
+        // Odd sizes: rows that no window has are not computed.
+        ([2, 3, 9, 10, 12], whole([2, 2], Combiner::Max)),
+        ([1, 4, 11, 8, 10], whole([3, 3], Combiner::Sum)),
+        ([1, 4, 7, 12, 9], whole([1, 2], Combiner::Max)),
+        ([1, 2, 14, 9, 8], whole([4, 1], Combiner::Min)),
+        // Padding that costs little.
+        ([1, 4, 13, 13, 8], Windows { kernel: [2, 2], stride: [2, 2], pad: 1, combiner: Combiner::Max }),
+        // Steps larger than the windows.
+        ([1, 4, 12, 12, 8], Windows { kernel: [2, 2], stride: [3, 3], pad: 0, combiner: Combiner::Max }),
+    ];
+    for first in [false, true] {
+        for (shape, windows) in &cases {
+            let f = conv_windows(first, *shape, windows);
+            assert_eq!(kernels_of(&f, &software), (1, "matmul-subgroup", vec![]), "{shape:?} {:?}", windows.kernel);
+            let (count, rule, missed) = kernels_of(&f, &real);
+            assert_eq!((count, rule), (1, "matmul-tiled"), "{shape:?} {:?}: {missed:?}", windows.kernel);
+        }
+    }
+}
+
+#[test]
+fn windows_apart_from_their_product_are_two_kernels() {
+    let p = DeviceProfile::lavapipe();
+    let windows = |k: i64, stride: i64, pad: i64| Windows {
+        kernel: [k, k],
+        stride: [stride, stride],
+        pad,
+        combiner: Combiner::Max,
+    };
+    for (w, why) in [(windows(3, 2, 0), "computed"), (windows(5, 5, 0), "at most 16"), (windows(2, 2, 1), "computed")] {
+        let f = conv_windows(false, [1, 8, 13, 13, 8], &w);
+        let (count, _, missed) = kernels_of(&f, &p);
+        assert_eq!(count, 2, "{missed:?}");
+        assert!(missed.iter().any(|m| m.starts_with("y apart from conv: ") && m.contains(why)), "{missed:?}");
+    }
 }

@@ -36,7 +36,7 @@ struct Tile {
 
 /// Takes reductions whose neighbouring results share loads.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let Some(reduce) = unit.reduce else { return Err(Decline::other_kind()) };
+    let Some(reduce) = unit.reduce.filter(|_| unit.window.is_none()) else { return Err(Decline::other_kind()) };
     let tile = best_tile(sketch, unit, reduce)?;
     let parts = sketch.split(tile.along, &[0, tile.windows], &["o", "w"])?;
     let (outer, window) = (parts[0], parts[1]);

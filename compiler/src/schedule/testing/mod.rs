@@ -130,6 +130,54 @@ pub fn depthwise(channels: i64, h: i64, k: i64, stride: i64, pad: i64, nhwc: boo
     })
 }
 
+/// Windows behind a convolution: their size and steps along height and width, padding before and behind, the combiner.
+pub struct Windows {
+    pub kernel: [i64; 2],
+    pub stride: [i64; 2],
+    pub pad: i64,
+    pub combiner: Combiner,
+}
+
+/// `conv` 3x3 without padding on `x[n, h, w, c_in]`, or with the channels first, then bias and rectifier, then windows of
+/// that: blocks conv, t, y.
+pub fn conv_windows(first: bool, [n, c_in, h, w, oc]: [i64; 5], p: &Windows) -> TensorFunction {
+    let at = |n: Int, c: Int, y: Int, x: Int| if first { vec![n, c, y, x] } else { vec![n, y, x, c] };
+    let part = |i: &[Int]| -> [Int; 4] {
+        let (c, y, x) = if first { (1, 2, 3) } else { (3, 1, 2) };
+        [&i[0], &i[c], &i[y], &i[x]].map(Clone::clone)
+    };
+    let shape = |n: i64, c: i64, y: i64, x: i64| if first { [n, c, y, x] } else { [n, y, x, c] };
+    let (oh, ow) = (h - 2, w - 2);
+    let size = |d: usize, o: i64| (o + 2 * p.pad - p.kernel[d]) / p.stride[d] + 1;
+    function(&[("x", &shape(n, c_in, h, w)), ("w", &[3, 3, c_in, oc]), ("bias", &[oc])], |c, ids| {
+        let (x, wt, bias) = (ids[0], ids[1], ids[2]);
+        let wide = ints(&shape(n, oc, oh, ow));
+        let acc = stage(c, "conv", |c| {
+            c.reduce("", &wide, DType::F32, &ints(&[3, 3, c_in]), Combiner::Sum, |s, r| {
+                let [b, o, y, x1] = part(s);
+                let load = Expr::load(x, at(b, r[2].clone(), y + &r[0], x1 + &r[1]));
+                load * Expr::load(wt, vec![r[0].clone(), r[1].clone(), r[2].clone(), o])
+            })
+        });
+        let t = stage(c, "t", |c| {
+            c.compute("", &wide, DType::F32, |i| {
+                let sum = Expr::load(acc, i.to_vec()) + Expr::load(bias, vec![part(i)[1].clone()]);
+                sum.max(Expr::constant(0.0, DType::F32))
+            })
+        });
+        let out = ints(&shape(n, oc, size(0, oh), size(1, ow)));
+        stage(c, "y", |c| {
+            c.reduce("", &out, DType::F32, &ints(&p.kernel), p.combiner, |s, r| {
+                let [b, o, y, x] = part(s);
+                let (y, x) = (y * p.stride[0] + &r[0] - p.pad, x * p.stride[1] + &r[1] - p.pad);
+                let conds = [(&y, oh), (&x, ow)].map(|(i, n)| [Cond::ge(i.clone(), 0), Cond::lt(i.clone(), n)]);
+                let conds = if p.pad > 0 { conds.concat() } else { vec![] };
+                Expr::guarded(conds, Expr::load(t, at(b, o, y, x)), Expr::constant(-1.0, DType::F32))
+            })
+        })
+    })
+}
+
 /// `y[i] = sum_r x[i, r]`: block y.
 pub fn row_sum(rows: i64, columns: i64) -> TensorFunction {
     function(&[("x", &[rows, columns])], |c, ids| {

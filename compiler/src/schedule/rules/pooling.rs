@@ -1,0 +1,218 @@
+//! Reductions over windows of a contraction's results in the contraction's own kernel: pooling behind a convolution.
+//!
+//! ```text
+//! conv[n, h, w, c] += x[..] * f[..]                      for each tile of results of the pool:
+//! t[n, h, w, c] = max(conv[..] + b[c], 0)                  conv[p, r, s, c] += x[..] * f[..]     (registers)
+//! pool[n, i, j, c] max= t[n, 2i + r, 2j + s, c]      =>    pool[p, c] max= max(conv[p, r, s, c] + b[c], 0)
+//! y[n, i, j, c] = pool[n, i, j, c]                         y[..] = pool[p, c]
+//! ```
+//!
+//! A tile of results is then a tile of rows of the contraction, the elements of each window next to each other. Rules see it as a
+//! [`Unit`] with a [`Window`]; two units that no rule takes so stay two kernels.
+
+use super::RULES;
+use super::analysis::{Unit, block_of, readers};
+use super::sketch::{Decline, Sketch};
+use crate::int::{Int, product};
+use crate::name::Name;
+use crate::schedule::Inline;
+use crate::schedule::loops::loops_around_block;
+use crate::schedule::{ComputeAt, DecomposeReduction, LocalScope};
+use crate::tir::{Block, BufferId, TensorFunction};
+use std::collections::VecDeque;
+
+/// What storing a result and loading it again costs, in multiply-adds.
+const MEMORY: f64 = 8.0;
+/// Elements of a window that a register tile holds, at most.
+const LARGEST: i64 = 16;
+
+/// A reduction over windows of a unit's reduction, computed from the same tile.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The block that reduces the windows.
+    pub block: Name,
+    /// Elements of a window.
+    pub taps: i64,
+}
+
+/// A contraction with windows over its results, in numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowWork {
+    /// Results of the contraction.
+    pub results: i64,
+    /// Multiply-adds for each.
+    pub depth: i64,
+    /// Windows.
+    pub windows: i64,
+    /// Elements of a window.
+    pub taps: i64,
+}
+
+impl WindowWork {
+    /// Whether one kernel costs less than two: what windows share is computed for each of them, but nothing is stored
+    /// and loaded between.
+    ///
+    /// # Errors
+    /// The failed condition with its values.
+    pub fn pays(&self) -> Result<(), String> {
+        if self.taps > LARGEST {
+            return Err(format!("a window has {} elements, a tile of registers at most {LARGEST}", self.taps));
+        }
+        let times = (self.windows * self.taps) as f64 / self.results.max(1) as f64;
+        let again = (times - 1.0) * self.depth as f64;
+        if again > MEMORY {
+            return Err(format!(
+                "each result would be computed {times:.2} times: {again:.0} more multiply-adds, where storing and loading it costs {MEMORY}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the reader
+/// occurs that has more than one iteration.
+pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId) -> Option<&'a [Int]> {
+    reader.reduce.as_ref()?;
+    let loads = reader.value.loads();
+    let mut own = loads.iter().filter(|l| l.0 == buffer).map(|l| l.1);
+    let index = own.next()?;
+    let around = loops_around_block(f, reader.name).ok()?;
+    let wide = |v: &Name| around.iter().any(|l| l.var == *v && !l.extent.is(1));
+    let loops: Vec<Name> = f.reduction_loops(reader.name).into_iter().filter(wide).collect();
+    (own.all(|ix| ix == index) && !loops.is_empty() && loops.iter().all(|v| index.iter().any(|i| i.uses(*v))))
+        .then_some(index)
+}
+
+/// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining it
+/// would leave the first reduction without an epilogue.
+pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
+    let Some(b) = block_of(f, block).filter(|b| b.reduce.is_none()) else { return false };
+    let users = readers(f, b.buffer);
+    let [user] = users.as_slice() else { return false };
+    let windows = block_of(f, *user).is_some_and(|u| window_index(f, u, b.buffer).is_some());
+    windows
+        && f.body.blocks().iter().any(|r| {
+            r.reduce.is_some()
+                && r.name != *user
+                && b.value.loads().iter().any(|l| l.0 == r.buffer && *l.1 == b.indices)
+                && readers(f, r.buffer) == [block]
+        })
+}
+
+/// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Returns the rules with the
+/// work that each took.
+pub(super) fn schedule_windows(
+    sketch: &mut Sketch<'_>,
+    units: &mut VecDeque<Unit>,
+    missed: &mut Vec<String>,
+) -> Vec<(u64, &'static str)> {
+    let mut done = Vec::new();
+    for second in Vec::from(units.clone()) {
+        let Some(first) = units.iter().find(|u| feeds_windows(sketch, u, &second)).cloned() else { continue };
+        let saved = sketch.clone();
+        match schedule_pair(sketch, &first, &second) {
+            Ok(rule) => {
+                done.push((first.work + second.work, rule));
+                units.retain(|u| u.output != first.output && u.output != second.output);
+            }
+            Err(why) => {
+                *sketch = saved;
+                missed.extend(why.iter().map(|w| format!("{} apart from {}: {w}", second.name(), first.name())));
+            }
+        }
+    }
+    done
+}
+
+/// True when `second` reduces windows of what `first` makes of its reduction, and nobody else reads that.
+fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
+    let f = &sketch.f;
+    let (Some(_), Some(reader)) = (first.reduce, second.reduce.and_then(|r| block_of(f, r))) else { return false };
+    let Some(made) = block_of(f, first.output).map(|b| b.buffer) else { return false };
+    readers(f, made) == [reader.name]
+        && !f.outputs().any(|o| o == made)
+        && window_index(f, reader, made).is_some()
+        && !sketch.is_scheduled(first)
+        && !sketch.is_scheduled(second)
+}
+
+/// Schedules both units as one, or says why no rule does.
+fn schedule_pair(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit) -> Result<&'static str, Vec<String>> {
+    let apart = sketch.clone();
+    let unit = join(sketch, first, second).map_err(|d| vec![d.0])?;
+    let joined = sketch.clone();
+    let target: Vec<BufferId> = block_of(&sketch.f, unit.output).map(|b| b.buffer).into_iter().collect();
+    let mut why = Vec::new();
+    for rule in RULES {
+        *sketch = joined.clone();
+        // Tiles are worth more than a kernel less.
+        if !rule.tiles && RULES.iter().any(|r| r.tiles && (r.apply)(&mut apart.clone(), first).is_ok()) {
+            why.push(format!("rule {} makes no tiles", rule.name));
+            break;
+        }
+        match (rule.apply)(sketch, &unit).and_then(|()| sketch.require_whole_words(&target, &[])) {
+            Ok(()) => return Ok(rule.name),
+            Err(Decline(reason)) if !reason.is_empty() => why.push(format!("rule {}: {reason}", rule.name)),
+            Err(_) => {}
+        }
+    }
+    Err(why)
+}
+
+/// Inlines what stands between the two reductions.
+fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit) -> Result<Unit, Decline> {
+    let (Some(reduce), Some(block)) = (first.reduce, second.reduce) else { return Err(Decline::other_kind()) };
+    let extents = |sketch: &Sketch<'_>, all: Name, only: &[Name]| -> Result<i64, Decline> {
+        let loops = sketch.loops(all)?.into_iter().filter(|l| only.contains(&l.var));
+        sketch.constant_extent(&product(&loops.map(|l| l.extent).collect::<Vec<_>>()))
+    };
+    let (inner, outer) = (sketch.f.reduction_loops(reduce), sketch.f.reduction_loops(block));
+    let windows: Vec<Name> = sketch.loops(block)?.iter().map(|l| l.var).filter(|v| !outer.contains(v)).collect();
+    let results = block_of(&sketch.f, reduce).map(|b| sketch.f.buffers[b.buffer].numel());
+    let work = WindowWork {
+        results: sketch.constant_extent(&results.ok_or_else(Decline::other_kind)?)?,
+        depth: extents(sketch, reduce, &inner)?,
+        windows: extents(sketch, block, &windows)?,
+        taps: extents(sketch, block, &outer)?,
+    };
+    work.pays().map_err(Decline)?;
+    sketch.apply(Inline { block: first.output })?;
+    let window = Some(Window { block, taps: work.taps });
+    Ok(Unit { reduce: Some(reduce), window, output: second.output, work: first.work + second.work })
+}
+
+/// Computes the windows of a unit inside loop `at` of its tile, around the contraction that follows: rows outside, then
+/// the elements of a window, then the `columns` innermost loops of the tile.
+pub(super) fn open_windows(sketch: &mut Sketch<'_>, window: &Window, at: Name, columns: usize) -> Result<(), Decline> {
+    let block = window.block;
+    sketch.apply(ComputeAt { block, at, scope: LocalScope::Register })?;
+    let reductions = sketch.f.reduction_loops(block);
+    let spatial = inside(sketch, block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect::<Vec<_>>();
+    let rows = spatial.len().saturating_sub(columns);
+    let order: Vec<Name> = spatial[..rows].iter().chain(&reductions).chain(&spatial[rows..]).copied().collect();
+    sketch.reorder(&order)?;
+    let first = *reductions.first().ok_or_else(Decline::other_kind)?;
+    sketch.apply(DecomposeReduction { block, at: first })?;
+    Ok(())
+}
+
+/// The loops of a contraction's tile inside loop `at`, the `columns` innermost of them columns. Rows and the elements of
+/// their windows become one loop.
+pub(super) fn tile_loops(sketch: &mut Sketch<'_>, block: Name, at: Name, columns: usize) -> Result<Vec<Name>, Decline> {
+    let reductions = sketch.f.reduction_loops(block);
+    let mut spatial: Vec<Name> = inside(sketch, block, at)?;
+    spatial.retain(|v| !reductions.contains(v));
+    let rows = spatial.len().saturating_sub(columns);
+    if rows > 1 {
+        let row = sketch.fuse(&spatial[..rows], Name::new(&format!("{block}_row")))?;
+        spatial.splice(..rows, [row]);
+    }
+    Ok(spatial)
+}
+
+/// Loops around `block` inside loop `at`, outermost first.
+pub(super) fn inside(sketch: &Sketch<'_>, block: Name, at: Name) -> Result<Vec<Name>, Decline> {
+    let around = sketch.loops(block)?;
+    let start = around.iter().position(|l| l.var == at).map_or(0, |p| p + 1);
+    Ok(around[start..].iter().map(|l| l.var).collect())
+}
