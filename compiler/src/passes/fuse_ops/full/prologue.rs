@@ -179,6 +179,10 @@ impl Work {
                     }
                 }
                 Expr::Load(..) | Expr::Const(..) | Expr::Index(..) => 0.0,
+                // A condition that is the same for neighbours is decided once for all of them.
+                Expr::All(list) if last.is_some_and(|(v, _)| !list.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v))) => {
+                    0.0
+                }
                 Expr::Unary(op, _) => unary_cost(*op),
                 Expr::Binary(BinaryOp::Pow, ..) => 16.0,
                 Expr::Binary(BinaryOp::Div | BinaryOp::FloorMod | BinaryOp::TruncMod, ..) => 4.0,
