@@ -4,7 +4,7 @@
 //! It pays when the data are read once instead of often, launches are saved, and a device is filled that each sibling
 //! leaves partly idle, for more than it costs: whoever reads a part now reads a slice. A transpose or a concatenation takes
 //! a slice for free, since it moves the data anyway; for any other reader the slice is a copy, and what was the epilogue of
-//! a sibling becomes a kernel of its own. All of it is counted in bytes of traffic, as layouts are: a launch is 64 KiB, a
+//! a sibling becomes a kernel of its own. An anchor or a reduction takes a slice for free where vectors stay whole. All of it is counted in bytes of traffic, as layouts are: a launch is 64 KiB, a
 //! multiply-accumulate a quarter of a byte, an open dimension 16.
 //!
 //! Limits: the wider weights and result take no more bindings than the largest of the siblings'. Weights of more than
@@ -25,6 +25,7 @@ use crate::ops::transpose::Transpose;
 use crate::ops::{OpRef, node_types};
 use crate::pattern::Pattern;
 use crate::profile::DeviceProfile;
+use crate::tir::FusionKind;
 use indexmap::IndexMap;
 
 /// What a launch costs, in bytes of traffic.
@@ -84,7 +85,7 @@ pub(super) fn combine(
             let names: Vec<Name> = group.iter().map(|b| r.f.nodes[b.anchor].name).collect();
             let list = names.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", ");
             let balance = match limits(r, family, &group, &cx.profile) {
-                Ok(()) => balance(r, &group, &users, &cx.profile),
+                Ok(()) => balance(r, family, &group, &users, &cx.profile),
                 Err(why) => {
                     cx.missed(pass, &names, format!("{list} stay apart: {why}"));
                     continue;
@@ -258,9 +259,16 @@ fn bytes(ty: &TensorType) -> u64 {
     count.saturating_mul(ty.dtype.size() as u64).min(1 << 40)
 }
 
-fn balance(r: &Rewriter<'_>, group: &[Branch], users: &Users, profile: &DeviceProfile) -> Balance {
+fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &Users, profile: &DeviceProfile) -> Balance {
     let data = r.f.nodes[group[0].anchor].inputs[0].map_or(0, |x| bytes(r.f.ty(x)));
     let mut b = Balance { gain: (group.len() as u64 - 1) * (LAUNCH + data), cost: 0, readers: vec![] };
+    // Whatever the layout, slices of channels begin at whole vectors.
+    let channels = |branch: &Branch| {
+        let ty = r.f.ty(r.f.nodes[branch.anchor].outputs[0]);
+        let axis = family.result_axis(&r.f.nodes[branch.anchor].op, ty.rank());
+        const_dims(&ty.shape[axis..=axis]).map(|d| d[0])
+    };
+    let aligned = group.iter().all(|branch| channels(branch).is_some_and(|c| c % 4 == 0));
     let (mut apart, mut elements, mut macs) = (0f64, 0u64, 0u64);
     for branch in group {
         let (inputs, outputs) = node_types(&r.f, branch.anchor);
@@ -268,7 +276,7 @@ fn balance(r: &Rewriter<'_>, group: &[Branch], users: &Users, profile: &DevicePr
         apart += own as f64 / filled(size, profile);
         (elements, macs) = (elements + size, macs + own);
         let v = r.f.nodes[branch.last()].outputs[0];
-        let copies: Vec<Name> = slice_readers(r, v, users);
+        let copies: Vec<Name> = slice_readers(r, v, users, aligned);
         let escapes = r.num_uses(v) as usize > users.get(crate::arena::Id::index(v)).map_or(0, Vec::len);
         if escapes || !copies.is_empty() {
             b.cost += 2 * bytes(r.f.ty(v)) + LAUNCH;
@@ -286,18 +294,23 @@ fn filled(elements: u64, profile: &DeviceProfile) -> f64 {
     (elements as f64 / full as f64).clamp(1e-3, 1.0)
 }
 
-/// Users of `v` that would read a copied slice: all but those that move data anyway.
-fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users) -> Vec<Name> {
+/// Users of `v` that would read a copied slice: all but those that move data anyway, and those whose kernels read slices
+/// that are aligned.
+fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users, aligned: bool) -> Vec<Name> {
     let mut out = vec![];
     for &(n, _) in users.get(crate::arena::Id::index(v)).into_iter().flatten() {
         let op = &r.f.nodes[n].op;
         if op.is::<Transpose>() || op.is::<Concat>() {
             continue;
         }
+        let kind = describe_node(r.module, &r.f, n).map_or(FusionKind::Opaque, |i| i.kind);
+        if aligned && matches!(kind, FusionKind::Reduction | FusionKind::OutElementwiseFusable) {
+            continue;
+        }
         let view = op.is::<Reshape>() || op.is::<Flatten>() || op.is::<Squeeze>() || op.is::<Unsqueeze>();
         let inner = r.f.nodes[n].outputs[0];
         let moved = view && r.num_uses(inner) as usize == users.get(crate::arena::Id::index(inner)).map_or(0, Vec::len);
-        if !moved || !slice_readers(r, inner, users).is_empty() {
+        if !moved || !slice_readers(r, inner, users, aligned).is_empty() {
             out.push(r.f.nodes[n].name);
         }
     }

@@ -10,15 +10,18 @@
 //! A split is one kernel that copies everything as long as its results have no common user behind them; a slice is a
 //! change of index that joins its user's kernel. Each user of a result gets a slice of its own.
 //!
+//! An anchor or a reduction reads each element of its slice where it would have read the copy (the fusion rule
+//! `prologue`), as long as whole vectors stay aligned.
+//!
 //! Left alone are splits with a result that leaves the function, is used inside a region, or has a user that takes no
-//! moving work into its kernel (above injective): such a user would make a kernel of its slice. Sizes must be constants.
+//! moving work into its kernel: such a user would make a kernel of its slice. Sizes must be constants.
 
 use super::fusion_kind::describe_node;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{Pass, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
-use crate::graph::{Module, NodeId};
+use crate::graph::{Module, NodeId, TensorType};
 use crate::int::{Int, const_dims};
 use crate::ops::permute::normalize_axis;
 use crate::ops::slice::Slice;
@@ -55,6 +58,15 @@ impl Pass for SplitToSlices {
     }
 }
 
+/// Elements of a vector.
+const VECTOR: usize = 4;
+
+/// True when every part of a split of `x` begins at a whole vector of its memory.
+pub(super) fn parts_are_aligned(x: &TensorType, axis: usize, sizes: &[usize]) -> bool {
+    let inner = x.shape.get(axis + 1..).and_then(const_dims);
+    inner.is_some_and(|d| sizes.iter().all(|s| s * d.iter().product::<usize>() % VECTOR == 0))
+}
+
 /// A use of a result: number of the result, user, operand.
 type Use = (usize, NodeId, usize);
 
@@ -62,6 +74,11 @@ type Use = (usize, NodeId, usize);
 fn users_that_take(r: &Rewriter<'_>, n: NodeId, all: &[Vec<(NodeId, usize)>]) -> Result<Vec<Use>, String> {
     let f = &r.f;
     let node = &f.nodes[n];
+    let split = node.op.downcast::<Split>().zip(node.inputs.first().copied().flatten());
+    let aligned = split.is_some_and(|(split, x)| {
+        let axis = normalize_axis(split.axis, f.ty(x).rank());
+        axis.ok().zip(const_dims(&split.sizes)).is_some_and(|(axis, sizes)| parts_are_aligned(f.ty(x), axis, &sizes))
+    });
     let mut out = Vec::new();
     for (i, &v) in node.outputs.iter().enumerate() {
         let uses: Vec<Use> = all[v.index()].iter().map(|&(user, at)| (i, user, at)).collect();
@@ -74,8 +91,14 @@ fn users_that_take(r: &Rewriter<'_>, n: NodeId, all: &[Vec<(NodeId, usize)>]) ->
                 return Err(format!("{name} is in another block"));
             }
             let kind = describe_node(r.module, f, user).map_or(FusionKind::Opaque, |i| i.kind);
-            if kind > FusionKind::Injective {
-                return Err(format!("{name} is {kind}, where at most injective takes a slice"));
+            match kind {
+                FusionKind::Reduction | FusionKind::OutElementwiseFusable if !aligned => {
+                    return Err(format!("{name} is {kind}, and slices would not begin at whole vectors of {VECTOR}"));
+                }
+                FusionKind::Tuple | FusionKind::Opaque => {
+                    return Err(format!("{name} is {kind}, which takes no slice into its kernel"));
+                }
+                _ => {}
             }
         }
         out.extend(uses);

@@ -3,8 +3,10 @@
 use crate::graph::{Constant, ValueId};
 use crate::ops::OpRef;
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};
+use crate::ops::group_norm::{GroupNorm, InstanceNorm};
 use crate::ops::norm::{LayerNorm, RmsNorm};
 use crate::ops::reduce::{Reduce, ReduceKind};
+use crate::ops::reshape::Reshape;
 use crate::ops::softmax::{LogSoftmax, Softmax};
 use crate::ops::unary::{Exp, Log, Reciprocal, Sqrt};
 use crate::passes::rules::{Change, Match, Operand, Rule};
@@ -76,7 +78,70 @@ pub(super) const RULES: &[Rule] = &[
         },
         apply: |m| renewed(m, [m.value("x"), m.value("s"), m.value("b")]),
     },
+    Rule {
+        equation: "reshape(instance_norm(reshape(x), s, b)) = group_norm(x, s, b)",
+        pattern: || {
+            let groups = op::<Reshape>([var("x")]).used_once().named("groups");
+            op::<Reshape>([op::<InstanceNorm>([groups, var("s"), var("b")]).used_once().named("norm")])
+        },
+        apply: |m| {
+            let (x, groups) = (m.ty_of(m.value("x")), m.ty_of(m.value("groups")));
+            let (channels, count) = (x.shape.get(1)?.as_const()?, groups.shape[1].as_const()?);
+            if x != m.ty() || x.shape[0] != groups.shape[0] || channels % count != 0 || x.rank() < 3 {
+                return None;
+            }
+            let epsilon = m.made_by::<InstanceNorm>(m.value("norm"))?.epsilon;
+            let op = GroupNorm { groups: count, epsilon, per_group: true };
+            Change::node(op, [m.value("x"), m.value("s"), m.value("b")])
+        },
+    },
+    Rule {
+        equation: "group_norm(x, s, b) * c = group_norm(x, s * c, b * c)",
+        pattern: || commuted::<Mul>(group_norm(), constant().named("c")),
+        apply: |m| affine(m, |s, b, c| (s * c, b * c)),
+    },
+    Rule {
+        equation: "group_norm(x, s, b) + c = group_norm(x, s, b + c)",
+        pattern: || commuted::<Add>(group_norm(), constant().named("c")),
+        apply: |m| affine(m, |s, b, c| (s, b + c)),
+    },
 ];
+
+/// A normalisation of groups whose scale and bias are constants.
+fn group_norm() -> Pattern {
+    op::<GroupNorm>([var("x"), constant().named("s"), constant().named("b")]).used_once().named("norm")
+}
+
+/// The group normalisation of the match with the scale and bias that `f` makes of them and of the factor or summand `c` of
+/// each channel.
+fn affine(m: &Match<'_, '_>, f: fn(f64, f64, f64) -> (f64, f64)) -> Option<Change> {
+    let norm = m.made_by::<GroupNorm>(m.value("norm"))?.clone();
+    let x = m.ty_of(m.value("x"));
+    let channels = usize::try_from(x.shape[1].as_const()?).ok()?;
+    let c = m.small_constant(m.value("c"))?;
+    // One element for each channel, or one for all.
+    let axis = (1 + c.shape().len()).checked_sub(x.rank());
+    let plain = c.shape().iter().enumerate().all(|(d, n)| *n == 1 || (Some(d) == axis && *n == channels));
+    if !plain || c.shape().len() > x.rank() {
+        return None;
+    }
+    let (s, b) = (m.small_constant(m.value("s"))?, m.small_constant(m.value("b"))?);
+    let (dtype, values) = (s.dtype(), [s.to_f64_vec(), b.to_f64_vec(), c.to_f64_vec()]);
+    let of = |v: &[f64], channel: usize| v.get(channel * v.len() / channels).copied();
+    let mut made = (Vec::with_capacity(channels), Vec::with_capacity(channels));
+    for i in 0..channels {
+        let (scale, bias) = f(of(&values[0], i)?, of(&values[1], i)?, of(&values[2], i)?);
+        made.0.push(scale);
+        made.1.push(bias);
+    }
+    let constant = |v: Vec<f64>| Constant::from_tensor(&Tensor::from_f64(dtype, vec![channels], v));
+    let operands = vec![
+        m.value("x").into(),
+        Operand::Constant("scale", constant(made.0)),
+        Operand::Constant("bias", constant(made.1)),
+    ];
+    Some(Change::Nodes(vec![(GroupNorm { per_group: false, ..norm }.into(), operands)]))
+}
 
 /// A reduction that keeps its axes.
 fn kept(kind: ReduceKind, x: Pattern) -> Pattern {

@@ -86,6 +86,13 @@ fn normalisations_written_out() {
         softmax.replace("%2 {axes=[1], keepdims=true} : f32[2,1,4]", "%2 {axes=[2], keepdims=true} : f32[2,3,1]");
     // Over another axis than the maximum: a softmax of what is left of x.
     check("2,3,4", "2,3,4", &other, &["reduce", "sub", "softmax"]);
+    let group = "%0 = reshape %x {shape=[2,4,18]}\n%1 = instance_norm %0, %b, %b\n%2 = reshape %1 {shape=[2,8,3,3]}";
+    check("2,8,3,3", "2,8,3,3", group, &["group_norm"]);
+    check("2,8,3,3", "2,8,3,3", &format!("{group}\n%3 = mul %half, %2\n%4 = add %3, %three"), &["group_norm"]);
+    check("2,4,3,3", "2,4,3,3", &group.replace("18", "9").replace("8", "4"), &["group_norm"]);
+    // Factors of the columns, not of the channels.
+    let wide = group.replace("18", "24").replace("3,3", "3,4");
+    check("2,8,3,4", "2,8,3,4", &format!("{wide}\n%3 = mul %2, %m"), &["group_norm", "mul"]);
     let mean = "{kind=mean, axes=[2], keepdims=true} : f32[2,3,1]";
     let layer = format!(
         "%0 = reduce %x {mean}\n%1 = sub %x, %0 : f32[2,3,4]\n%2 = pow %1, %two : f32[2,3,4]\n%3 = reduce %2 {mean}\n\
