@@ -3,6 +3,7 @@
 
 mod concat_in_place;
 mod multi_output;
+mod permuted_store;
 mod pooling_epilogue;
 mod prologue;
 mod reduction_epilogue;
@@ -24,6 +25,7 @@ const RULES: &[fn(&mut Extension<'_, '_>)] = &[
     pooling_epilogue::apply,
     prologue::apply,
     multi_output::apply,
+    permuted_store::apply,
 ];
 
 /// A group that a rule made.

@@ -9,6 +9,8 @@
 //! borders of such operands (`partition-loop`), and each part is the epilogue of one operand. Operands that stay apart are
 //! copied, neighbours by one kernel.
 //!
+//! A transpose behind the concat is how each operand is stored.
+//!
 //! Applies to an operand when its group has one reduction (convolution, matrix product, pooling) and nobody else uses a
 //! value of it, and when its kernel binds no more buffers with what follows the concat than the device has. Applies to a
 //! concat when that makes no more kernels than there were: operands that stay apart are neighbours.
@@ -19,6 +21,7 @@ use crate::dtype::DType;
 use crate::graph::{NodeId, ValueId};
 use crate::int::Int;
 use crate::ops::concat::Concat;
+use crate::ops::transpose::Transpose;
 use crate::tir::FusionKind;
 
 const RULE: &str = "concat-in-place";
@@ -42,6 +45,8 @@ struct Site {
     root: usize,
     /// Bindings of what follows the concat, the result included.
     behind: u32,
+    /// A transpose follows the concat.
+    permuted: bool,
 }
 
 fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat: NodeId) {
@@ -113,7 +118,7 @@ fn site(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat:
     let name = |n: NodeId| cx.f.nodes[n].name;
     let place = members.iter().copied().find(|&i| cx.g.nodes[i].source == Source::Node(concat));
     let place = place.ok_or_else(|| format!("{} is not in the group of its operands", name(concat)))?;
-    check_behind(cx, &members, place, concat)?;
+    let permuted = check_behind(cx, &members, place, concat)?;
     let operands = &cx.f.nodes[concat].inputs;
     let mut reads: Vec<ValueId> = Vec::new();
     for n in members.iter().filter(|i| **i != place && !before.contains(i)).map(|&i| cx.g.nodes[i].source.node()) {
@@ -129,15 +134,16 @@ fn site(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat:
         return Err(format!("the group of {} has {} results", name(concat), writes.len()));
     }
     let behind = cx.p.weigh(reads.into_iter().chain(writes));
-    Ok(Site { tuple, concat, root, behind })
+    Ok(Site { tuple, concat, root, behind, permuted })
 }
 
-/// What follows the concat at `place` in its group works on each element alone, or concatenates along the same axis.
-fn check_behind(cx: &Extension<'_, '_>, members: &[usize], place: usize, concat: NodeId) -> Result<(), String> {
+/// What follows the concat at `place` in its group works on each element alone, or concatenates along the same axis, or is
+/// a transpose with such work behind it. True when there is a transpose.
+fn check_behind(cx: &Extension<'_, '_>, members: &[usize], place: usize, concat: NodeId) -> Result<bool, String> {
     let axis = cx.f.nodes[concat].op.downcast::<Concat>().map(|c| c.axis);
     let mut shapes = vec![shape_of(cx.g, cx.f, place)];
     let mut behind = vec![place];
-    let mut at = 0;
+    let (mut at, mut permuted) = (0, false);
     while let Some(&i) = behind.get(at) {
         at += 1;
         for &(u, _) in cx.g.nodes[i].users.iter().filter(|u| members.contains(&u.0)) {
@@ -146,9 +152,12 @@ fn check_behind(cx: &Extension<'_, '_>, members: &[usize], place: usize, concat:
             }
             behind.push(u);
             let node = &cx.g.nodes[u];
-            let op = cx.f.nodes[node.source.node()].op.downcast::<Concat>();
-            if let Some(other) = op {
-                if Some(other.axis) != axis {
+            let op = &cx.f.nodes[node.source.node()].op;
+            if op.is::<Transpose>() && !permuted {
+                permuted = true;
+                shapes.push(shape_of(cx.g, cx.f, u));
+            } else if let Some(other) = op.downcast::<Concat>() {
+                if Some(other.axis) != axis || permuted {
                     return Err(format!("{} goes along axis {}", cx.f.nodes[node.source.node()].name, other.axis));
                 }
                 shapes.push(shape_of(cx.g, cx.f, u));
@@ -158,7 +167,7 @@ fn check_behind(cx: &Extension<'_, '_>, members: &[usize], place: usize, concat:
             }
         }
     }
-    Ok(())
+    Ok(permuted)
 }
 
 /// Whether the group of the operand `v`, made by `i`, may write into the result.
@@ -206,7 +215,8 @@ fn worth(cx: &mut Extension<'_, '_>, site: &Site, joined: &[usize], apart: usize
     }
     // Two f16 of a packed word must not be written by different kernels.
     let out = cx.f.nodes[site.concat].outputs[0];
-    if cx.f.ty(out).dtype == DType::F16 && !cx.profile.f16 && !whole_words(cx, site.concat) {
+    let packed = cx.f.ty(out).dtype == DType::F16 && !cx.profile.f16;
+    if packed && (site.permuted || !whole_words(cx, site.concat)) {
         return Err(format!("an operand of {name} ends inside of a packed word"));
     }
     Ok(())

@@ -1,0 +1,87 @@
+//! `permuted-store`: a transpose behind an anchor is how the anchor's kernel stores.
+//!
+//! ```text
+//! conv + relu (NHWC) ─ transpose ─ (a result in NCHW)    =>    conv + relu, stored in NCHW
+//! ```
+//!
+//! The kernel's stores are then apart from each other, in memory that the device's cache joins; a kernel of its own would
+//! store, load and store again.
+//!
+//! Applies when only the transpose uses what the anchor's group makes, when the rest of the transpose's group works on
+//! each element alone, when the anchor is one reduction (a norm's kernel takes whole rows), when no packed words would be
+//! shared between threads, and when the device binds what the kernel then reads.
+
+use super::super::forward::Source;
+use super::{Extension, Made, Missed, shape_of};
+use crate::dtype::DType;
+use crate::ops::transpose::Transpose;
+use crate::tir::FusionKind;
+
+const RULE: &str = "permuted-store";
+
+/// Runs over the transposes, first to last.
+pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+    let makers = cx.makers();
+    for (t, makers) in makers.iter().enumerate() {
+        let Source::Node(n) = cx.g.nodes[t].source else { continue };
+        let [anchor] = makers[..] else { continue };
+        if !cx.f.nodes[n].op.is::<Transpose>() || !matches!(cx.g.nodes[anchor].source, Source::Node(_)) {
+            continue;
+        }
+        let roots = [cx.p.root(anchor), cx.p.root(t)];
+        let kinds = roots.map(|r| cx.p.group_kind(r));
+        if roots[0] == roots[1] || kinds[0] != FusionKind::OutElementwiseFusable || kinds[1] > FusionKind::Injective {
+            continue;
+        }
+        let nodes = vec![cx.g.nodes[anchor].source.node(), n];
+        let [from, to] = [nodes[0], n].map(|n| cx.f.nodes[n].name);
+        match check(cx, anchor, t) {
+            Ok(()) => {
+                let members = cx.p.members_of(t);
+                cx.p.join(t, anchor);
+                cx.p.raise_kind(anchor, FusionKind::OutElementwiseFusable);
+                let mut made = Made::of(RULE, cx.g, &members);
+                made.what = Some(format!("{from} is stored as {to} orders it"));
+                made.nodes.push(nodes[0]);
+                cx.made.push(made);
+            }
+            Err(why) => {
+                let why = format!("{from} is not stored as {to} orders it: {why}");
+                cx.missed.push(Missed { rule: RULE, nodes, why });
+            }
+        }
+    }
+}
+
+/// Whether the group of the transpose `t` may join that of `anchor`, which it reads.
+fn check(cx: &mut Extension<'_, '_>, anchor: usize, t: usize) -> Result<(), String> {
+    let name = |i: usize| cx.f.nodes[cx.g.nodes[i].source.node()].name;
+    let group = cx.p.members_of(anchor);
+    for &m in &group {
+        let outside = cx.g.nodes[m].users.iter().find(|u| u.0 != t && !group.contains(&u.0));
+        if cx.g.nodes[m].escapes || outside.is_some() {
+            return Err(format!("{} is used elsewhere too", name(m)));
+        }
+    }
+    let reductions: usize =
+        group.iter().filter_map(|&m| cx.info.get(&cx.g.nodes[m].source.node())).map(|i| i.reductions).sum();
+    if reductions != 1 {
+        return Err(format!("its group has {reductions} reductions, their kernel takes whole rows"));
+    }
+    let shape = shape_of(cx.g, cx.f, t);
+    for m in cx.p.members_of(t) {
+        let light = m == t || cx.g.nodes[m].kind <= FusionKind::Broadcast;
+        if !light || shape_of(cx.g, cx.f, m) != shape {
+            return Err(format!("{} does not work on each element alone", name(m)));
+        }
+    }
+    let out = cx.f.nodes[cx.g.nodes[t].source.node()].outputs[0];
+    if cx.f.ty(out).dtype == DType::F16 && !cx.profile.f16 {
+        return Err("its neighbours share packed words".into());
+    }
+    let roots = [cx.p.root(anchor), cx.p.root(t)];
+    match cx.p.fits(&roots) {
+        true => Ok(()),
+        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
+    }
+}
