@@ -36,7 +36,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     let pass = rows.iter().all(|r| r.1.pass);
     let nodes = node_errors(a, &module, &inputs, &device)?;
     if let Some(path) = &a.write_keep {
-        write_keep_list(path, &nodes_to_keep(&nodes, pass))?;
+        write_keep_list(path, &nodes_to_keep(a, &module, &inputs, &device, &nodes, pass)?)?;
     }
     let failing = nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
     let json = serde_json::json!({

@@ -10,7 +10,6 @@ use crate::executor::{Device, Executor, pipeline_options};
 use crate::precision::calibrated;
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::attr::Attr;
-use compiler::calibrate::MAX_NODE_ERROR;
 use compiler::dtype::DType;
 use compiler::graph::{Module, NodeId, ValueDef, ValueId};
 use compiler::name::Name;
@@ -43,11 +42,7 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
         true => (exposed(module, &nodes), inputs.to_vec()),
         false => isolated(module, &nodes, inputs, &exact),
     };
-    let profile = match (&a.common.target, device) {
-        (Some(name), _) => crate::models::profile(name)?,
-        (None, Device::Gpu(gpu)) => gpu.profile.clone(),
-        (None, Device::Cpu) => DeviceProfile::baseline(),
-    };
+    let profile = profile_of(a, device)?;
     let mut pipeline = pipeline_options(&a.common)?;
     if pipeline.amp == AmpMode::Auto {
         pipeline
@@ -73,16 +68,33 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
     Ok(compared.collect())
 }
 
-/// The nodes to keep in f32: those that fail alone. When none does and the results differ all the same, those that contribute
-/// most.
-pub fn nodes_to_keep(nodes: &[NodeError], pass: bool) -> Vec<String> {
+/// The nodes to keep in f32: those that fail alone. When none does and the results differ all the same, those that calibration
+/// finds; under `--amp auto`, those that it kept.
+pub fn nodes_to_keep(
+    a: &CompareArgs,
+    module: &Module,
+    inputs: &[Tensor],
+    device: &Device,
+    nodes: &[NodeError],
+    pass: bool,
+) -> CliResult<Vec<String>> {
     let failing: Vec<String> = nodes.iter().filter(|n| !n.difference.pass).map(|n| n.name.clone()).collect();
-    if pass || !failing.is_empty() {
-        return failing;
+    let asked = a.common.amp == "auto" || a.common.amp != "off" && !pass && failing.is_empty();
+    if !asked {
+        return Ok(failing);
     }
-    let mut worst: Vec<&NodeError> = nodes.iter().filter(|n| n.difference.rel_l2 > MAX_NODE_ERROR / 4.0).collect();
-    worst.sort_by(|a, b| b.difference.rel_l2.total_cmp(&a.difference.rel_l2));
-    worst.into_iter().take(nodes.len().div_ceil(8)).map(|n| n.name.clone()).collect()
+    let found = calibrated(module, &a.common, &profile_of(a, device)?, inputs)?;
+    let mut names: Vec<String> = found.kept_sources().iter().map(|n| n.to_string()).collect();
+    names.extend(failing.into_iter().filter(|n| !found.kept_sources().iter().any(|k| k.as_str() == n)));
+    Ok(names)
+}
+
+fn profile_of(a: &CompareArgs, device: &Device) -> CliResult<DeviceProfile> {
+    Ok(match (&a.common.target, device) {
+        (Some(name), _) => crate::models::profile(name)?,
+        (None, Device::Gpu(gpu)) => gpu.profile.clone(),
+        (None, Device::Cpu) => DeviceProfile::baseline(),
+    })
 }
 
 /// Nodes of the entry function's body whose first result is float.

@@ -5,7 +5,7 @@ use crate::arrays::Named;
 use crate::error::{CliError, CliResult};
 use crate::executor::pipeline_options;
 use crate::output::{log, write_file};
-use compiler::calibrate::{Calibration, MAX_ERROR, calibrate};
+use compiler::calibrate::{Calibration, calibrate};
 use compiler::graph::Module;
 use compiler::passes::KeepF32;
 use compiler::passes::mixed_precision::escape_pattern;
@@ -68,7 +68,7 @@ pub fn calibrated(
             found.keep.len(),
             found.nodes.len(),
             found.error,
-            if found.error > MAX_ERROR { " (beyond the tolerance)" } else { "" }
+            if found.agrees { "" } else { " (beyond the tolerance)" }
         ),
     );
     Ok(found)

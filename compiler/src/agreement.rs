@@ -35,6 +35,9 @@ pub struct Difference {
     /// Why not.
     #[serde(skip)]
     pub why: String,
+    /// The largest share of what the tolerance allows: above 1 they differ.
+    #[serde(skip)]
+    pub used: f64,
     /// Largest absolute difference.
     pub max_abs: f64,
     /// Largest relative difference where the reference is not tiny.
@@ -56,6 +59,7 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     let mut d = Difference { cosine: 1.0, ..Difference::default() };
     if a.shape() != b.shape() {
         d.why = format!("shape {:?}, expected {:?}", a.shape(), b.shape());
+        d.used = f64::INFINITY;
         return d;
     }
     let (x, y) = (a.to_f64_vec(), b.to_f64_vec());
@@ -73,6 +77,7 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
             d.nan += p.is_nan() as usize;
             d.inf += p.is_infinite() as usize;
             worst = Some((i, f64::INFINITY));
+            d.used = f64::INFINITY;
             continue;
         }
         let e = (p - q).abs();
@@ -81,7 +86,9 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
         if q.abs() > 1e-6 * peak {
             d.max_rel = d.max_rel.max(e / q.abs());
         }
-        let excess = e - (tol.atol * peak + tol.rtol * q.abs());
+        let allowed = tol.atol * peak + tol.rtol * q.abs();
+        d.used = d.used.max(if allowed > 0.0 { e / allowed } else { f64::INFINITY });
+        let excess = e - allowed;
         if excess > 0.0 && worst.is_none_or(|w| excess > w.1) {
             worst = Some((i, excess));
         }
@@ -91,11 +98,44 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     if xx > 0.0 && den > 0.0 {
         d.cosine = xy / (xx.sqrt() * den.sqrt());
     }
-    d.pass = worst.is_none() && d.rel_l2 <= tol.rtol.max(tol.atol);
+    let whole = tol.rtol.max(tol.atol);
+    d.pass = worst.is_none() && d.rel_l2 <= whole;
+    d.used = d.used.max(if d.rel_l2 > 0.0 { d.rel_l2 / whole } else { 0.0 });
     if let Some((i, _)) = worst {
         d.why = format!("element {i} is {}, expected {}", x[i], y[i]);
     } else if !d.pass {
         d.why = format!("relative error {:.3e}", d.rel_l2);
     }
     d
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compare(a: &[f32], b: &[f32], t: f64) -> Difference {
+        let tensor = |v: &[f32]| Tensor::from_vec(vec![v.len()], v.to_vec());
+        agree(&tensor(a), &tensor(b), &Tolerance::uniform(t))
+    }
+
+    #[test]
+    fn elements_and_the_norm_both_count() {
+        // 0.015 of 0.01 * 1 + 0.01 * 0.5.
+        let d = compare(&[1.0, 0.515], &[1.0, 0.5], 0.01);
+        assert!((d.used - 1.0).abs() < 1e-4 && d.rel_l2 < 0.014, "{d:?}");
+        assert!(compare(&[1.0, 0.505], &[1.0, 0.5], 0.01).pass);
+        let d = compare(&[1.0, 0.52], &[1.0, 0.5], 0.01);
+        assert!(!d.pass && d.used > 1.0 && d.why.starts_with("element 1"), "{d:?}");
+        // Every element within twice the tolerance, and the norm beyond it.
+        let d = compare(&[1.015, 1.015], &[1.0, 1.0], 0.01);
+        assert!(!d.pass && d.used > 1.0 && d.why.starts_with("relative error"), "{d:?}");
+    }
+
+    #[test]
+    fn zeros_agree_with_zeros_only_and_infinities_with_themselves() {
+        assert!(compare(&[0.0, f32::INFINITY, f32::NAN], &[0.0, f32::INFINITY, f32::NAN], 0.01).pass);
+        assert!(!compare(&[1e-30], &[0.0], 0.01).pass);
+        let d = compare(&[f32::INFINITY, 1.0], &[2.0, 1.0], 0.01);
+        assert!(!d.pass && d.inf == 1 && d.used == f64::INFINITY, "{d:?}");
+    }
 }
