@@ -56,11 +56,13 @@ pub(super) struct ConvSpec {
     /// With a bias; the weights are then scaled so that the output has variance `gain^2`, since no batch norm
     /// follows.
     pub(super) bias: bool,
+    /// The share of its mean that is taken off each filter ([`Fill::Centered`]).
+    pub(super) centered: f64,
 }
 impl ConvSpec {
     /// `kernel` square, stride 1, padded to keep the size, for a batch norm to follow.
     pub(super) fn same(out: usize, kernel: usize) -> ConvSpec {
-        ConvSpec { out, kernel, stride: 1, pad: kernel / 2, depthwise: false, gain: 1.0, bias: false }
+        ConvSpec { out, kernel, stride: 1, pad: kernel / 2, depthwise: false, gain: 1.0, bias: false, centered: 1.0 }
     }
     pub(super) fn stride(self, stride: usize) -> ConvSpec {
         ConvSpec { stride, ..self }
@@ -168,7 +170,8 @@ impl<'m> Net<'m> {
         let row = x.channels() / groups * taps;
         // A filter of one or three channels that sums to 0 would see edges only.
         let plain = spec.depthwise || x.channels() <= 3;
-        let square = if plain { x.moments.square() } else { x.moments.var() };
+        let left = 1.0 - spec.centered;
+        let square = if plain { x.moments.square() } else { x.moments.var() + (left * x.moments.mean()).powi(2) };
         let variance = match spec.bias {
             true => spec.gain * spec.gain / (row as f64 * square),
             false => 2.0 / (spec.out / groups * taps) as f64,
@@ -177,7 +180,7 @@ impl<'m> Net<'m> {
         let fill = match (spec.depthwise, plain) {
             (true, _) => Fill::Balanced { std, row },
             (false, true) => Fill::Normal { std },
-            (false, false) => Fill::Centered { std, row },
+            (false, false) => Fill::Centered { std, share: spec.centered, row },
         };
         let shape = [spec.out, x.channels() / groups, spec.kernel, spec.kernel];
         let (weight, generated) = self.param(&format!("{path}.weight"), &shape, fill);
@@ -320,7 +323,8 @@ impl<'m> Net<'m> {
     /// A dense layer of rank-2 data with `inputs` features; its output has variance `gain^2`.
     pub(super) fn linear(&mut self, x: &Act, path: &str, inputs: usize, out: usize, gain: f64) -> Built {
         let std = gain / (inputs as f64 * x.moments.var()).sqrt();
-        let weight = self.param(&format!("{path}.weight"), &[out, inputs], Fill::Centered { std, row: inputs }).0;
+        let weight =
+            self.param(&format!("{path}.weight"), &[out, inputs], Fill::Centered { std, share: 1.0, row: inputs }).0;
         let bias = self.bias(path, out);
         let op = Gemm { trans_b: true, ..Gemm::default() };
         let value = self.node(path, "Gemm", op, &[x.value, weight, bias])?;

@@ -2,12 +2,19 @@
 
 use super::net::{Act, Built, ConvSpec, LOGIT_SPREAD, Net};
 
+/// Sixteen layers without a shortcut or a norm: filters centered in full magnify rounding dozens of times.
+const CENTERED: f64 = 0.5;
+
 pub(super) fn vgg16(net: &mut Net<'_>, x: &Act) -> Built {
     let mut x = x.clone();
     let mut index = 0;
     for (convs, width) in [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)] {
         for _ in 0..convs {
-            x = net.conv(&x, &format!("features.{index}"), ConvSpec::same(width, 3).biased())?;
+            x = net.conv(
+                &x,
+                &format!("features.{index}"),
+                ConvSpec { centered: CENTERED, ..ConvSpec::same(width, 3).biased() },
+            )?;
             x = net.relu(&x, &format!("features.{}", index + 1))?;
             index += 2;
         }

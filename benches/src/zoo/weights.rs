@@ -17,10 +17,13 @@ pub enum Fill {
         std: f64,
     },
     /// Near-normal, and every row of so many elements sums to 0: a filter that ignores what all its inputs share, so
-    /// that the part of the signal that tells one image from another survives a deep network.
+    /// that the part of the signal that tells one image from another survives a deep network. With a `share` below 1 some of
+    /// the sum stays, and the layer magnifies rounding less.
     Centered {
         /// Standard deviation before the row's mean is taken off.
         std: f64,
+        /// The share of the row's mean that is taken off.
+        share: f64,
         /// Elements of a row.
         row: usize,
     },
@@ -90,7 +93,7 @@ impl Generated {
         let mut draw = Draw(ChaCha8Rng::seed_from_u64(self.stream));
         match &self.fill {
             Fill::Normal { std } => (0..self.len).map(|_| (draw.normal() * std) as f32).collect(),
-            Fill::Centered { std, row } => centered(&mut draw, self.len, *std, *row),
+            Fill::Centered { std, share, row } => centered(&mut draw, self.len, (*std, *share), *row),
             Fill::Runs { runs, spread } => {
                 let elements = runs.iter().flat_map(|&(n, base, std)| std::iter::repeat_n((base, std), n));
                 let mut out = Vec::with_capacity(self.len);
@@ -109,12 +112,12 @@ impl Generated {
     }
 }
 
-fn centered(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
+fn centered(draw: &mut Draw, len: usize, (std, share): (f64, f64), row: usize) -> Vec<f32> {
     let mut out = Vec::with_capacity(len);
     let mut buffer = vec![0f64; row];
     while out.len() < len {
         buffer.iter_mut().for_each(|x| *x = draw.normal() * std);
-        let mean = buffer.iter().sum::<f64>() / row as f64;
+        let mean = share * buffer.iter().sum::<f64>() / row as f64;
         out.extend(buffer.iter().take(len - out.len()).map(|x| (x - mean) as f32));
     }
     out
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn filters_are_centered_and_streams_differ() {
-        let fill = Fill::Centered { std: 1.0, row: 27 };
+        let fill = Fill::Centered { std: 1.0, share: 1.0, row: 27 };
         let a = Generated { stream: stream_of(7, "a"), len: 27 * 8, fill: fill.clone() };
         for row in a.values().chunks(27) {
             assert!(row.iter().sum::<f32>().abs() < 1e-4);
