@@ -12,10 +12,11 @@
 //! ```
 
 use super::accesses::buffers_read;
-use super::loops::{Substitution, any_block, nest, plain_store, substitute, take_stage};
+use super::loops::{LoopHead, Substitution, any_block, nest, plain_store, substitute, take_stage};
+use super::staging::bounds_with;
 use super::{Instruction, Refusal};
 use crate::attr_struct;
-use crate::int::Int;
+use crate::int::{self, Int};
 use crate::name::Name;
 use crate::tir::{Block, BufferId, Stmt, TensorFunction};
 
@@ -32,9 +33,19 @@ attr_struct! {
 impl MergeNests {
     /// Everything that the moved block reads was written before its new place, and of what the other block writes it reads
     /// the element of its own iteration only.
-    fn check_reads(&self, f: &TensorFunction, block: &Block, into: &Block, place: usize) -> Result<(), Refusal> {
+    fn check_reads(
+        &self,
+        f: &TensorFunction,
+        block: &Block,
+        (heads, into): (&[LoopHead], &Block),
+        place: usize,
+    ) -> Result<(), Refusal> {
+        let bounds = bounds_with(f, heads);
+        // Where a loop has one iteration, its variable and 0 are the same index.
+        let same =
+            |ix: &[Int]| ix.iter().zip(&into.indices).all(|(a, b)| int::simplify(&(a.clone() - b), &bounds).is(0));
         for (b, ix) in block.value.loads() {
-            if b == into.buffer && ix != into.indices.as_slice() {
+            if b == into.buffer && !same(ix) {
                 let text = format!("reads other elements of what `{}` writes", self.into);
                 return Err(Refusal::at(self.block, text));
             }
@@ -64,13 +75,17 @@ impl Instruction for MergeNests {
         }
         plain_store(f, &block)?;
         plain_store(f, &into)?;
-        let same = loops.len() == heads.len() && loops.iter().zip(&heads).all(|(a, b)| a.extent == b.extent);
+        // Loops of one iteration come and go; the others are the same.
+        let wide = |list: &[LoopHead]| -> Vec<LoopHead> { list.iter().filter(|l| !l.extent.is(1)).cloned().collect() };
+        let (own, theirs) = (wide(&loops), wide(&heads));
+        let same = own.len() == theirs.len() && own.iter().zip(&theirs).all(|(a, b)| a.extent == b.extent);
         if !same || into.value.loads().iter().any(|l| l.0 == block.buffer) {
             return Err(Refusal::at(self.block, format!("does not go over the elements of `{}`", self.into)));
         }
-        let by: Substitution = loops.iter().zip(&heads).map(|(a, b)| (a.var, Int::var(b.var))).collect();
+        let mut by: Substitution = own.iter().zip(&theirs).map(|(a, b)| (a.var, Int::var(b.var))).collect();
+        by.extend(loops.iter().filter(|l| l.extent.is(1)).map(|l| (l.var, Int::new(0))));
         block.map_ints(&mut |i| substitute(i, &by));
-        self.check_reads(f, &block, &into, place)?;
+        self.check_reads(f, &block, (&heads, &into), place)?;
         let body = Stmt::seq(vec![Stmt::Block(Box::new(into)), Stmt::Block(Box::new(block))]);
         let mut list = match std::mem::replace(&mut f.body, Stmt::Seq(vec![])) {
             Stmt::Seq(list) => list,
@@ -86,8 +101,9 @@ impl Instruction for MergeNests {
 mod tests {
     use crate::dtype::DType;
     use crate::int::Int;
+    use crate::schedule::loops::substitute_stmt;
     use crate::schedule::testing::*;
-    use crate::tir::{Access, Expr, Param, TensorFunction};
+    use crate::tir::{Access, Expr, Param, Stmt, TensorFunction};
 
     /// `s = x + z`, `y = max(s, 0)` or its transpose's, both results.
     fn two(shape: [i64; 2], transposed: bool) -> TensorFunction {
@@ -101,7 +117,8 @@ mod tests {
             s = Some(sum);
             stage(c, "y", |c| {
                 c.compute("", &dims, DType::F32, |i| {
-                    let at = if transposed { vec![i[1].clone(), i[0].clone()] } else { i.to_vec() };
+                    let first = if shape[0] == 1 { Int::new(0) } else { i[0].clone() };
+                    let at = if transposed { vec![i[1].clone(), first] } else { vec![first, i[1].clone()] };
                     Expr::load(sum, at).max(Expr::constant(0.0, DType::F32))
                 })
             })
@@ -122,6 +139,23 @@ mod tests {
             ],
         );
         assert_eq!(g.body.blocks().len(), 2);
+        assert_same(&f, &g);
+    }
+
+    #[test]
+    fn a_loop_of_one_iteration_is_index_0() {
+        let f = two([1, 5], false);
+        let g = scheduled(&f, &["merge-nests {block=y, into=s}"]);
+        assert_same(&f, &g);
+        let mut short = f.clone();
+        if let Stmt::Seq(list) = &mut short.body
+            && let Stmt::For(l) = &mut list[0]
+        {
+            let (var, mut body) = (l.var, l.body.clone());
+            substitute_stmt(&mut body, &[(var, Int::new(0))].into_iter().collect());
+            list[0] = body;
+        }
+        let g = scheduled(&short, &["merge-nests {block=y, into=s}"]);
         assert_same(&f, &g);
     }
 

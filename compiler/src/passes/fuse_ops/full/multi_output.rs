@@ -7,10 +7,12 @@
 //!
 //! Applies when the value is the last of its group and the only one that leaves it, when the work has the value's shape
 //! throughout, when nothing else that the work reads comes after the value (or the kernels would wait for each other),
-//! when the group has one reduction at most, and when the device binds what the kernel then reads and writes.
+//! when the group has one reduction at most, when neither is stored in packed words (a kernel looks after the words of one
+//! result), and when the device binds what the kernel then reads and writes.
 
 use super::super::forward::Source;
 use super::{Extension, Made, Missed, shape_of};
+use crate::dtype::DType;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashSet;
 
@@ -94,6 +96,9 @@ fn check(
     if virtual_node || reductions > 1 {
         return Err(Some(format!("the group of {} has {reductions} reductions, or a concat", name(value))));
     }
+    if let Some(&packed) = [value, i].iter().find(|n| is_packed(cx, **n)) {
+        return Err(Some(format!("{} is stored in packed words on {}", name(packed), cx.profile.name)));
+    }
     if let Some(between) = waits(cx, makers, &group, &work) {
         return Err(Some(format!("{} reads {}, which comes after {}", name(i), name(between), name(value))));
     }
@@ -102,6 +107,16 @@ fn check(
         true => Ok(()),
         false => Err(Some(format!("the kernel would have more bindings than {}", cx.profile.name))),
     }
+}
+
+/// True when several elements of a node's result share a word on the device.
+fn is_packed(cx: &Extension<'_, '_>, i: usize) -> bool {
+    let Source::Node(n) = cx.g.nodes[i].source else { return false };
+    cx.f.nodes[n].outputs.iter().any(|&v| match cx.f.ty(v).dtype {
+        DType::F16 => !cx.profile.f16,
+        DType::BF16 | DType::U8 | DType::I8 => true,
+        _ => false,
+    })
 }
 
 /// A node that feeds the work and cannot run before the group: one whose group is reached from the group's results.
