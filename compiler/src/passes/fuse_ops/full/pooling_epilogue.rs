@@ -22,12 +22,12 @@ const RULE: &str = "pooling-epilogue";
 /// Runs over the reductions, first to last.
 pub(super) fn apply(cx: &mut Extension<'_, '_>) {
     let makers = cx.makers();
-    for pool in 0..cx.g.nodes.len() {
+    for (pool, operands) in makers.iter().enumerate() {
         let heavy = matches!(cx.g.nodes[pool].kind, FusionKind::Reduction | FusionKind::OutElementwiseFusable);
         if !heavy || !matches!(cx.g.nodes[pool].source, Source::Node(_)) {
             continue;
         }
-        if let Some((value, work)) = makers[pool].iter().find_map(|&value| Some((value, windows(cx, value, pool)?))) {
+        if let Some((value, work)) = operands.iter().find_map(|&value| Some((value, windows(cx, value, pool)?))) {
             visit(cx, value, pool, &work);
         }
     }
