@@ -36,6 +36,10 @@ pub trait AttrValue: Sized + Clone + PartialEq {
     fn to_attr(&self) -> Attr;
     /// From the text form; `None` when the kind of value is wrong.
     fn from_attr(attr: &Attr) -> Option<Self>;
+    /// The values there are, where they are few; empty otherwise.
+    fn choices() -> Vec<&'static str> {
+        vec![]
+    }
 }
 impl AttrValue for i64 {
     fn to_attr(&self) -> Attr {
@@ -113,6 +117,9 @@ impl AttrValue for Int {
     }
 }
 impl<T: AttrValue> AttrValue for Vec<T> {
+    fn choices() -> Vec<&'static str> {
+        T::choices()
+    }
     fn to_attr(&self) -> Attr {
         Attr::List(self.iter().map(T::to_attr).collect())
     }
@@ -121,6 +128,9 @@ impl<T: AttrValue> AttrValue for Vec<T> {
     }
 }
 impl<T: AttrValue> AttrValue for Option<T> {
+    fn choices() -> Vec<&'static str> {
+        T::choices()
+    }
     /// `None` equals the usual default and is then not printed; printed alone it is the empty list.
     fn to_attr(&self) -> Attr {
         self.as_ref().map_or(Attr::List(vec![]), T::to_attr)
@@ -174,7 +184,7 @@ macro_rules! attr_struct {
                 for (key, value) in attrs {
                     $(if key == $crate::attr::field_name(stringify!($field)) {
                         out.$field = $crate::attr::AttrValue::from_attr(value)
-                            .ok_or_else(|| format!("attribute `{key}` of `{}` has the wrong kind of value: {value:?}", $text))?;
+                            .ok_or_else(|| $crate::attr::wrong_value::<$ty>($text, key, value))?;
                         continue;
                     })*
                     return Err(format!("`{}` has no attribute `{key}`{}", $text,
@@ -209,6 +219,9 @@ macro_rules! attr_enum {
             fn from_attr(attr: &$crate::attr::Attr) -> Option<$name> {
                 if let $crate::attr::Attr::Str(text) = attr { $name::parse(text) } else { None }
             }
+            fn choices() -> Vec<&'static str> {
+                $name::ALL.iter().map(|v| v.name()).collect()
+            }
         }
     };
 }
@@ -216,6 +229,15 @@ macro_rules! attr_enum {
 /// Name of an attribute in text: the field's, without the `r#` of a Rust keyword.
 pub fn field_name(field: &'static str) -> &'static str {
     field.strip_prefix("r#").unwrap_or(field)
+}
+
+/// What is wrong with the value of an attribute, with the values there are where they are few.
+pub fn wrong_value<T: AttrValue>(owner: &str, key: &str, value: &Attr) -> String {
+    let shown = crate::text::print_value(value);
+    match T::choices().as_slice() {
+        [] => format!("attribute `{key}` of `{owner}` has the wrong kind of value: {shown}"),
+        list => format!("attribute `{key}` of `{owner}` is one of {}, not {shown}", list.join(", ")),
+    }
 }
 
 /// `; known: a, b` for an error message.

@@ -162,7 +162,7 @@ impl<'a> Planner<'a> {
         let ty = f.ty(v);
         for d in &ty.shape {
             if d.as_const().is_none() {
-                let value = f.values[v].name.map_or_else(|| format!("{v:?}"), |n| n.to_string());
+                let value = f.values[v].name.map_or_else(|| f.describe_value(v), |n| n.to_string());
                 return Err(CompileError::OpenDim { dim: d.to_string(), value });
             }
         }

@@ -185,7 +185,7 @@ impl<'a> Interpreter<'a> {
             .map(|v| {
                 env.get(v).cloned().ok_or_else(|| ExecError::Inputs {
                     function: f.name,
-                    message: format!("bug: result {v:?} has no value"),
+                    message: format!("bug: {} has no value", f.describe_value(*v)),
                 })
             })
             .collect()
@@ -197,9 +197,9 @@ impl<'a> Interpreter<'a> {
         for v in &node.inputs {
             inputs.push(match v {
                 None => None,
-                Some(v) => Some(
-                    env.get(v).cloned().ok_or_else(|| node_error(f, n, format!("bug: operand {v:?} has no value")))?,
-                ),
+                Some(v) => Some(env.get(v).cloned().ok_or_else(|| {
+                    node_error(f, n, format!("bug: the operand {} has no value", f.describe_value(*v)))
+                })?),
             });
         }
         if let Some(c) = node.op.downcast::<Const>() {

@@ -180,6 +180,19 @@ pub struct Function {
 }
 
 impl Function {
+    /// A value for messages: its name, else which result or argument it is.
+    pub fn describe_value(&self, v: ValueId) -> String {
+        let Some(value) = self.values.get(v) else { return "a value of another function".into() };
+        match (value.name, value.def) {
+            (Some(name), _) => format!("%{name}"),
+            (None, ValueDef::Result(n, i)) => {
+                let node = self.nodes.get(n).map_or("a lost node", |n| n.name.as_str());
+                format!("result {i} of `{node}`")
+            }
+            (None, ValueDef::Arg(block, i)) if block == self.body => format!("parameter {i}"),
+            (None, ValueDef::Arg(_, i)) => format!("argument {i} of a region"),
+        }
+    }
     /// An empty function.
     pub fn new(name: impl Into<Name>) -> Function {
         let mut blocks = Arena::new();

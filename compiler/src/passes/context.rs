@@ -169,9 +169,9 @@ impl PassContext {
     pub fn build_with(&self, name: &str, options: &Attrs) -> Result<Box<dyn super::Pass>, PassError> {
         let def = self.find(name).ok_or_else(|| {
             let known: Vec<&str> = self.registry.iter().chain(super::PASSES).map(|d| d.name).collect();
-            PassError::new(name, format!("no such pass{}", crate::attr::known(&known)))
+            PassError::request(name, format!("no such pass{}", crate::attr::known(&known)))
         })?;
-        (def.from_attrs)(options).map_err(|message| PassError::new(name, message))
+        (def.from_attrs)(options).map_err(|message| PassError::request(name, message))
     }
     /// Options of the pass `T`: those of the context, else the defaults.
     ///
@@ -179,7 +179,7 @@ impl PassContext {
     /// A wrong option.
     pub fn options<T: AttrStruct>(&self) -> Result<T, PassError> {
         match self.config.iter().rev().find(|c| c.0 == T::NAME) {
-            Some((_, a)) => T::from_attrs(a).map_err(|message| PassError::new(T::NAME, message)),
+            Some((_, a)) => T::from_attrs(a).map_err(|message| PassError::request(T::NAME, message)),
             None => Ok(T::default()),
         }
     }

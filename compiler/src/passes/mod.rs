@@ -66,7 +66,17 @@ pub use to_basic_block_normal_form::{ToBasicBlockNormalForm, check_basic_block_n
 use crate::attr::{AttrStruct, Attrs};
 use crate::graph::Module;
 
-/// Why a pass failed: always a bug or bad input, with the node where known.
+/// Whose fault it is that a pass failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PassErrorKind {
+    /// No pass has the name, or it has no such option: whoever asked for it.
+    Request,
+    /// The module that came in, or the pass itself.
+    Module,
+}
+
+/// Why a pass failed, with the node where known.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("pass {pass}: {message}")]
 pub struct PassError {
@@ -74,11 +84,17 @@ pub struct PassError {
     pub pass: String,
     /// What went wrong.
     pub message: String,
+    /// Whose fault it is.
+    pub kind: PassErrorKind,
 }
 impl PassError {
-    /// An error of the pass `pass`.
+    /// An error of the pass `pass` about the module.
     pub fn new(pass: &str, message: impl Into<String>) -> PassError {
-        PassError { pass: pass.to_string(), message: message.into() }
+        PassError { pass: pass.to_string(), message: message.into(), kind: PassErrorKind::Module }
+    }
+    /// An error about the request for the pass `pass`: its name or its options.
+    pub fn request(pass: &str, message: impl Into<String>) -> PassError {
+        PassError { kind: PassErrorKind::Request, ..PassError::new(pass, message) }
     }
 }
 

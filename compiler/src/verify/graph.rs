@@ -3,7 +3,6 @@
 use super::{VerifyError, is_sane_type};
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::{Bounds, Int, simplify};
-use crate::name::Name;
 use crate::ops::InferContext;
 use crate::ops::control::{CallTensor, If, Let};
 use crate::tir::TensorFunction;
@@ -51,10 +50,9 @@ impl Verifier<'_> {
         });
         self.errors.push(VerifyError { function: self.f.name, place, message: message.into() });
     }
-    /// Name of a value for messages.
+    /// A value for messages: its name, else where it comes from.
     fn value(&self, v: ValueId) -> String {
-        let name = self.f.values.get(v).and_then(|v| v.name).map(Name::as_str);
-        name.map_or_else(|| format!("{v:?}"), |n| format!("%{n}"))
+        self.f.describe_value(v)
     }
     fn signature(&mut self) {
         let f = self.f;
@@ -116,7 +114,7 @@ impl Verifier<'_> {
         let Some(value) = self.f.values.get(v) else { return self.error(node, "a value is not in the function") };
         let name = self.value(v);
         if value.def != def {
-            self.error(node, format!("{name} says that it is defined by {:?}, not {def:?}", value.def));
+            self.error(node, format!("{name} stands in a place that it does not know of"));
         }
         if !is_sane_type(&value.ty) {
             self.error(node, format!("{name} has the impossible type {}", show(&value.ty)));

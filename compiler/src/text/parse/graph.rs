@@ -177,6 +177,9 @@ impl Parser<'_> {
             if matches!(self.peek(), Tok::Global(_)) && !self.at_line_start() { Some(self.global()?) } else { None };
         let inputs = self.operands(s)?;
         let op = self.op(at, &op, symbol)?;
+        if let (Some(symbol), false) = (symbol, self.is_punct(":")) {
+            self.item_ahead(s.module, symbol)?;
+        }
         let types = self.node_types(s, at, &op, &inputs, outputs.len())?;
         let meta = self.metadata()?;
         let mut regions = Vec::new();

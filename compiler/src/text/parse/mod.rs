@@ -65,11 +65,13 @@ struct Parser<'t> {
     nesting: usize,
     /// Buffers of the tensor function being parsed.
     buffers: Option<FxHashMap<Name, BufferId>>,
+    /// Items begun so far, by their first token, with the token behind them once they are done.
+    items: FxHashMap<usize, Option<usize>>,
 }
 
 impl<'t> Parser<'t> {
     fn new(source: &'t str) -> Result<Self> {
-        Ok(Parser { source, tokens: lex(source)?, at: 0, nesting: 0, buffers: None })
+        Ok(Parser { source, tokens: lex(source)?, at: 0, nesting: 0, buffers: None, items: FxHashMap::default() })
     }
     /// The next token; the last one is [`Tok::End`] and is never passed.
     fn peek(&self) -> &Tok {
@@ -216,32 +218,68 @@ impl<'t> Parser<'t> {
     fn module(&mut self) -> Result<Module> {
         let mut m = Module::new("main");
         let mut entry = None;
-        loop {
-            let at = self.at;
-            match self.peek().clone() {
-                Tok::End => break,
-                Tok::Word(w) => {
-                    self.advance();
-                    match w.as_str() {
-                        "entry" => entry = Some(self.global()?),
-                        "const" => self.constant(&mut m)?,
-                        "graph" => self.graph_function(&mut m)?,
-                        "tensor" => {
-                            let f = self.tensor_function()?;
-                            self.check_fresh(&m, f.name, at)?;
-                            m.tensor_functions.insert(f.name, f);
-                        }
-                        _ => {
-                            return self
-                                .error_at(at, format!("expected `entry`, `const`, `graph` or `tensor`, found `{w}`"));
-                        }
-                    }
-                }
-                _ => return self.expected("`entry`, `const`, `graph` or `tensor`"),
+        while *self.peek() != Tok::End {
+            if self.eat_word("entry") {
+                entry = Some(self.global()?);
+            } else if let Some(Some(end)) = self.items.get(&self.at) {
+                self.at = *end;
+            } else {
+                self.item(&mut m)?;
             }
         }
+        self.sort_as_written(&mut m);
         m.entry = entry.unwrap_or_else(|| print::default_entry(&m));
         Ok(m)
+    }
+    /// A constant, graph function or tensor function.
+    fn item(&mut self, m: &mut Module) -> Result<()> {
+        let at = self.at;
+        let Tok::Word(w) = self.peek().clone() else { return self.expected("`entry`, `const`, `graph` or `tensor`") };
+        self.items.insert(at, None);
+        self.advance();
+        match w.as_str() {
+            "const" => self.constant(m)?,
+            "graph" => self.graph_function(m)?,
+            "tensor" => {
+                let f = self.tensor_function()?;
+                self.check_fresh(m, f.name, at)?;
+                m.tensor_functions.insert(f.name, f);
+            }
+            _ => return self.error_at(at, format!("expected `entry`, `const`, `graph` or `tensor`, found `{w}`")),
+        }
+        self.items.insert(at, Some(self.at));
+        Ok(())
+    }
+    /// Parses the function `name` before its turn when something that stands before it asks for its type. An item that is
+    /// begun and not done asks for its own: then nothing happens, and the type must be written.
+    fn item_ahead(&mut self, m: &mut Module, name: Name) -> Result<()> {
+        let known = m.functions.contains_key(&name) || m.tensor_functions.contains_key(&name);
+        if known || self.nesting >= MAX_NESTING {
+            return Ok(());
+        }
+        let found = (0..self.tokens.len()).find(|&i| self.item_name(i) == Some(name.as_str()));
+        let Some(start) = found.filter(|i| !self.items.contains_key(i)) else { return Ok(()) };
+        let (at, buffers) = (std::mem::replace(&mut self.at, start), self.buffers.take());
+        self.nested(|p| p.item(m))?;
+        (self.at, self.buffers) = (at, buffers);
+        Ok(())
+    }
+    /// The name of the function that begins at a token.
+    fn item_name(&self, at: usize) -> Option<&str> {
+        match (&self.tokens[at], &self.tokens.get(at + 1)?.tok) {
+            (Token { tok: Tok::Word(w), first: true, .. }, Tok::Global(name)) => {
+                ["graph", "tensor"].contains(&w.as_str()).then_some(name.as_str())
+            }
+            _ => None,
+        }
+    }
+    /// Items that were parsed before their turn go where they stand in the text.
+    fn sort_as_written(&self, m: &mut Module) {
+        let begun = |at: &usize| self.item_name(*at).map(|n| (Name::new(n), *at));
+        let places: FxHashMap<Name, usize> = self.items.keys().filter_map(begun).collect();
+        let place = |n: &Name| places.get(n).copied().unwrap_or(usize::MAX);
+        m.functions.sort_by_key(|n, _| place(n));
+        m.tensor_functions.sort_by_key(|n, _| place(n));
     }
     /// Global names are distinct across kinds.
     fn check_fresh(&self, m: &Module, name: Name, at: usize) -> Result<()> {

@@ -19,6 +19,11 @@ pub(super) fn print_attrs_in(attrs: &Attrs, f: Option<&TensorFunction>) -> Strin
     format!(" {{{}}}", list.join(", "))
 }
 
+/// One value: `[1,1]`.
+pub(crate) fn print_value(a: &Attr) -> String {
+    print_attr(a, None)
+}
+
 fn print_attr(a: &Attr, f: Option<&TensorFunction>) -> String {
     match a {
         Attr::Int(v) => v.to_string(),
