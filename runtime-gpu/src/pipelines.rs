@@ -2,11 +2,12 @@
 
 use crate::device::Gpu;
 use crate::error::GpuError;
-use compiler::plan::{EmittedKernel, PlanKernel};
+use compiler::plan::{EmittedKernel, Plan, PlanKernel};
 use compiler::tir::Access;
 use shaders_gen::GeneratedModule;
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A kernel ready to dispatch.
 pub(crate) struct Pipeline {
@@ -50,8 +51,66 @@ pub(crate) fn store_cache(cache: Option<&wgpu::PipelineCache>, file: Option<&Pat
     }
 }
 
+/// Builds the pipelines of all kernels, on as many threads as the machine has: a driver that compiles now does so for
+/// several at once. `progress` hears of each that is done.
+pub(crate) fn build_all(
+    gpu: &Gpu,
+    plan: &Plan,
+    cache: Option<&wgpu::PipelineCache>,
+    progress: &mut dyn FnMut(&str, usize, usize),
+) -> Result<Vec<Pipeline>, GpuError> {
+    let kernels = &plan.kernels;
+    let need = plan.buffers.iter().map(|b| b.bytes).sum();
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len());
+    let next = AtomicUsize::new(0);
+    let mut built: Vec<Option<Pipeline>> = kernels.iter().map(|_| None).collect();
+    progress("kernels", 0, kernels.len());
+    std::thread::scope(|scope| {
+        let (sender, done) = std::sync::mpsc::channel();
+        for _ in 0..workers {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(kernel) = kernels.get(i) else { return };
+                    if sender.send((i, build_checked(gpu, kernel, cache, need))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for (count, (i, pipeline)) in done.into_iter().enumerate() {
+            built[i] = Some(pipeline?);
+            progress("kernels", count + 1, kernels.len());
+        }
+        Ok(built.into_iter().flatten().collect())
+    })
+}
+
+/// [`build`] with what wgpu says of it: error scopes belong to the thread that opens them.
+fn build_checked(
+    gpu: &Gpu,
+    kernel: &PlanKernel,
+    cache: Option<&wgpu::PipelineCache>,
+    need: u64,
+) -> Result<Pipeline, GpuError> {
+    let scopes = [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal]
+        .map(|filter| gpu.device.push_error_scope(filter));
+    let built = build(gpu, kernel, cache);
+    // The scope that was opened last is closed first.
+    let mut said = scopes.into_iter().rev().map(|s| pollster::block_on(s.pop())).collect::<Vec<_>>();
+    if let Some(Some(e)) = said.pop() {
+        return Err(GpuError::OutOfMemory { device: gpu.description.name.clone(), need, why: e.to_string() });
+    }
+    match said.into_iter().flatten().next() {
+        Some(e) => Err(GpuError::Internal(e.to_string())),
+        None => built,
+    }
+}
+
 /// Builds one kernel's pipeline.
-pub(crate) fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) -> Result<Pipeline, GpuError> {
+fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) -> Result<Pipeline, GpuError> {
     let e: &EmittedKernel = &kernel.emitted;
     let module = e
         .module

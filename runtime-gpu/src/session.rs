@@ -3,7 +3,7 @@
 use crate::constants::{Upload, constant_encoding, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
-use crate::pipelines::{Pipeline, build, cache_file, open_cache, store_cache};
+use crate::pipelines::{Pipeline, build_all, cache_file, open_cache, store_cache};
 use compiler::graph::Module;
 use compiler::plan::{Content, Dispatch, HostContent, Plan, PlanBuffer, Step};
 use compiler::tensor::Tensor;
@@ -101,11 +101,7 @@ impl Session {
         }
         let file = cache_file(&gpu, options.cache_dir.as_ref());
         let cache = open_cache(&gpu, file.as_ref());
-        let mut pipelines = Vec::with_capacity(plan.kernels.len());
-        for (i, k) in plan.kernels.iter().enumerate() {
-            progress("kernels", i, plan.kernels.len());
-            pipelines.push(build(&gpu, k, cache.as_ref())?);
-        }
+        let pipelines = build_all(&gpu, plan, cache.as_ref(), progress)?;
         store_cache(cache.as_ref(), file.as_ref());
         let steps = plan
             .steps
