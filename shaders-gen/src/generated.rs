@@ -3,6 +3,30 @@
 use crate::error::EmitError;
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 
+/// Which WGSL is written: wgpu's reader and the standard's differ in what they want declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WgslDialect {
+    /// What wgpu and naga take.
+    #[default]
+    Wgpu,
+    /// What the W3C's text says, as Tint and so browsers take it.
+    Standard,
+}
+
+/// What standard WGSL has no words for, with its name in a refusal.
+const NOT_STANDARD: &[(Capabilities, &str)] = &[
+    (Capabilities::IMMEDIATES, "immediates, which hold sizes that only a run knows"),
+    (Capabilities::COOPERATIVE_MATRIX, "cooperative matrices"),
+    (Capabilities::SUBGROUP_BARRIER, "barriers of a subgroup"),
+    (Capabilities::SHADER_INT64, "64-bit integers"),
+    (Capabilities::FLOAT64, "64-bit floats"),
+    (Capabilities::SHADER_INT16, "16-bit integers"),
+];
+
+/// The largest f32 as the standard takes it. naga writes the fewest digits that read back, and those of this one number are
+/// rounded up, out of the range.
+const LARGEST: [&str; 2] = ["340282350000000000000000000000000000000f", "340282346638528859811704183484516925440f"];
+
 /// A validated compute shader of one entry point.
 #[derive(Debug, Clone)]
 pub struct GeneratedModule {
@@ -64,6 +88,24 @@ impl GeneratedModule {
     pub fn emit_wgsl(&self) -> Result<String, EmitError> {
         naga::back::wgsl::write_string(&self.module, &self.info, naga::back::wgsl::WriterFlags::empty())
             .map_err(|e| self.invalid(e))
+    }
+    /// WGSL text in a dialect.
+    ///
+    /// # Errors
+    /// [`EmitError::Unsupported`] for what the dialect lacks; [`EmitError::Invalid`], which is a bug.
+    pub fn emit_wgsl_in(&self, dialect: WgslDialect) -> Result<String, EmitError> {
+        let text = self.emit_wgsl()?;
+        if dialect == WgslDialect::Wgpu {
+            return Ok(text);
+        }
+        let lacks = NOT_STANDARD.iter().filter(|(c, _)| self.capabilities.contains(*c)).map(|(_, what)| *what);
+        let lacks: Vec<&str> = lacks.collect();
+        if !lacks.is_empty() {
+            return Err(EmitError::unsupported(format!("standard WGSL has no {}", lacks.join(", no "))));
+        }
+        // naga's writer leaves this line out, as its reader knows no such extension.
+        let enable = if self.capabilities.contains(Capabilities::SUBGROUP) { "enable subgroups;\n" } else { "" };
+        Ok(format!("{enable}{}", text.replace(LARGEST[0], LARGEST[1])))
     }
     /// SPIR-V words, checked or not as [`GeneratedModule::bounds_proved`] says, as wgpu would make them.
     ///

@@ -42,7 +42,7 @@ mod tree;
 mod value;
 
 pub use error::EmitError;
-pub use generated::{GeneratedModule, check_wgsl};
+pub use generated::{GeneratedModule, WgslDialect, check_wgsl};
 
 use compiler::name::Name;
 use compiler::plan::{EmitKernel, EmittedKernel};

@@ -1,12 +1,13 @@
 //! `cargo xtask kernels [MODEL ...]`: every kernel of the built-in networks in every language, checked.
 //!
 //! Each network is compiled for several devices that need not be here. Each kernel must come out as WGSL that reads back,
-//! as SPIR-V that `spirv-val` accepts, as MSL and as HLSL; and `weft opt` must make the same WGSL again from the text that
+//! as SPIR-V that `spirv-val` accepts, as standard WGSL that Tint takes, as MSL and as HLSL; and `weft opt` must make the same WGSL again from the text that
 //! `weft compile --emit weft` writes, byte for byte.
 
 use crate::cargo::{build_weft, show, succeeds, target_dir};
 use crate::replay::zoo;
 use crate::test::heading;
+use crate::tint;
 use crate::vulkan::{apt_install, in_ci};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,9 @@ const PROFILES: &[&str] = &["lavapipe", "swiftshader", "hopper"];
 /// What a kernel's file ends in, in each language.
 const EXTENSIONS: &[&str] = &["wgsl", "spv", "metal", "hlsl"];
 
+/// The folder of the kernels in standard WGSL, beside the others.
+const STANDARD: &str = "standard";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -38,13 +42,14 @@ pub fn run(args: &[String]) -> Result<(), String> {
 /// Lists what failed.
 pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
     let validator = find_validator()?;
+    let tint = tint::find();
     let models = if models.is_empty() { zoo(weft)? } else { models.to_vec() };
     let folder = target_dir()?.join("kernels");
     let jobs: Vec<(&str, &String)> = PROFILES.iter().flat_map(|p| models.iter().map(move |m| (*p, m))).collect();
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some((profile, model)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match check_one(weft, profile, model, &folder.join(profile).join(model), validator) {
+            match check_one(weft, profile, model, &folder.join(profile).join(model), validator, tint.is_some()) {
                 Ok(kernels) => eprintln!("{model} for {profile}: {kernels} kernels"),
                 Err(why) => {
                     eprintln!("{model} for {profile}: FAILED\n{why}");
@@ -58,7 +63,15 @@ pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
             s.spawn(work);
         });
     });
-    let failed = failed.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut failed = failed.into_inner().unwrap_or_else(|e| e.into_inner());
+    if let Some(module) = tint {
+        let standard = jobs.iter().map(|(profile, model)| folder.join(profile).join(model).join(STANDARD));
+        let folders: Vec<PathBuf> = standard.filter(|f| f.exists()).collect();
+        if let Err(why) = tint::check(&module, &folders) {
+            eprintln!("{why}");
+            failed.push("standard WGSL".into());
+        }
+    }
     if failed.is_empty() { Ok(()) } else { Err(format!("kernels of {}", failed.join(", "))) }
 }
 
@@ -87,7 +100,14 @@ fn output(c: &mut Command) -> Result<String, String> {
 }
 
 /// Emits one network for one device and checks the files; returns the number of kernels.
-fn check_one(weft: &Path, profile: &str, model: &str, folder: &Path, validator: bool) -> Result<usize, String> {
+fn check_one(
+    weft: &Path,
+    profile: &str,
+    model: &str,
+    folder: &Path,
+    validator: bool,
+    tint: bool,
+) -> Result<usize, String> {
     // Files of an earlier run must not count.
     if folder.exists() {
         std::fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -98,6 +118,11 @@ fn check_one(weft: &Path, profile: &str, model: &str, folder: &Path, validator: 
         compile.args(["--emit", form]);
     }
     output(&mut compile)?;
+    if tint {
+        let mut standard = Command::new(weft);
+        standard.args(["compile", model, "--target", profile, "-q", "--emit", "wgsl", "--dialect", "standard"]);
+        output(standard.arg("--emit-dir").arg(folder.join(STANDARD)))?;
+    }
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     let of = |extension: &str| -> BTreeSet<PathBuf> {

@@ -10,6 +10,7 @@ mod peers;
 mod python;
 mod replay;
 mod test;
+mod tint;
 mod vulkan;
 
 use std::process::ExitCode;
