@@ -1,0 +1,122 @@
+//! Follows docs/add-an-op.md, add-a-pass.md and add-a-rule.md to the letter, in a copy of the compiler: a page that leaves
+//! out a line does not build.
+//!
+//! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff` blocks;
+//! what it adds is tested by the `cargo test --package compiler NAME` that it names.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PAGES: &[&str] = &["docs/add-an-op.md", "docs/add-a-pass.md", "docs/add-a-rule.md"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// What a page asks for, in its order.
+enum Step {
+    /// A new file with this text.
+    Create(String, String),
+    /// In this file, these lines (those without `+`) become those (all).
+    Edit(String, String, String),
+    /// `cargo test --package compiler NAME`.
+    Test(String),
+}
+
+fn steps(page: &str) -> Vec<Step> {
+    let text = read(&root().join(page));
+    let mut lines = text.lines();
+    let (mut file, mut out) = (String::new(), Vec::new());
+    while let Some(line) = lines.next() {
+        if let Some(rest) = line.strip_prefix("In `") {
+            file = rest.split('`').next().unwrap_or_default().to_string();
+        } else if let Some(name) = line.trim().strip_prefix("cargo test --package compiler ") {
+            out.push(Step::Test(name.to_string()));
+        } else if line == "```rust,ignore" || line == "```diff" {
+            let block: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
+            assert!(!file.is_empty(), "{page}: a block without a file above it");
+            out.push(match line {
+                "```diff" => {
+                    let old = block.iter().filter_map(|l| l.strip_prefix(' '));
+                    let new = block.iter().map(|l| &l[1..]);
+                    let join = |lines: Vec<&str>| lines.iter().map(|l| format!("{l}\n")).collect::<String>();
+                    Step::Edit(file.clone(), join(old.collect()), join(new.collect()))
+                }
+                _ => Step::Create(file.clone(), block.iter().map(|l| format!("{l}\n")).collect()),
+            });
+        }
+    }
+    out
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder to read") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).expect("copies")),
+        }
+    }
+}
+
+/// The workspace with the compiler alone.
+fn copy_of_the_compiler(to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    for folder in ["compiler", "docs"] {
+        copy_folder(&root().join(folder), &to.join(folder));
+    }
+    std::fs::copy(root().join("Cargo.lock"), to.join("Cargo.lock")).expect("copies");
+    let manifest = read(&root().join("Cargo.toml"));
+    let alone = |l: &str| match l.split(' ').next() {
+        Some("members") => "members = [\"compiler\"]".to_string(),
+        Some("default-members") => String::new(),
+        _ => l.to_string(),
+    };
+    // Profiles of packages that are not here would be warned of.
+    let part = manifest.split("\n[profile.").next().expect("a manifest");
+    let text: Vec<String> = part.lines().map(alone).collect();
+    let profile = "\n[profile.dev]\nopt-level = 0\ndebug = false\n";
+    std::fs::write(to.join("Cargo.toml"), text.join("\n") + profile).expect("writes");
+}
+
+#[test]
+fn the_pages_can_be_followed() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let copy = target.join("followed-docs");
+    copy_of_the_compiler(&copy);
+    let mut tests = Vec::new();
+    for page in PAGES {
+        let steps = steps(page);
+        assert!(steps.len() >= 3, "{page} was not read");
+        for step in steps {
+            match step {
+                Step::Create(file, text) => {
+                    assert!(!copy.join(&file).exists(), "{page}: {file} is there already");
+                    std::fs::write(copy.join(&file), text).expect("writes");
+                }
+                Step::Edit(file, old, new) => {
+                    let text = read(&copy.join(&file));
+                    assert_eq!(text.matches(&old).count(), 1, "{page}: {file} does not have, once:\n{old}");
+                    std::fs::write(copy.join(&file), text.replacen(&old, &new, 1)).expect("writes");
+                }
+                Step::Test(name) => tests.push((page, name)),
+            }
+        }
+    }
+    assert_eq!(tests.len(), PAGES.len());
+    for (page, name) in tests {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["test", "--quiet", "--offline", "--lib", "--package", "compiler", &name]).current_dir(&copy);
+        cargo.env("CARGO_TARGET_DIR", target.join("followed-docs-target"));
+        let o = cargo.output().expect("cargo starts");
+        let said = format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
+        assert!(o.status.success(), "{page}: {said}");
+        assert!(said.contains("1 passed"), "{page}: `{name}` names no test:\n{said}");
+    }
+}
