@@ -1,7 +1,36 @@
-//! The command line.
+//! The command line: what each command takes. [`Common`] holds what several share, [`shared`] says which honours what.
 
+mod common;
+pub mod shared;
+
+use crate::images::{ImageLayout, Resize};
 use clap::{Args, Parser, Subcommand};
+pub use common::Common;
 use std::path::PathBuf;
+
+const INPUTS: &str = "Inputs";
+
+/// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
+fn path_of(extension: &'static str) -> impl Fn(&str) -> Result<PathBuf, String> + Clone + Send + Sync {
+    move |text| {
+        let path = PathBuf::from(text);
+        let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
+        // A device or a pipe has the name it has.
+        let stream = path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir());
+        match named_so || stream {
+            true => Ok(path),
+            false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
+        }
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&n| n > 0).ok_or_else(|| "at least 1 is needed".into())
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| "needs numbers, as in 0.485,0.456,0.406".into())
+}
 
 /// Weft: compiles neural networks to GPU compute shaders and runs them on any Vulkan, Metal or DX12 device.
 #[derive(Parser, Debug)]
@@ -39,74 +68,47 @@ pub enum Command {
     Diff(DiffArgs),
     /// List the built-in models
     Zoo(ZooArgs),
+    /// Write a script that completes commands and options in a shell
+    Completions(CompletionsArgs),
     /// Run the ONNX test cases that stdin lists
     #[command(hide = true)]
     Cases(CasesArgs),
 }
 
-/// Options that mean the same everywhere.
+/// Inputs of a model.
 #[derive(Args, Debug, Clone, Default)]
-pub struct Common {
-    /// Device: auto, cpu, a number, a name, or vulkan:N
-    #[arg(long, default_value = "auto")]
-    pub device: String,
-    /// Compile for a named profile instead of a device that is here
-    #[arg(long, value_name = "PROFILE")]
-    pub target: Option<String>,
-    /// Mixed precision: off, fp16, auto
-    #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"])]
-    pub amp: String,
-    /// Keep nodes whose name matches in f32 (`*` matches anything); @FILE reads a pattern a line
-    #[arg(long = "keep-f32", value_name = "PATTERN")]
-    pub keep_f32: Vec<String>,
-    /// Layout: auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none
-    #[arg(long, default_value = "auto", value_parser = ["auto", "nchw", "nhwc", "nchw4c", "nchw8c", "nchw16c", "none"])]
-    pub layout: String,
-    /// Pin nodes to a layout (`*` in the name matches anything)
-    #[arg(long = "pin-layout", value_name = "NODE=LAYOUT")]
-    pub pin_layout: Vec<String>,
-    /// Measured times of kernels for the choice of layouts (as benches' layout_choice writes them)
-    #[arg(long = "layout-costs", value_name = "F.json")]
-    pub layout_costs: Option<PathBuf>,
-    /// Fusion: full, classic, off
-    #[arg(long, default_value = "full", value_parser = ["full", "classic", "off"])]
-    pub fuse: String,
-    /// Optimisation level 0..3
-    #[arg(short = 'O', value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=3))]
-    pub opt_level: u8,
-    /// Passes never to run
-    #[arg(long, value_name = "PASS")]
-    pub disable_pass: Vec<String>,
-    /// A pipeline of one's own
-    #[arg(long, value_delimiter = ',', value_name = "A,B")]
-    pub passes: Vec<String>,
-    /// Tuning database, or off
-    #[arg(long, default_value = "off")]
-    pub tuning: String,
-    /// Batch size
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub batch: Option<u32>,
-    /// Size of a named dimension
-    #[arg(long, value_name = "NAME=N")]
-    pub dim: Vec<String>,
-    /// Shape of an input
-    #[arg(long, value_name = "INPUT=1x3x224x224")]
-    pub shape: Vec<String>,
-    /// Take the constants that a .weft text names without data from this model, compiled with the same options
-    #[arg(long, value_name = "MODEL")]
-    pub weights: Option<String>,
-    /// Seed of weights of zoo models and of random inputs
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
-    /// Write JSON to stdout, or to a file
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "-", value_name = "FILE")]
-    pub json: Option<String>,
-    /// Print nothing but results
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Print more
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+pub struct InputArgs {
+    /// Arrays by name (.npz), an array (.npy), or images (.png, .jpg; several are a batch)
+    #[arg(short = 'i', long = "input", value_name = "[NAME=]FILE", help_heading = INPUTS)]
+    pub files: Vec<String>,
+    /// What is taken from each channel of an image, where white is 1
+    #[arg(long, value_name = "R,G,B", value_delimiter = ',', num_args = 1..=4, value_parser = finite, help_heading = INPUTS)]
+    pub mean: Vec<f64>,
+    /// What each channel of an image is divided by then
+    #[arg(long, value_name = "R,G,B", value_delimiter = ',', num_args = 1..=4, value_parser = finite, help_heading = INPUTS)]
+    pub std: Vec<f64>,
+    /// What an image's bytes are divided by before all that [default: 255]
+    #[arg(long, value_name = "N", value_parser = finite, help_heading = INPUTS)]
+    pub scale: Option<f64>,
+    /// Size of images: crop (the middle), stretch, pad, or N (shorter side to N, then the middle) [default: crop]
+    #[arg(long, value_name = "HOW", value_parser = Resize::parse, help_heading = INPUTS)]
+    pub resize: Option<Resize>,
+    /// All of that as usual for imagenet, inception (-1..1), unit (0..1) or bytes (0..255); zoo models know theirs
+    #[arg(long, value_name = "NAME", help_heading = INPUTS)]
+    pub preset: Option<String>,
+    /// Where channels stand, if the shape does not say
+    #[arg(long, value_name = "LAYOUT", help_heading = INPUTS)]
+    pub image_layout: Option<ImageLayout>,
+    /// Blue first
+    #[arg(long, help_heading = INPUTS)]
+    pub bgr: bool,
+}
+impl InputArgs {
+    /// True when an option is given that only images heed.
+    pub fn about_images(&self) -> bool {
+        let numbers = !self.mean.is_empty() || !self.std.is_empty() || self.scale.is_some();
+        numbers || self.resize.is_some() || self.preset.is_some() || self.image_layout.is_some() || self.bgr
+    }
 }
 
 /// `weft devices`
@@ -138,20 +140,23 @@ pub struct CompileArgs {
     #[arg(required = true)]
     pub models: Vec<String>,
     /// Write the compile trace
-    #[arg(short, long, value_name = "F.trace")]
+    #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
     /// What to print, or to write with --emit-dir
     #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl"])]
     pub emit: Vec<String>,
+    /// WGSL as wgpu takes it, or as the standard has it, for browsers
+    #[arg(long, value_parser = ["wgpu", "standard"], default_value = "wgpu")]
+    pub dialect: String,
     /// Write every kernel as a file into this folder
     #[arg(long, value_name = "DIR")]
     pub emit_dir: Option<PathBuf>,
     /// Check the module after each pass, and read every WGSL text back
     #[arg(long)]
     pub verify: bool,
-    /// Inputs whose shapes decide open dimensions
-    #[arg(short, long)]
-    pub input: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -169,6 +174,9 @@ pub struct OptArgs {
     /// What to print instead of the module: the kernels' WGSL
     #[arg(long, value_parser = ["weft", "wgsl"], default_value = "weft")]
     pub emit: String,
+    /// WGSL as wgpu takes it, or as the standard has it, for browsers
+    #[arg(long, value_parser = ["wgpu", "standard"], default_value = "wgpu")]
+    pub dialect: String,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -179,17 +187,20 @@ pub struct OptArgs {
 pub struct RunArgs {
     /// Model: a path or a zoo name
     pub model: String,
-    /// Inputs by name
-    #[arg(short, long, value_name = "in.npz")]
-    pub input_npz: Option<PathBuf>,
-    /// One input
-    #[arg(long = "input", value_name = "NAME=FILE.npy")]
-    pub inputs: Vec<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     /// ONNX test data: input_*.pb, and output_*.pb to compare with
     #[arg(long, value_name = "DIR")]
     pub test_dir: Option<PathBuf>,
+    /// Show the N largest values of a classifier's results
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
+    /// Names of classes: one a line, or JSON
+    #[arg(long, value_name = "FILE")]
+    pub labels: Option<PathBuf>,
     /// Where to write the results
-    #[arg(short, long, value_name = "out.npz")]
+    #[arg(short, long, value_name = "out.npz", value_parser = path_of("npz"))]
     pub output: Option<PathBuf>,
     /// Relative tolerance of --test-dir
     #[arg(long)]
@@ -206,16 +217,19 @@ pub struct RunArgs {
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Models: paths or zoo names
-    #[arg(required = true)]
+    #[arg(required_unless_present = "ceilings")]
     pub models: Vec<String>,
-    /// Inputs by name; random ones otherwise
-    #[arg(short, long, value_name = "in.npz")]
-    pub input: Option<PathBuf>,
+    /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
+    #[arg(long)]
+    pub ceilings: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     /// Runs before the timed ones
     #[arg(long, default_value_t = 10)]
     pub warmup: usize,
     /// Timed runs
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = at_least_one)]
     pub runs: usize,
     /// Timed for so long instead: 3s, 500ms
     #[arg(long)]
@@ -239,9 +253,9 @@ pub struct BenchArgs {
 pub struct CompareArgs {
     /// Model: a path or a zoo name
     pub model: String,
-    /// Inputs by name; random ones otherwise
-    #[arg(short, long, value_name = "in.npz")]
-    pub input: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     /// What to compare with: cpu, fp32, or a file of results
     #[arg(long, default_value = "cpu", value_name = "cpu|fp32|ref.npz")]
     pub against: String,
@@ -270,9 +284,9 @@ pub struct ExplainArgs {
     /// One source node
     #[arg(long)]
     pub node: Option<String>,
-    /// Inputs whose shapes decide open dimensions
-    #[arg(short, long)]
-    pub input: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -284,7 +298,7 @@ pub struct ExportArgs {
     /// Model: a path or a zoo name
     pub model: String,
     /// Where to write
-    #[arg(short, long, value_name = "M.onnx")]
+    #[arg(short, long, value_name = "M.onnx", value_parser = path_of("onnx"))]
     pub output: PathBuf,
     /// Write the optimised graph, fused groups as ONNX functions
     #[arg(long)]
@@ -299,9 +313,9 @@ pub struct ExportArgs {
 pub struct ViewArgs {
     /// Model: a path or a zoo name, which is compiled; or a compile trace
     pub model: String,
-    /// Inputs whose shapes decide open dimensions
-    #[arg(short, long)]
-    pub input: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -324,6 +338,16 @@ pub struct DiffArgs {
 /// `weft zoo`
 #[derive(Args, Debug)]
 pub struct ZooArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft completions`
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

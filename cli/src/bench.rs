@@ -1,36 +1,51 @@
 //! `weft bench`
 
 use crate::args::{BenchArgs, Common};
-use crate::arrays::read_npz;
+use crate::ceilings::{self, Ceilings};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor, run_on_cpu};
 use crate::models::{inputs_for, load};
-use crate::output::{log, print_text, table, write_json};
+use crate::output::{Progress, Rows, log, print_text, table, write_json};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
-use compiler::passes::LayoutMode;
+use compiler::passes::{AmpMode, FuseMode, LayoutMode};
 use compiler::tensor::Tensor;
 use runtime_gpu::Session;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Times models.
+/// Times models, and the device itself with `--ceilings`.
 pub fn execute(a: &BenchArgs) -> CliResult<()> {
     let baseline = a.baseline.as_ref().map(|p| read_baseline(p)).transpose()?;
     let slowdown = percent(&a.max_slowdown)?;
+    let settings = sweep(&a.sweep, &a.common)?;
     let device = Device::open(&a.common)?;
-    let mut results = Vec::new();
-    for common in sweep(&a.sweep, &a.common)? {
+    let ceilings = match (&device, a.ceilings) {
+        (_, true) => Some(ceilings::measure(&device, &a.common)?),
+        (Device::Gpu(gpu), false) => ceilings::stored(gpu),
+        (Device::Cpu, false) => None,
+    };
+    if a.models.is_empty() {
+        return ceilings.map_or(Ok(()), |c| c.show(&device, &a.common));
+    }
+    let json_alone = a.common.json.as_deref() == Some("-");
+    let mut lines = if json_alone { None } else { Some(Lines::new(&a.models)?) };
+    let mut results: Vec<Value> = Vec::new();
+    for common in &settings {
         for model in &a.models {
-            results.push(one(a, &common, model, &device)?);
+            results.push(one(a, common, model, &device, ceilings)?);
+            if let Some(lines) = &mut lines {
+                lines.print(&results)?;
+            }
         }
     }
-    let all = if let [one] = results.as_slice() { one.clone() } else { results.clone().into() };
-    if !write_json(&a.common, &all)? {
-        show(&results, a.common.verbose > 0 || results.len() == 1)?;
+    if let (false, [one]) = (json_alone, results.as_slice()) {
+        show_kernels(one)?;
     }
+    let all = if let [one] = results.as_slice() { one.clone() } else { results.clone().into() };
+    write_json(&a.common, &all)?;
     match baseline {
-        Some(b) => check_baseline(&results, &b, slowdown),
+        Some(b) => check_baseline(&a.common, &results, &b, slowdown),
         None => Ok(()),
     }
 }
@@ -55,27 +70,29 @@ fn duration(text: &str) -> CliResult<Duration> {
     Ok(Duration::from_secs_f64(value * unit))
 }
 
+/// What `--sweep` varies, with the values there are.
+const SWEPT: &[(&str, &str)] = &[
+    ("amp", "off, fp16, auto"),
+    ("layout", "auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none"),
+    ("fuse", "full, classic, off"),
+    ("batch", "a number from 1 on"),
+    ("opt_level", "0, 1, 2, 3"),
+];
+
 /// Every combination of the swept settings.
 fn sweep(list: &[String], common: &Common) -> CliResult<Vec<Common>> {
     let mut out = vec![common.clone()];
     for s in list {
         let (key, values) = s.split_once('=').ok_or_else(|| CliError::usage(format!("--sweep {s}: needs KEY=A,B")))?;
+        let (_, choices) = SWEPT.iter().find(|k| k.0 == key).ok_or_else(|| {
+            let keys: Vec<&str> = SWEPT.iter().map(|k| k.0).collect();
+            CliError::usage(format!("--sweep {key}: can sweep {}", keys.join(", ")))
+        })?;
         let mut next = Vec::new();
         for base in &out {
             for v in values.split(',') {
                 let mut c = base.clone();
-                let bad = || CliError::usage(format!("--sweep {key}={v}: not a value of {key}"));
-                match key {
-                    "amp" if ["off", "fp16", "auto"].contains(&v) => c.amp = v.into(),
-                    "layout" if LayoutMode::parse(v).is_some() => c.layout = v.into(),
-                    "fuse" if ["full", "classic", "off"].contains(&v) => c.fuse = v.into(),
-                    "batch" => c.batch = Some(v.parse().ok().filter(|&b| b > 0).ok_or_else(bad)?),
-                    "opt" => c.opt_level = v.parse().ok().filter(|&o| o <= 3).ok_or_else(bad)?,
-                    "amp" | "layout" | "fuse" => return Err(bad()),
-                    _ => {
-                        return Err(CliError::usage(format!("--sweep {key}: can sweep amp, layout, fuse, batch, opt")));
-                    }
-                }
+                set(&mut c, key, v).ok_or_else(|| CliError::usage(format!("--sweep {key}={v}: takes {choices}")))?;
                 next.push(c);
             }
         }
@@ -84,26 +101,45 @@ fn sweep(list: &[String], common: &Common) -> CliResult<Vec<Common>> {
     Ok(out)
 }
 
-fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device) -> CliResult<Value> {
-    let given = a.input.as_ref().map(|p| read_npz(p)).transpose()?;
-    let module = load(model, common, given.as_ref())?;
+/// Gives a swept setting a value; none where it is no value of it.
+fn set(c: &mut Common, key: &str, v: &str) -> Option<()> {
+    let known = |parsed: bool| parsed.then(|| v.to_string());
+    match key {
+        "amp" => c.amp = known(AmpMode::parse(v).is_some())?,
+        "layout" => c.layout = known(LayoutMode::parse(v).is_some())?,
+        "fuse" => c.fuse = known(FuseMode::parse(v).is_some())?,
+        "batch" => c.batch = Some(v.parse().ok().filter(|&b| b > 0)?),
+        _ => c.opt_level = v.parse().ok().filter(|&o| o <= 3)?,
+    }
+    Some(())
+}
+
+fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: Option<Ceilings>) -> CliResult<Value> {
+    let given = crate::inputs::given(&a.input, model, common)?;
+    let module = common.state.time("import", || load(model, common, given.as_ref()))?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
     let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
-    let cold = Instant::now();
-    let executor = Executor::new(module, common, device, &inputs)?;
-    let first = executor.run(&inputs)?;
-    drop(first);
-    let cold = cold.elapsed().as_secs_f64() * 1e3;
+    let (executor, cold) = first_run(module.clone(), common, device, &inputs)?;
     let limit = a.duration.as_deref().map(duration).transpose()?;
+    let mut progress = Progress::new(common, &[]);
     let mut v = match &executor {
-        Executor::Gpu { session, compiled } => on_device(a, session, compiled, &inputs, limit)?,
+        Executor::Gpu { session, compiled } => {
+            let mut v = on_device(a, session, compiled, &inputs, limit, ceilings, &mut progress)?;
+            drop(progress);
+            drop(executor);
+            let again = Common { quiet: true, state: Default::default(), ..common.clone() };
+            let (_, warm) = first_run(module, &again, device, &inputs)?;
+            v["compile_ms"] = json!({ "cold": cold, "warm": warm });
+            v
+        }
         Executor::Cpu { module } => {
-            let samples = repeat(a, limit, || run_on_cpu(module, &inputs).map(|_| 0.0))?.0;
+            let run = || run_on_cpu(module, &inputs).map(|_| 0.0);
+            let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
             json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),
                 "device_ms": s, "split_ms": { "upload": 0, "encode": 0, "gpu": s.median, "readback": 0 },
-                "throughput_per_s": 1e3 / s.median * batch as f64, "per_kernel": [], "compile_ms": { "cold": cold, "warm": 0 } })
+                "throughput_per_s": 1e3 / s.median * batch as f64, "per_kernel": [], "compile_ms": { "cold": cold } })
         }
     };
     let o = v.as_object_mut().ok_or_else(|| CliError::new(Code::Bug, "bench without a result"))?;
@@ -113,25 +149,39 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device) -> CliResul
     o.insert("dtype".into(), if common.amp == "off" { "f32" } else { "f16" }.into());
     o.insert("device".into(), device.describe());
     o.insert("flops".into(), (2 * macs).into());
-    o.insert("settings".into(), json!({ "amp": common.amp, "layout": common.layout, "fuse": common.fuse, "opt": common.opt_level, "seed": common.seed }));
+    o.insert("ceilings".into(), json!(ceilings));
+    o.insert("settings".into(), json!({ "amp": common.amp, "layout": common.layout, "fuse": common.fuse, "opt_level": common.opt_level, "seed": common.seed }));
     o.insert(
         "env".into(),
         json!({ "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
         "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()), "weft": env!("CARGO_PKG_VERSION") }),
     );
-    if let Some(c) = o.get_mut("compile_ms").and_then(|c| c.as_object_mut()) {
-        c.insert("cold".into(), cold.into());
-    }
     Ok(v)
+}
+
+/// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
+fn first_run(
+    module: compiler::graph::Module,
+    common: &Common,
+    device: &Device,
+    inputs: &[Tensor],
+) -> CliResult<(Executor, f64)> {
+    let start = Instant::now();
+    let executor = Executor::new(module, common, device, inputs)?;
+    common.state.time("first run", || executor.run(inputs))?;
+    Ok((executor, start.elapsed().as_secs_f64() * 1e3))
 }
 
 /// Warms up, then calls `f` for the asked runs or time; wall milliseconds and what `f` returned.
 fn repeat(
     a: &BenchArgs,
     limit: Option<Duration>,
+    stages: [&str; 2],
+    progress: &mut Progress,
     mut f: impl FnMut() -> CliResult<f64>,
 ) -> CliResult<(Vec<f64>, Vec<f64>)> {
-    for _ in 0..a.warmup {
+    for i in 0..a.warmup {
+        progress.report(stages[0], i, a.warmup);
         f()?;
     }
     let (mut wall, mut other) = (Vec::new(), Vec::new());
@@ -139,10 +189,14 @@ fn repeat(
     loop {
         let enough = match limit {
             Some(d) => start.elapsed() >= d && !wall.is_empty(),
-            None => wall.len() >= a.runs.max(1),
+            None => wall.len() >= a.runs,
         };
         if enough {
             return Ok((wall, other));
+        }
+        match limit {
+            Some(d) => progress.report(stages[1], start.elapsed().as_millis() as usize, d.as_millis() as usize),
+            None => progress.report(stages[1], wall.len(), a.runs),
         }
         let t = Instant::now();
         other.push(f()?);
@@ -162,20 +216,23 @@ fn on_device(
     compiled: &Compiled,
     inputs: &[Tensor],
     limit: Option<Duration>,
+    ceilings: Option<Ceilings>,
+    progress: &mut Progress,
 ) -> CliResult<Value> {
     let mut split: Vec<[f64; 4]> = Vec::new();
-    let (latency, _) = repeat(a, limit, || {
+    let (latency, _) = repeat(a, limit, ["warm-up", "runs"], progress, || {
         let (_, t) = session.run_timed(inputs)?;
         split.push([t.upload, t.encode, t.gpu, t.readback]);
         Ok(t.total)
     })?;
     let split = split.split_off(split.len() - latency.len());
     let part = |i: usize| Statistics::of(&split.iter().map(|s| s[i]).collect::<Vec<_>>()).median;
-    let (_, device) = repeat(a, limit, || Ok(session.run_resident()?))?;
+    let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(session.run_resident()?))?;
     let n = latency.len().clamp(4, 16);
+    progress.report("throughput", 0, n);
     let pipelined = session.run_pipelined(n, 3)?;
     let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
-    let (source, per_kernel) = per_kernel(a, session, compiled)?;
+    let (source, per_kernel) = per_kernel(a, session, compiled, ceilings, progress)?;
     let s = Statistics::of(&latency);
     let d = Statistics::of(&device);
     Ok(json!({
@@ -184,17 +241,24 @@ fn on_device(
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
         "throughput_per_s": n as f64 * batch as f64 / pipelined * 1e3,
-        "compile_ms": { "cold": 0.0, "warm": compiled.ms }, "per_kernel": per_kernel,
+        "per_kernel": per_kernel,
     }))
 }
 
-/// Median microseconds of each kernel over a few timed runs, with its rates and the share of the best rate seen in the run.
-fn per_kernel(a: &BenchArgs, session: &Session, c: &Compiled) -> CliResult<(Value, Value)> {
+/// Median microseconds of each kernel over a few timed runs, with its rates and the share of the device's ceiling that binds it.
+fn per_kernel(
+    a: &BenchArgs,
+    session: &Session,
+    c: &Compiled,
+    ceilings: Option<Ceilings>,
+    progress: &mut Progress,
+) -> CliResult<(Value, Value)> {
     let rounds = a.runs.clamp(1, 5);
     let mut source = Value::Null;
     let mut times: Vec<Vec<f64>> = Vec::new();
     let mut order: Vec<(usize, usize)> = Vec::new();
-    for _ in 0..rounds {
+    for round in 0..rounds {
+        progress.report("kernels", round, rounds);
         let (s, list) = session.time_dispatches()?;
         source = serde_json::to_value(s).unwrap_or_default();
         times.resize(list.len(), vec![]);
@@ -213,13 +277,12 @@ fn per_kernel(a: &BenchArgs, session: &Session, c: &Compiled) -> CliResult<(Valu
         r.3 += g.bytes;
     }
     let rate = |r: &(usize, f64, u64, u64)| (r.2 as f64 / r.1.max(1e-3) / 1e3, r.3 as f64 / r.1.max(1e-3) / 1e3);
-    let best = rows.values().map(rate).fold((1e-9f64, 1e-9f64), |b, r| (b.0.max(r.0), b.1.max(r.1)));
     let list: Vec<Value> = rows
         .iter()
         .map(|(k, r)| {
             let (gflops, gbs) = rate(r);
             json!({ "name": c.plan.kernels[*k].emitted.name, "calls": r.0, "us_median": r.1 / r.0 as f64, "us_total": r.1, "gflops": gflops, "gb_s": gbs,
-                "roofline_fraction": (gflops / best.0).max(gbs / best.1).min(1.0) })
+                "roofline_fraction": ceilings.map(|c| c.fraction(gflops, gbs)) })
         })
         .collect();
     Ok((source, list.into()))
@@ -229,27 +292,34 @@ fn number(v: &Value, path: &[&str]) -> f64 {
     path.iter().fold(v, |v, k| &v[*k]).as_f64().unwrap_or(0.0)
 }
 
-fn show(results: &[Value], kernels: bool) -> CliResult<()> {
-    let mut t = table(&[
-        "model",
-        "batch",
-        "amp",
-        "layout",
-        "fuse",
-        "latency ms",
-        "p90",
-        "device ms",
-        "per s",
-        "dispatches",
-        "GFLOP/s",
-        "ratio",
-    ]);
-    let first = results.first().map_or(1.0, |r| number(r, &["latency_ms", "median"]));
-    for r in results {
+/// The table of results: a row when it is done.
+struct Lines(Rows);
+impl Lines {
+    fn new(models: &[String]) -> CliResult<Lines> {
+        let name = models.iter().map(|m| crate::models::short_name(m).chars().count()).max().unwrap_or(0);
+        let columns = [
+            ("model", name),
+            ("batch", 0),
+            ("amp", 4),
+            ("layout", 0),
+            ("fuse", 7),
+            ("latency ms", 0),
+            ("p90", 8),
+            ("device ms", 0),
+            ("per s", 8),
+            ("dispatches", 0),
+            ("GFLOP/s", 0),
+            ("ratio", 0),
+        ];
+        Rows::new(&columns).map(Lines)
+    }
+    /// Prints the last result, with its ratio to the first.
+    fn print(&mut self, results: &[Value]) -> CliResult<()> {
+        let (Some(first), Some(r)) = (results.first(), results.last()) else { return Ok(()) };
         let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
         let latency = number(r, &["latency_ms", "median"]);
         let device = number(r, &["device_ms", "median"]);
-        t.add_row([
+        self.0.print(&[
             r["model"].as_str().unwrap_or("").to_string(),
             r["batch"].to_string(),
             s("amp"),
@@ -261,29 +331,38 @@ fn show(results: &[Value], kernels: bool) -> CliResult<()> {
             format!("{:.1}", number(r, &["throughput_per_s"])),
             r["dispatches"].to_string(),
             format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
-            format!("{:.2}", first / latency.max(1e-9)),
-        ]);
+            format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
+        ])
+    }
+}
+
+/// The kernels that take the longest.
+fn show_kernels(one: &Value) -> CliResult<()> {
+    let mut rows: Vec<&Value> = one["per_kernel"].as_array().map(|l| l.iter().collect()).unwrap_or_default();
+    rows.sort_by(|a, b| number(b, &["us_total"]).total_cmp(&number(a, &["us_total"])));
+    let total: f64 = rows.iter().map(|r| number(r, &["us_total"])).sum();
+    let roof = rows.iter().any(|r| r["roofline_fraction"].is_number());
+    let mut header = vec!["kernel", "calls", "us each", "share", "GFLOP/s", "GB/s"];
+    if roof {
+        header.push("of the roof");
+    }
+    let mut t = table(&header);
+    for r in rows.iter().take(12) {
+        let mut row = vec![
+            r["name"].as_str().unwrap_or("").to_string(),
+            r["calls"].to_string(),
+            format!("{:.1}", number(r, &["us_median"])),
+            format!("{:.1}%", 100.0 * number(r, &["us_total"]) / total.max(1e-9)),
+            format!("{:.1}", number(r, &["gflops"])),
+            format!("{:.1}", number(r, &["gb_s"])),
+        ];
+        if roof {
+            row.push(format!("{:.0}%", 100.0 * number(r, &["roofline_fraction"])));
+        }
+        t.add_row(row);
     }
     print_text(&t.to_string())?;
-    if let ([one], true) = (results, kernels) {
-        let mut rows: Vec<&Value> = one["per_kernel"].as_array().map(|l| l.iter().collect()).unwrap_or_default();
-        rows.sort_by(|a, b| number(b, &["us_total"]).total_cmp(&number(a, &["us_total"])));
-        let total: f64 = rows.iter().map(|r| number(r, &["us_total"])).sum();
-        let mut t = table(&["kernel", "calls", "us each", "share", "GFLOP/s", "GB/s"]);
-        for r in rows.iter().take(12) {
-            t.add_row([
-                r["name"].as_str().unwrap_or("").to_string(),
-                r["calls"].to_string(),
-                format!("{:.1}", number(r, &["us_median"])),
-                format!("{:.1}%", 100.0 * number(r, &["us_total"]) / total.max(1e-9)),
-                format!("{:.1}", number(r, &["gflops"])),
-                format!("{:.1}", number(r, &["gb_s"])),
-            ]);
-        }
-        print_text(&t.to_string())?;
-        print_text(&format!("time source: {}", one["time_source"].as_str().unwrap_or("")))?;
-    }
-    Ok(())
+    print_text(&format!("time source: {}", one["time_source"].as_str().unwrap_or("")))
 }
 
 fn read_baseline(path: &std::path::Path) -> CliResult<Vec<Value>> {
@@ -297,20 +376,16 @@ fn read_baseline(path: &std::path::Path) -> CliResult<Vec<Value>> {
     })
 }
 
-fn check_baseline(results: &[Value], baseline: &[Value], slowdown: f64) -> CliResult<()> {
+fn check_baseline(common: &Common, results: &[Value], baseline: &[Value], slowdown: f64) -> CliResult<()> {
     let mut slow = Vec::new();
     for r in results {
         let same = |b: &&Value| ["model", "batch", "dtype"].iter().all(|k| b[*k] == r[*k]);
         let Some(b) = baseline.iter().find(same) else { continue };
         let ratio = number(r, &["latency_ms", "median"]) / number(b, &["latency_ms", "median"]).max(1e-9);
-        log_ratio(r, ratio);
+        log(common, format!("{}: {ratio:.3} of the baseline's time", r["model"].as_str().unwrap_or("")));
         if ratio > 1.0 + slowdown {
             slow.push(format!("{} is {:.1}% slower", r["model"].as_str().unwrap_or(""), (ratio - 1.0) * 100.0));
         }
     }
     if slow.is_empty() { Ok(()) } else { Err(CliError::new(Code::Check, slow.join("; "))) }
-}
-
-fn log_ratio(r: &Value, ratio: f64) {
-    log(&Common::default(), format!("{}: {ratio:.3} of the baseline's time", r["model"].as_str().unwrap_or("")));
 }

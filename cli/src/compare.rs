@@ -3,10 +3,10 @@
 use crate::args::CompareArgs;
 use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor};
+use crate::executor::{Device, Executor, run_on_cpu_watched};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
-use crate::output::{print_text, table, write_json};
+use crate::output::{print_text, table, verdict, write_json};
 use crate::precision::write_keep_list;
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::dtype::DType;
@@ -14,7 +14,7 @@ use compiler::tensor::Tensor;
 
 /// Compares a device with a reference.
 pub fn execute(a: &CompareArgs) -> CliResult<()> {
-    let given = a.input.as_ref().map(|p| read_npz(p)).transpose()?;
+    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let device = Device::open(&a.common)?;
@@ -59,13 +59,13 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
     let mut t = table(&["", "output", "max abs", "max rel", "rel l2", "cosine", "nan, inf"]);
     for (n, d) in rows {
         t.add_row([
-            if d.pass { "ok" } else { "FAIL" }.to_string(),
-            n.clone(),
-            format!("{:.3e}", d.max_abs),
-            format!("{:.3e}", d.max_rel),
-            format!("{:.3e}", d.rel_l2),
-            format!("{:.7}", d.cosine),
-            (d.nan + d.inf).to_string(),
+            verdict(d.pass),
+            n.as_str().into(),
+            format!("{:.3e}", d.max_abs).into(),
+            format!("{:.3e}", d.max_rel).into(),
+            format!("{:.3e}", d.rel_l2).into(),
+            format!("{:.7}", d.cosine).into(),
+            (d.nan + d.inf).into(),
         ]);
     }
     print_text(&t.to_string())?;
@@ -74,13 +74,13 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
         let mut t = table(&["", "node", "op", "max abs", "rel l2", "max magnitude", "nan, inf"]);
         for NodeError { name, op, difference: d } in bad {
             t.add_row([
-                if d.pass { "ok" } else { "FAIL" }.to_string(),
-                name.clone(),
-                op.clone(),
-                format!("{:.3e}", d.max_abs),
-                format!("{:.3e}", d.rel_l2),
-                format!("{:.3e}", d.max_magnitude),
-                (d.nan + d.inf).to_string(),
+                verdict(d.pass),
+                name.as_str().into(),
+                op.as_str().into(),
+                format!("{:.3e}", d.max_abs).into(),
+                format!("{:.3e}", d.rel_l2).into(),
+                format!("{:.3e}", d.max_magnitude).into(),
+                (d.nan + d.inf).into(),
             ]);
         }
         print_text(&t.to_string())?;
@@ -107,7 +107,10 @@ fn reference(
     device: &Device,
 ) -> CliResult<Named> {
     match a.against.as_str() {
-        "cpu" => Ok(names.iter().cloned().zip(crate::executor::run_on_cpu(module, inputs)?).collect()),
+        "cpu" => {
+            let results = run_on_cpu_watched(module, inputs, &a.common, "reference", |_, _, _| ())?;
+            Ok(names.iter().cloned().zip(results).collect())
+        }
         "fp32" => {
             let plain = crate::args::Common { amp: "off".into(), keep_f32: vec![], ..a.common.clone() };
             let e = Executor::new(module.clone(), &plain, device, inputs)?;

@@ -1,7 +1,6 @@
 //! `weft compile`: the pipeline's result as tables, JSON, text, shader files and a trace.
 
 use crate::args::CompileArgs;
-use crate::arrays::read_npz;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
@@ -9,7 +8,7 @@ use crate::output::{log, print_text, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
 use compiler::plan::{PlanKernel, Step};
 use compiler::trace::{CompileTrace, Contents};
-use shaders_gen::{EmitError, Emitter, GeneratedModule};
+use shaders_gen::{EmitError, Emitter, GeneratedModule, WgslDialect};
 use std::path::Path;
 
 /// Compiles models.
@@ -17,11 +16,14 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     if a.output.is_some() && a.models.len() > 1 {
         return Err(CliError::usage("-o writes the trace of one model").help("compile the models one by one"));
     }
+    if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
+        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+    }
     let profile = target_profile(&a.common)?;
-    let given = a.input.as_ref().map(|p| read_npz(p)).transpose()?;
     let mut values = Vec::new();
     for model in &a.models {
-        let module = load(model, &a.common, given.as_ref())?;
+        let given = crate::inputs::given(&a.input, model, &a.common)?;
+        let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
         let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
         let options =
@@ -115,12 +117,19 @@ fn generated(k: &PlanKernel) -> CliResult<&GeneratedModule> {
     k.emitted.module.downcast_ref().ok_or_else(|| CliError::new(Code::Bug, "a kernel without a module"))
 }
 
-/// A shader language that not every kernel can be said in.
-type Writer = fn(&GeneratedModule) -> Result<String, EmitError>;
+/// The dialect of `--dialect`.
+pub fn dialect(name: &str) -> WgslDialect {
+    if name == "standard" { WgslDialect::Standard } else { WgslDialect::Wgpu }
+}
 
-/// Its file extension and writer.
-fn foreign(form: &str) -> (&'static str, Writer) {
-    if form == "msl" { ("metal", GeneratedModule::emit_msl) } else { ("hlsl", GeneratedModule::emit_hlsl) }
+/// The file extension of a shader language, and a kernel in it: not every kernel can be said in each.
+fn shader_text(a: &CompileArgs, form: &str, k: &PlanKernel) -> CliResult<(&'static str, Result<String, EmitError>)> {
+    let g = generated(k)?;
+    Ok(match form {
+        "wgsl" => ("wgsl", g.emit_wgsl_in(dialect(&a.dialect))),
+        "msl" => ("metal", g.emit_msl()),
+        _ => ("hlsl", g.emit_hlsl()),
+    })
 }
 
 fn emit_text(a: &CompileArgs, c: &Compiled) -> CliResult<()> {
@@ -132,9 +141,8 @@ fn emit_text(a: &CompileArgs, c: &Compiled) -> CliResult<()> {
         }
         for k in &c.plan.kernels {
             match form.as_str() {
-                "wgsl" => print_text(&format!("// kernel {}\n{}", k.emitted.name, k.emitted.wgsl))?,
                 "spirv" => return Err(CliError::usage("--emit spirv writes binary files: give --emit-dir DIR")),
-                _ => match foreign(form).1(generated(k)?) {
+                _ => match shader_text(a, form, k)?.1 {
                     Ok(text) => print_text(&format!("// kernel {}\n{text}", k.emitted.name))?,
                     Err(e) => missing.push(format!("{form} of {}: {e}", k.emitted.name)),
                 },
@@ -166,7 +174,6 @@ fn emit_files(a: &CompileArgs, c: &Compiled, dir: &Path) -> CliResult<()> {
             let name = &k.emitted.name;
             let base = format!("{i:03}_{}", name.replace(|ch: char| !ch.is_alphanumeric() && ch != '_', "_"));
             match *form {
-                "wgsl" => write_file(&dir.join(format!("{base}.wgsl")), k.emitted.wgsl.as_bytes())?,
                 "spirv" => {
                     let words = generated(k)?.emit_spirv();
                     let words =
@@ -175,8 +182,8 @@ fn emit_files(a: &CompileArgs, c: &Compiled, dir: &Path) -> CliResult<()> {
                     write_file(&dir.join(format!("{base}.spv")), &bytes)?;
                 }
                 _ => {
-                    let (extension, write) = foreign(form);
-                    match write(generated(k)?) {
+                    let (extension, text) = shader_text(a, form, k)?;
+                    match text {
                         Ok(text) => write_file(&dir.join(format!("{base}.{extension}")), text.as_bytes())?,
                         Err(e) => missing.push(format!("{form} of {name}: {e}")),
                     }

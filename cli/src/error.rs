@@ -2,6 +2,7 @@
 
 use compiler::compile::CompileError;
 use compiler::onnx::ImportError;
+use compiler::passes::PassErrorKind;
 use runtime_gpu::GpuError;
 use std::fmt;
 
@@ -61,6 +62,27 @@ impl CliError {
         self.help = Some(help.into());
         self
     }
+    /// What clap says of the command line.
+    pub fn from_usage(e: &clap::Error) -> CliError {
+        let text = e.render().to_string();
+        let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+        let first = lines.next().unwrap_or("wrong usage");
+        let error = CliError::usage(first.strip_prefix("error: ").unwrap_or(first));
+        match lines.find_map(|l| l.strip_prefix("tip: ")) {
+            Some(tip) => error.help(tip),
+            None => error.help("`weft COMMAND --help` shows what it takes"),
+        }
+    }
+    /// As `--json` has it.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({ "schema": 1, "error": { "code": self.code as u8, "message": self.message,
+            "where": self.place, "help": self.help } })
+    }
+    /// As a terminal has it.
+    pub fn render(&self) -> String {
+        let label = format!("error[{}]:", self.code as u8);
+        self.to_string().replacen(&label, &crate::output::alarming(&label), 1)
+    }
 }
 
 /// Runs `f`; a panic becomes an error that says what to do.
@@ -116,7 +138,7 @@ impl From<CompileError> for CliError {
                 .help(format!("give it a size with `--dim {dim}=N`, `--shape INPUT=...`, or inputs with -i")),
             CompileError::Option(_) => CliError::usage(e.to_string()),
             CompileError::NeedsCpu(_) => CliError::new(Code::Device, e.to_string()).help("run it with `--device cpu`"),
-            CompileError::Pass(p) if p.message.contains("no such pass") => CliError::usage(e.to_string()),
+            CompileError::Pass(p) if p.kind == PassErrorKind::Request => CliError::usage(e.to_string()),
             CompileError::Schedule { .. } => CliError::input(e.to_string()),
             _ => CliError::new(Code::Bug, e.to_string()).help("please report this with the model"),
         }

@@ -1,14 +1,17 @@
 //! A compiled model on a device, or on the CPU executor.
 
+use crate::Extensions;
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code, panic_text};
-use crate::output::{Progress, log};
+use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
-use compiler::graph::Module;
+use compiler::cpu::Interpreter;
+use compiler::graph::{Function, Module, NodeId};
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
-    AmpMode, Clock, FuseMode, LayoutMode, PassContext, PipelineOptions, Sequential, default_pipeline,
+    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassContext, PassErrorKind, PipelineOptions, Sequential,
+    default_pipeline,
 };
 use compiler::plan::TensorSlot;
 use compiler::profile::DeviceProfile;
@@ -45,6 +48,7 @@ impl Device {
     /// Opens what `--device` names, and says on stderr which and why.
     pub fn open(common: &Common) -> CliResult<Device> {
         if common.device == "cpu" {
+            log_once(common, "device: the CPU executor, as asked");
             return Ok(Device::Cpu);
         }
         let choice = DeviceChoice::parse(&common.device);
@@ -56,11 +60,11 @@ impl Device {
                     (DeviceChoice::Auto, false) => "the best GPU",
                     _ => "as asked",
                 };
-                log(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
+                log_once(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
                 Ok(Device::Gpu(Arc::new(gpu)))
             }
             Err(GpuError::NoDevice { .. }) if choice == DeviceChoice::Auto => {
-                log(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");
+                log_once(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");
                 Ok(Device::Cpu)
             }
             Err(e) => Err(e.into()),
@@ -92,10 +96,25 @@ pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
     })
 }
 
+/// Refuses names of passes that there are none of, before any work is done.
+///
+/// # Errors
+/// The first such name, with the passes there are.
+pub fn check_passes(common: &Common, extensions: &Extensions) -> CliResult<()> {
+    let known = || extensions.passes.iter().chain(PASSES).map(|p| p.name);
+    match common.disable_pass.iter().find(|d| !known().any(|k| k == d.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(CliError::usage(format!("--disable-pass {name}: no such pass"))
+            .help(format!("there are: {}", known().collect::<Vec<_>>().join(", ")))),
+    }
+}
+
 /// The profile to compile for: `--target`, else the device's, else (on the CPU executor) lavapipe's.
 pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
     if let Some(name) = &common.target {
-        return crate::models::profile(name);
+        let profile = crate::models::profile(name)?;
+        log_once(common, format!("device: none; for the profile {}", profile.name));
+        return Ok(profile);
     }
     Ok(match Device::open(common)? {
         Device::Gpu(g) => g.profile.clone(),
@@ -140,7 +159,7 @@ pub fn compile_with(
     common: &Common,
     profile: &DeviceProfile,
 ) -> Result<Compiled, CompileError> {
-    let mut progress = Progress::new(common);
+    let mut progress = Progress::new(common, &[("kernels", "scheduling")]);
     let saved = module.clone();
     let mut report = |s: &str, d: usize, t: usize| progress.report(s, d, t);
     let run = AssertUnwindSafe(|| compile(module, options, profile, &shaders_gen::Emitter, &mut report));
@@ -153,7 +172,7 @@ pub fn compile_with(
     };
     match std::panic::catch_unwind(run) {
         Ok(Err(CompileError::Bug { at, message })) => Err(bug(at, message)),
-        Ok(Err(CompileError::Pass(e))) if !e.message.contains("no such pass") => {
+        Ok(Err(CompileError::Pass(e))) if e.kind != PassErrorKind::Request => {
             Err(bug(format!("pass {}", e.pass), e.message))
         }
         Ok(done) => done,
@@ -230,7 +249,7 @@ impl Executor {
         let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
         {
             Err(CompileError::NeedsCpu(why)) => {
-                log(common, format!("device: the CPU executor instead, since {why}"));
+                log_once(common, format!("device: the CPU executor instead, since {why}"));
                 return on_cpu(module);
             }
             other => other?,
@@ -274,13 +293,13 @@ impl Executor {
 
 /// Opens a session with progress and the user's cache folder.
 pub fn open_session(gpu: &Arc<Gpu>, compiled: &Compiled, common: &Common) -> CliResult<Session> {
-    let mut progress = Progress::new(common);
+    let mut progress = Progress::new(common, &[("buffers", "upload"), ("kernels", "driver")]);
     let options = SessionOptions { cache_dir: cache_dir() };
     Ok(Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |s, d, t| progress.report(s, d, t))?)
 }
 
 /// The user's cache folder, by the platform's custom.
-fn cache_dir() -> Option<std::path::PathBuf> {
+pub fn cache_dir() -> Option<std::path::PathBuf> {
     let var = |n: &str| std::env::var_os(n).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
     var("WEFT_CACHE")
         .or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
@@ -294,6 +313,27 @@ fn cache_dir() -> Option<std::path::PathBuf> {
 /// Runs the entry function on the CPU executor.
 pub fn run_on_cpu(module: &Module, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
     compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| CliError::new(Code::Input, e.to_string()))
+}
+
+/// As [`run_on_cpu`], with progress as the stage `stage`: large networks take minutes there.
+pub fn run_on_cpu_watched(
+    module: &Module,
+    inputs: &[Tensor],
+    common: &Common,
+    stage: &str,
+    mut observe: impl FnMut(&Function, NodeId, &[Tensor]),
+) -> CliResult<Vec<Tensor>> {
+    let mut progress = Progress::new(common, &[]);
+    let (entry, total) = (module.main().name, module.main().walk().len());
+    let mut done = 0;
+    let mut interpreter = Interpreter::new(module).observe(|f, n, outputs| {
+        if f.name == entry {
+            done += 1;
+            progress.report(stage, done, total);
+            observe(f, n, outputs);
+        }
+    });
+    interpreter.run(entry, inputs).map_err(|e| CliError::input(e.to_string()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod node;
 mod relations;
 
 use crate::args::ExplainArgs;
-use crate::arrays::read_npz;
+use crate::args::shared::refuse_for_trace;
 use crate::error::CliResult;
 use crate::executor::{compile_for, target_profile};
 use crate::models::load;
@@ -14,9 +14,10 @@ use relations::Relations;
 /// Explains a model or one node of it.
 pub fn execute(a: &ExplainArgs) -> CliResult<()> {
     if crate::trace::is_trace(&a.model) {
+        refuse_for_trace(&a.common, &a.model)?;
         return crate::trace::explain(&a.model, a.node.as_deref(), &a.common);
     }
-    let given = a.input.as_ref().map(|p| read_npz(p)).transpose()?;
+    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let profile = target_profile(&a.common)?;
     let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;

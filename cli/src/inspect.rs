@@ -1,6 +1,7 @@
 //! `weft inspect`
 
 use crate::args::InspectArgs;
+use crate::args::shared::refuse_for_trace;
 use crate::error::{CliError, CliResult, Code};
 use crate::models::{is_path, load_open, read_onnx};
 use crate::output::{print_text, si, table, write_json};
@@ -10,7 +11,8 @@ use std::path::Path;
 
 /// Shows what is in each model.
 pub fn execute(a: &InspectArgs) -> CliResult<()> {
-    if a.models.iter().any(|m| crate::trace::is_trace(m)) {
+    if let Some(trace) = a.models.iter().find(|m| crate::trace::is_trace(m)) {
+        refuse_for_trace(&a.common, trace)?;
         return crate::trace::inspect(&a.models, &a.common);
     }
     let mut all = Vec::new();

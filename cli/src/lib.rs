@@ -7,14 +7,18 @@ mod args;
 mod arrays;
 mod bench;
 mod cases;
+mod ceilings;
 mod compare;
 mod compile;
+mod completions;
 mod devices;
 mod diff;
 mod error;
 mod executor;
 mod explain;
 mod export;
+mod images;
+mod inputs;
 mod inspect;
 mod layout_options;
 mod models;
@@ -22,13 +26,13 @@ mod node_errors;
 mod opt;
 mod output;
 mod precision;
+mod report;
 mod run;
 mod trace;
 mod view;
 mod zoo;
 
-use args::{Cli, Command};
-use clap::Parser;
+use args::Command;
 use compiler::passes::PassDef;
 use error::{CliError, CliResult, Code, catch_bugs};
 use std::ffi::OsString;
@@ -53,40 +57,50 @@ fn quiet_loader() {
 /// variable of the environment.
 pub fn run(args: impl IntoIterator<Item = OsString>, extensions: &Extensions) -> ExitCode {
     quiet_loader();
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match args::shared::parse(args.iter().cloned()) {
         Ok(cli) => cli,
-        Err(e) => {
-            if !e.use_stderr() {
-                let _ = e.print();
-                return ExitCode::SUCCESS;
-            }
-            let code = Code::Usage as u8;
-            eprint!("{}", e.render().to_string().replacen("error:", &format!("error[{code}]:"), 1));
-            return ExitCode::from(code);
+        Err(e) if !e.use_stderr() => {
+            let _ = e.print();
+            return ExitCode::SUCCESS;
         }
+        Err(e) => return usage(&e, &args),
     };
     std::panic::set_hook(Box::new(|_| {}));
+    let common = cli.command.common();
     let result = catch_bugs(|| dispatch(&cli.command, extensions));
+    output::log_stages(common);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("{e}");
+            eprintln!("{}", e.render());
+            if !common.state.json_is_written() {
+                // Where even this cannot be written, the exit code says it.
+                let _ = output::write_json(common, &e.to_json());
+            }
             ExitCode::from(e.code as u8)
         }
     }
 }
 
+/// Shows what is wrong with the command line. It could not be read, so `--json` is looked for in its words.
+fn usage(e: &clap::Error, args: &[OsString]) -> ExitCode {
+    let code = Code::Usage as u8;
+    let label = format!("error[{code}]:");
+    eprint!("{}", e.render().to_string().replacen("error:", &output::alarming(&label), 1));
+    let json = args.iter().filter_map(|a| a.to_str()).find(|a| *a == "--json" || a.starts_with("--json="));
+    if let Some(json) = json {
+        let target = json.strip_prefix("--json=").unwrap_or("-").to_string();
+        let common = args::Common { json: Some(target), ..Default::default() };
+        let _ = output::write_json(&common, &CliError::from_usage(e).to_json());
+    }
+    ExitCode::from(code)
+}
+
 /// Options that no pass of this build honours are refused rather than ignored.
-fn check_options(command: &Command) -> CliResult<()> {
-    let common = match command {
-        Command::Compile(a) => &a.common,
-        Command::Run(a) => &a.common,
-        Command::Bench(a) => &a.common,
-        Command::Compare(a) => &a.common,
-        Command::Explain(a) => &a.common,
-        Command::Export(a) => &a.common,
-        _ => return Ok(()),
-    };
+fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
+    let common = command.common();
+    executor::check_passes(common, extensions)?;
     layout_options::check(common)?;
     if common.tuning != "off" {
         return Err(CliError::usage("tuning is not built yet: only --tuning off works"));
@@ -95,7 +109,7 @@ fn check_options(command: &Command) -> CliResult<()> {
 }
 
 fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
-    check_options(command)?;
+    check_options(command, extensions)?;
     match command {
         Command::Devices(a) => devices::execute(a),
         Command::Inspect(a) => inspect::execute(a),
@@ -109,6 +123,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Diff(a) => diff::execute(a),
         Command::View(a) => view::execute(a),
         Command::Zoo(a) => zoo::execute(a),
+        Command::Completions(a) => completions::execute(a),
         Command::Cases(a) => cases::execute(a),
     }
 }

@@ -106,13 +106,24 @@ pub fn load_with_values(
 
 /// Names of a model's inputs.
 pub fn input_names(model: &str, common: &Common) -> CliResult<Vec<String>> {
-    let ports = if is_onnx(model) {
-        let (bytes, _) = read_onnx(Path::new(model))?;
-        compiler::onnx::onnx_inputs(bytes).map_err(|e| CliError::from(e).at(model))?
-    } else {
-        input_ports(&load_open(model, common)?)
-    };
-    Ok(ports.into_iter().map(|p| p.0.to_string()).collect())
+    Ok(open_ports(model, common)?.into_iter().map(|p| p.0.to_string()).collect())
+}
+
+fn open_ports(model: &str, common: &Common) -> CliResult<Vec<(Name, TensorType)>> {
+    if !is_onnx(model) {
+        return Ok(input_ports(&load_open(model, common)?));
+    }
+    let (bytes, _) = read_onnx(Path::new(model))?;
+    compiler::onnx::onnx_inputs(bytes).map_err(|e| CliError::from(e).at(model))
+}
+
+/// A model's inputs with the sizes that `--shape`, `--dim` and `--batch` choose; others stay open.
+pub fn ports(model: &str, common: &Common) -> CliResult<Vec<(Name, TensorType)>> {
+    let ports = open_ports(model, common)?;
+    let (names, shapes) = (ports.iter().map(|p| p.0).collect::<Vec<_>>(), chosen_shapes(&ports, common)?);
+    let dims = decide_dims(&ports, common)?;
+    let types = choose_shapes(ports, common.batch.map(|b| b as usize), &dims, &shapes);
+    Ok(names.into_iter().zip(types.map_err(|e| CliError::usage(e.to_string()))?).collect())
 }
 
 fn is_onnx(model: &str) -> bool {
@@ -181,13 +192,7 @@ fn decide_shapes(
     inputs: Option<&Named>,
 ) -> CliResult<Vec<(Name, Vec<usize>)>> {
     let known: Vec<Name> = ports.iter().map(|p| p.0).collect();
-    let mut shapes = Vec::new();
-    for (name, value) in pairs(&common.shape, "--shape")? {
-        let shape: Option<Vec<usize>> = value.split(['x', ',']).map(|d| d.parse().ok()).collect();
-        let shape = shape
-            .ok_or_else(|| CliError::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
-        shapes.push((check_input(&known, &name, "--shape")?, shape));
-    }
+    let shapes = chosen_shapes(&ports, common)?;
     let mut dims = decide_dims(&ports, common)?;
     for (name, t) in inputs.into_iter().flatten() {
         let port = ports.iter().find(|p| p.0.as_str() == name.as_str()).filter(|p| p.1.rank() == t.shape().len());
@@ -213,13 +218,38 @@ fn decide_shapes(
         }
     }
     let types = choose(batch, &dims)?;
-    if let Some(d) = types.iter().flat_map(|t| &t.shape).find_map(|d| d.vars().first().copied()) {
-        let names: Vec<String> = known.iter().map(|k| k.to_string()).collect();
-        return Err(CliError::usage(format!("dimension `{d}` is open"))
-            .at(format!("inputs {}", names.join(", ")))
-            .help(format!("give it a size with `--dim {d}=N`, or inputs with -i")));
-    }
+    check_closed(&known, &types)?;
     Ok(known.into_iter().zip(types.iter().map(|t| t.const_shape().unwrap_or_default())).collect())
+}
+
+/// The shapes of `--shape`.
+fn chosen_shapes(ports: &[(Name, TensorType)], common: &Common) -> CliResult<Vec<(Name, Vec<usize>)>> {
+    let known: Vec<Name> = ports.iter().map(|p| p.0).collect();
+    let mut shapes = Vec::new();
+    for (name, value) in pairs(&common.shape, "--shape")? {
+        let shape: Option<Vec<usize>> = value.split(['x', ',']).map(|d| d.parse().ok()).collect();
+        let shape = shape
+            .ok_or_else(|| CliError::usage(format!("--shape {name}={value}: needs a shape such as 1x3x224x224")))?;
+        shapes.push((check_input(&known, &name, "--shape")?, shape));
+    }
+    Ok(shapes)
+}
+
+/// Every dimension that is still open is named at once.
+fn check_closed(inputs: &[Name], types: &[TensorType]) -> CliResult<()> {
+    let mut open: Vec<Name> = types.iter().flat_map(|t| &t.shape).flat_map(|d| d.vars()).collect();
+    open.sort();
+    open.dedup();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let list = |f: fn(&Name) -> String, sep: &str| open.iter().map(f).collect::<Vec<_>>().join(sep);
+    let (noun, verb) = if open.len() == 1 { ("dimension", "is") } else { ("dimensions", "are") };
+    let of = inputs.iter().zip(types).filter(|(_, t)| t.const_shape().is_none());
+    let of: Vec<String> = of.map(|(n, t)| format!("{n} {t:?}")).collect();
+    Err(CliError::usage(format!("{noun} {} {verb} open", list(|d| format!("`{d}`"), ", ")))
+        .at(format!("input {}", of.join(", ")))
+        .help(format!("give sizes with `{}`, or inputs with -i", list(|d| format!("--dim {d}=N"), " "))))
 }
 
 /// The sizes of `--dim`.
@@ -335,6 +365,8 @@ pub fn short_name(model: &str) -> String {
 pub fn profile(name: &str) -> CliResult<compiler::profile::DeviceProfile> {
     compiler::profile::DeviceProfile::named(name).ok_or_else(|| {
         let list: Vec<String> = compiler::profile::DeviceProfile::all().into_iter().map(|p| p.name).collect();
-        CliError::new(Code::Device, format!("no profile `{name}`; there are: {}", list.join(", ")))
+        CliError::new(Code::Device, format!("no profile `{name}`; there are: {}", list.join(", "))).help(
+            "`weft devices --profiles` shows what each one is; `--device` chooses among the devices that are here",
+        )
     })
 }

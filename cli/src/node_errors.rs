@@ -4,9 +4,9 @@
 //! output; the inputs are the exact values, seen in a run of the f32 module on the CPU executor. With `--cumulative` the
 //! module stays whole and every node's result becomes an output too: errors then carry those before them.
 
-use crate::args::CompareArgs;
-use crate::error::{CliError, CliResult};
-use crate::executor::{Device, Executor, pipeline_options};
+use crate::args::{Common, CompareArgs};
+use crate::error::CliResult;
+use crate::executor::{Device, Executor, pipeline_options, run_on_cpu_watched};
 use crate::precision::calibrated;
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::attr::Attr;
@@ -37,7 +37,7 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
         return Ok(vec![]);
     }
     let nodes = observed_nodes(module);
-    let exact = exact_values(module, inputs)?;
+    let exact = exact_values(module, inputs, &a.common)?;
     let (changed, inputs) = match a.cumulative {
         true => (exposed(module, &nodes), inputs.to_vec()),
         false => isolated(module, &nodes, inputs, &exact),
@@ -105,17 +105,12 @@ fn observed_nodes(module: &Module) -> Vec<NodeId> {
 }
 
 /// Every value of the entry function in a run on the CPU executor.
-fn exact_values(module: &Module, inputs: &[Tensor]) -> CliResult<FxHashMap<ValueId, Tensor>> {
+fn exact_values(module: &Module, inputs: &[Tensor], common: &Common) -> CliResult<FxHashMap<ValueId, Tensor>> {
     let f = module.main();
     let mut values: FxHashMap<ValueId, Tensor> = f.params().iter().copied().zip(inputs.iter().cloned()).collect();
-    {
-        let mut interpreter = compiler::cpu::Interpreter::new(module).observe(|g, n, outputs| {
-            if g.name == f.name {
-                values.extend(g.nodes[n].outputs.iter().copied().zip(outputs.iter().cloned()));
-            }
-        });
-        interpreter.run(f.name, inputs).map_err(|e| CliError::input(e.to_string()))?;
-    }
+    run_on_cpu_watched(module, inputs, common, "nodes", |g, n, outputs| {
+        values.extend(g.nodes[n].outputs.iter().copied().zip(outputs.iter().cloned()));
+    })?;
     Ok(values)
 }
 

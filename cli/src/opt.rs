@@ -6,7 +6,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{pipeline_options, target_profile};
 use crate::output::{log, print_text, write_file};
 use compiler::passes::mixed_precision::check_listed;
-use compiler::passes::{PassContext, Sequential};
+use compiler::passes::{PassContext, PassErrorKind, Sequential};
 use compiler::plan::EmitKernel;
 use std::io::Read;
 
@@ -25,6 +25,9 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     compiler::verify::verify_module(&module).map_err(|e| {
         CliError::input(e.iter().map(|e| e.to_string()).collect::<Vec<_>>().join("\n")).at(a.file.clone())
     })?;
+    if a.dialect != "wgpu" && a.emit != "wgsl" {
+        return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
+    }
     let profile = target_profile(&a.common)?;
     let mut cx = PassContext::new(profile.clone());
     let options = pipeline_options(&a.common)?;
@@ -33,7 +36,7 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     cx.verify = true;
     cx.registry.extend(extensions.passes.iter().copied());
     pipeline(&a.common.passes)?.run(&mut module, &mut cx).map_err(|e| {
-        let code = if e.message.contains("no such pass") { Code::Usage } else { Code::Input };
+        let code = if e.kind == PassErrorKind::Request { Code::Usage } else { Code::Input };
         CliError::new(code, e.to_string())
     })?;
     for (label, text) in &cx.printed {
@@ -42,7 +45,11 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     for r in &cx.remarks {
         log(&a.common, format!("remark: {} {:?}: {}", r.pass, r.kind, r.message));
     }
-    let out = if a.emit == "wgsl" { kernels_text(&module, &profile)? } else { compiler::text::print_module(&module) };
+    let out = if a.emit == "wgsl" {
+        kernels_text(&module, &profile, &a.dialect)?
+    } else {
+        compiler::text::print_module(&module)
+    };
     match &a.output {
         Some(path) => write_file(path, out.as_bytes()),
         None => print_text(out.trim_end()),
@@ -60,14 +67,21 @@ fn pipeline(passes: &[String]) -> CliResult<Sequential> {
     }))
 }
 
-fn kernels_text(module: &compiler::graph::Module, profile: &compiler::profile::DeviceProfile) -> CliResult<String> {
+fn kernels_text(
+    module: &compiler::graph::Module,
+    profile: &compiler::profile::DeviceProfile,
+    dialect: &str,
+) -> CliResult<String> {
     let mut out = String::new();
     for f in module.tensor_functions.values() {
         for (kernel, _) in f.kernels() {
-            let e = shaders_gen::Emitter
-                .emit(f, kernel, profile)
-                .map_err(|m| CliError::input(format!("kernel {kernel} of @{}: {m}", f.name)))?;
-            out += &format!("// kernel {}\n{}\n", e.name, e.wgsl);
+            let wrong = |m: String| CliError::input(format!("kernel {kernel} of @{}: {m}", f.name));
+            let e = shaders_gen::Emitter.emit(f, kernel, profile).map_err(wrong)?;
+            let text = match e.module.downcast_ref::<shaders_gen::GeneratedModule>() {
+                Some(g) => g.emit_wgsl_in(crate::compile::dialect(dialect)).map_err(|e| wrong(e.to_string()))?,
+                None => e.wgsl.clone(),
+            };
+            out += &format!("// kernel {}\n{text}\n", e.name);
         }
     }
     Ok(out)

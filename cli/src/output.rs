@@ -2,13 +2,57 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
+use comfy_table::{Attribute, Cell, Color, ContentArrangement};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What one call of the command has said and timed so far.
+#[derive(Default, Debug)]
+struct Said {
+    lines: Vec<String>,
+    stages: Vec<(String, f64)>,
+    json: bool,
+}
+
+/// What was said and timed so far; copies share it.
+#[derive(Clone, Default, Debug)]
+pub struct State(Arc<Mutex<Said>>);
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// True when the result is written as JSON.
+    pub fn json_is_written(&self) -> bool {
+        self.lock().json
+    }
+    /// Adds milliseconds to a stage of the work.
+    pub fn add(&self, stage: &str, ms: f64) {
+        let mut said = self.lock();
+        match said.stages.iter_mut().find(|s| s.0 == stage) {
+            Some(s) => s.1 += ms,
+            None => said.stages.push((stage.into(), ms)),
+        }
+    }
+    /// Runs `f` as a stage of the work.
+    pub fn time<T>(&self, stage: &str, f: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let out = f();
+        self.add(stage, start.elapsed().as_secs_f64() * 1e3);
+        out
+    }
+    /// Milliseconds by stage, in order of their first appearance.
+    pub fn stages(&self) -> Vec<(String, f64)> {
+        self.lock().stages.clone()
+    }
+}
 
 /// Writes JSON to stdout or a file, when asked for; returns whether stdout is taken by it.
 pub fn write_json(common: &Common, value: &serde_json::Value) -> CliResult<bool> {
     let Some(target) = &common.json else { return Ok(false) };
     let text = serde_json::to_string_pretty(value).map_err(|e| CliError::usage(e.to_string()))?;
+    common.state.lock().json = true;
     if target == "-" {
         print_text(&text)?;
         return Ok(true);
@@ -46,49 +90,129 @@ pub fn log(common: &Common, text: impl AsRef<str>) {
     }
 }
 
-/// Progress of long work: a bar on a terminal, nothing elsewhere.
+/// A log line on stderr that is said once, however often it holds.
+pub fn log_once(common: &Common, text: impl Into<String>) {
+    let text = text.into();
+    let mut said = common.state.lock();
+    if !said.lines.contains(&text) {
+        log(common, &text);
+        said.lines.push(text);
+    }
+}
+
+/// With `-v`, where the time went: on stderr.
+pub fn log_stages(common: &Common) {
+    let stages = common.state.stages();
+    if common.verbose > 0 && !stages.is_empty() {
+        let list: Vec<String> = stages.iter().map(|(stage, ms)| format!("{stage} {ms:.1} ms")).collect();
+        log(common, format!("time: {}", list.join(", ")));
+    }
+}
+
+/// Progress of long work: a bar with the time left on a terminal, nothing elsewhere. Times of stages are kept.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    stage: String,
+    state: State,
+    names: &'static [(&'static str, &'static str)],
+    stage: Option<(String, Instant)>,
 }
 impl Progress {
-    /// A bar when stderr is a terminal and output is wanted.
-    pub fn new(common: &Common) -> Progress {
+    /// A bar when stderr is a terminal and logs are wanted. `names` says what stages are called; they keep theirs otherwise.
+    pub fn new(common: &Common, names: &'static [(&'static str, &'static str)]) -> Progress {
         let bar = (!common.quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(1);
-            if let Ok(style) = ProgressStyle::with_template("{msg:>10} [{bar:30}] {pos}/{len}") {
+            if let Ok(style) = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len}, {eta} left") {
                 bar.set_style(style);
             }
             bar
         });
-        Progress { bar, stage: String::new() }
+        Progress { bar, state: common.state.clone(), names, stage: None }
     }
     /// Reports.
     pub fn report(&mut self, stage: &str, done: usize, total: usize) {
-        if let Some(bar) = &self.bar {
-            if self.stage != stage {
-                self.stage = stage.to_string();
-                bar.set_message(self.stage.clone());
+        let name = self.names.iter().find(|n| n.0 == stage).map_or(stage, |n| n.1);
+        if self.stage.as_ref().is_none_or(|s| s.0 != name) {
+            self.end_stage();
+            self.stage = Some((name.to_string(), Instant::now()));
+            if let Some(bar) = &self.bar {
+                bar.reset();
+                bar.set_message(name.to_string());
             }
+        }
+        if let Some(bar) = &self.bar {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
+        }
+    }
+    fn end_stage(&mut self) {
+        if let Some((stage, start)) = self.stage.take() {
+            self.state.add(&stage, start.elapsed().as_secs_f64() * 1e3);
         }
     }
 }
 impl Drop for Progress {
     fn drop(&mut self) {
+        self.end_stage();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 }
 
-/// A plain table without borders.
+/// True when `stream` takes colours: a terminal, and nobody asks for none (<https://no-color.org>).
+fn colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// `text` in bold red where stderr takes colours.
+pub fn alarming(text: &str) -> String {
+    if colours(&std::io::stderr()) { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_string() }
+}
+
+/// A plain table without borders, as wide as the terminal where there is one.
 pub fn table(header: &[&str]) -> comfy_table::Table {
     let mut t = comfy_table::Table::new();
     t.load_style(comfy_table::presets::NOTHING);
-    t.set_header(header.iter().copied());
+    let bold = colours(&std::io::stdout());
+    let cell = |h: &&str| if bold { Cell::new(h).add_attribute(Attribute::Bold) } else { Cell::new(h) };
+    t.set_header(header.iter().map(cell));
+    if std::io::stdout().is_terminal() {
+        t.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     t
+}
+
+/// A cell that says whether something holds.
+pub fn verdict(pass: bool) -> Cell {
+    let cell = Cell::new(if pass { "ok" } else { "FAIL" });
+    match colours(&std::io::stdout()) {
+        true => cell.fg(if pass { Color::Green } else { Color::Red }),
+        false => cell,
+    }
+}
+
+/// A table whose rows appear when they are done: the widths are decided beforehand.
+pub struct Rows(Vec<usize>);
+impl Rows {
+    /// Prints the header; each column is as wide as its title and the given number of characters.
+    pub fn new(columns: &[(&str, usize)]) -> CliResult<Rows> {
+        let rows = Rows(columns.iter().map(|(title, width)| title.chars().count().max(*width)).collect());
+        rows.print(&columns.iter().map(|c| c.0.to_string()).collect::<Vec<_>>())?;
+        Ok(rows)
+    }
+    /// Prints a row.
+    pub fn print(&self, cells: &[String]) -> CliResult<()> {
+        let line: Vec<String> = cells.iter().zip(&self.0).map(|(c, w)| format!("{c:w$}")).collect();
+        print_text(format!(" {}", line.join("  ")).trim_end())
+    }
+}
+
+/// A shape as people write it: `1x3x224x224`.
+pub fn shape(dims: &[usize]) -> String {
+    match dims {
+        [] => "scalar".into(),
+        dims => dims.iter().map(usize::to_string).collect::<Vec<_>>().join("x"),
+    }
 }
 
 /// `1.23 G`, `456 M`.

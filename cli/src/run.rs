@@ -1,11 +1,12 @@
 //! `weft run`
 
 use crate::args::RunArgs;
-use crate::arrays::{Named, read_npy, read_npz, write_npz};
+use crate::arrays::{Named, write_npz};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor};
 use crate::models::{inputs_for, load, load_with_values};
-use crate::output::{print_text, table, write_json};
+use crate::output::print_text;
+use crate::report::report;
 use bytes::Bytes;
 use compiler::agreement::{Tolerance, agree};
 use compiler::graph::Module;
@@ -21,64 +22,17 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
         let agreed = run_test_dir(a, dir, &device)?;
         return print_text(&format!("pass: {} results agree ({})", agreed.results, agreed.place));
     }
-    let given = given_inputs(a)?;
-    let module = load(&a.model, &a.common, given.as_ref())?;
+    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
+    let state = &a.common.state;
+    let module = state.time("import", || load(&a.model, &a.common, given.as_ref()))?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let executor = Executor::new(module, &a.common, &device, &inputs)?;
-    let outputs: Named = executor.output_names().into_iter().zip(executor.run(&inputs)?).collect();
-    report(a, &outputs, given.is_none())?;
-    match &a.output {
-        Some(path) => write_npz(path, &outputs),
-        None => Ok(()),
+    let results = state.time("run", || executor.run(&inputs))?;
+    let outputs: Named = executor.output_names().into_iter().zip(results).collect();
+    if let Some(path) = &a.output {
+        write_npz(path, &outputs)?;
     }
-}
-
-fn given_inputs(a: &RunArgs) -> CliResult<Option<Named>> {
-    let mut named = match &a.input_npz {
-        Some(p) => read_npz(p)?,
-        None => vec![],
-    };
-    for s in &a.inputs {
-        let (name, file) =
-            s.rsplit_once('=').ok_or_else(|| CliError::usage(format!("--input {s}: needs NAME=FILE.npy")))?;
-        named.push((name.to_string(), read_npy(Path::new(file))?));
-    }
-    Ok((a.input_npz.is_some() || !a.inputs.is_empty()).then_some(named))
-}
-
-fn report(a: &RunArgs, outputs: &Named, random: bool) -> CliResult<()> {
-    let rows: Vec<serde_json::Value> = outputs
-        .iter()
-        .map(|(n, t)| {
-            let v = t.to_f64_vec();
-            let top = v.iter().enumerate().fold((0, f64::NEG_INFINITY), |b, (i, &x)| if x > b.1 { (i, x) } else { b });
-            let mean = v.iter().sum::<f64>() / v.len().max(1) as f64;
-            serde_json::json!({ "name": n, "dtype": t.dtype().name(), "shape": t.shape(), "mean": mean, "max": top.1, "argmax": top.0 })
-        })
-        .collect();
-    let seed = random.then_some(a.common.seed);
-    if write_json(&a.common, &serde_json::json!({ "schema": 1, "model": a.model, "seed": seed, "outputs": rows }))?
-        || a.common.quiet
-    {
-        return Ok(());
-    }
-    let mut t = table(&["output", "dtype", "shape", "mean", "max", "at"]);
-    for r in &rows {
-        let f = |k: &str| r[k].as_f64().map_or("-".into(), |v| format!("{v:.6}"));
-        t.add_row([
-            r["name"].as_str().unwrap_or("").to_string(),
-            r["dtype"].as_str().unwrap_or("").to_string(),
-            r["shape"].to_string(),
-            f("mean"),
-            f("max"),
-            r["argmax"].to_string(),
-        ]);
-    }
-    print_text(&t.to_string())?;
-    if let Some(s) = seed {
-        print_text(&format!("inputs: random, seed {s}"))?;
-    }
-    Ok(())
+    report(a, &device, &outputs, given.is_none())
 }
 
 fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {

@@ -1,7 +1,7 @@
 //! `weft view`: a compilation in a window.
 
 use crate::args::ViewArgs;
-use crate::arrays::read_npz;
+use crate::args::shared::refuse_for_trace;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
@@ -13,7 +13,10 @@ use std::path::Path;
 /// Opens the viewer on a trace, or on that of a model compiled now.
 pub fn execute(a: &ViewArgs) -> CliResult<()> {
     let trace = match crate::trace::is_trace(&a.model) {
-        true => crate::trace::read(Path::new(&a.model))?,
+        true => {
+            refuse_for_trace(&a.common, &a.model)?;
+            crate::trace::read(Path::new(&a.model))?
+        }
         false => compiled(a)?,
     };
     open(trace)
@@ -21,7 +24,7 @@ pub fn execute(a: &ViewArgs) -> CliResult<()> {
 
 fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let profile = target_profile(&a.common)?;
-    let given = a.input.as_ref().map(|p| read_npz(p)).transpose()?;
+    let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;

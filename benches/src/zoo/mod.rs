@@ -36,6 +36,8 @@ pub struct ZooEntry {
     pub input: [usize; 3],
     /// Name of the output.
     pub output: &'static str,
+    /// How networks of this kind are trained to see pixels: `imagenet` (torchvision's classifiers) or `unit` (0..1).
+    pub preset: &'static str,
     build: fn(&mut Net<'_>, &Act) -> Result<Act, BuildError>,
 }
 
@@ -65,7 +67,7 @@ const BATCH_LIMIT: usize = 65_536;
 const IMAGE: [usize; 3] = [3, 224, 224];
 
 macro_rules! zoo {
-    ($($name:literal, $parameters:literal, $macs:literal, $input:expr, $output:literal, $build:expr, $description:literal;)*) => {
+    ($($name:literal, $parameters:literal, $macs:literal, $input:expr, $output:literal, $preset:literal, $build:expr, $description:literal;)*) => {
         &[$(ZooEntry {
             name: $name,
             description: $description,
@@ -73,6 +75,7 @@ macro_rules! zoo {
             macs: $macs,
             input: $input,
             output: $output,
+            preset: $preset,
             build: $build,
         }),*]
     };
@@ -80,17 +83,17 @@ macro_rules! zoo {
 
 /// Every model, in the order of `weft zoo`.
 static MODELS: &[ZooEntry] = zoo! {
-    "resnet18", 11_689_512, 1_814_073_344, IMAGE, "logits", resnet::resnet18, "residual network, 18 layers, basic blocks";
-    "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", resnet::resnet50, "residual network, 50 layers, bottlenecks (v1.5)";
-    "resnet101", 44_549_160, 7_801_405_440, IMAGE, "logits", resnet::resnet101, "residual network, 101 layers, bottlenecks (v1.5)";
-    "mobilenet_v2", 3_504_872, 300_774_272, IMAGE, "logits", mobilenet_v2::mobilenet_v2, "inverted residuals, depthwise convolutions, ReLU6";
-    "mobilenet_v3_small", 2_542_856, 56_510_400, IMAGE, "logits", mobilenet_v3::mobilenet_v3_small, "inverted residuals with squeeze and excitation, hard swish";
-    "efficientnet_b0", 5_288_548, 385_814_752, IMAGE, "logits", efficientnet::efficientnet_b0, "scaled inverted residuals with squeeze and excitation, SiLU";
-    "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", squeezenet::squeezenet1_1, "fire modules: squeeze, then two expansions side by side";
-    "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", vgg::vgg16, "plain 3x3 convolutions and three large dense layers";
-    "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", densenet::densenet121, "each layer reads all before it in its block";
-    "unet", 31_031_810, 48_171_581_440, [3, 256, 256], "output", unet::unet, "segmentation, widths 64 to 1024, transposed convolutions, two classes";
-    "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", vit::vit_b_16, "vision transformer, 12 layers, patches of 16";
+    "resnet18", 11_689_512, 1_814_073_344, IMAGE, "logits", "imagenet", resnet::resnet18, "residual network, 18 layers, basic blocks";
+    "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", "imagenet", resnet::resnet50, "residual network, 50 layers, bottlenecks (v1.5)";
+    "resnet101", 44_549_160, 7_801_405_440, IMAGE, "logits", "imagenet", resnet::resnet101, "residual network, 101 layers, bottlenecks (v1.5)";
+    "mobilenet_v2", 3_504_872, 300_774_272, IMAGE, "logits", "imagenet", mobilenet_v2::mobilenet_v2, "inverted residuals, depthwise convolutions, ReLU6";
+    "mobilenet_v3_small", 2_542_856, 56_510_400, IMAGE, "logits", "imagenet", mobilenet_v3::mobilenet_v3_small, "inverted residuals with squeeze and excitation, hard swish";
+    "efficientnet_b0", 5_288_548, 385_814_752, IMAGE, "logits", "imagenet", efficientnet::efficientnet_b0, "scaled inverted residuals with squeeze and excitation, SiLU";
+    "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", "imagenet", squeezenet::squeezenet1_1, "fire modules: squeeze, then two expansions side by side";
+    "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", "imagenet", vgg::vgg16, "plain 3x3 convolutions and three large dense layers";
+    "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", "imagenet", densenet::densenet121, "each layer reads all before it in its block";
+    "unet", 31_031_810, 48_171_581_440, [3, 256, 256], "output", "unit", unet::unet, "segmentation, widths 64 to 1024, transposed convolutions, two classes";
+    "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", "imagenet", vit::vit_b_16, "vision transformer, 12 layers, patches of 16";
 };
 
 /// Every model.

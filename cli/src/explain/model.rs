@@ -114,7 +114,7 @@ fn to_json(a: &ExplainArgs, r: &Relations<'_>) -> Value {
         })
         .collect();
     json!({ "schema": 1, "model": a.model, "profile": r.c.profile.name,
-        "options": { "fuse": a.common.fuse, "layout": a.common.layout, "amp": a.common.amp, "level": a.common.opt_level },
+        "options": { "fuse": a.common.fuse, "layout": a.common.layout, "amp": a.common.amp, "opt_level": a.common.opt_level },
         "dispatches": r.dispatches.iter().map(Vec::len).sum::<usize>(), "kernels": r.c.plan.kernels.len(),
         "groups": groups, "passes": r.c.passes, "remarks": r.c.remarks })
 }

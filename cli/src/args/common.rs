@@ -1,0 +1,96 @@
+//! Options that mean the same everywhere.
+
+use super::shared::{COMPILER, DEVICE, MODEL, OUTPUT};
+use crate::output::State;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Options that mean the same everywhere.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Common {
+    /// Device: auto, cpu, a number, a name, or vulkan:N
+    #[arg(long, default_value = "auto", help_heading = DEVICE)]
+    pub device: String,
+    /// Compile for a named profile instead of a device that is here
+    #[arg(long, value_name = "PROFILE", help_heading = DEVICE)]
+    pub target: Option<String>,
+    /// Mixed precision: off, fp16, auto
+    #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"], help_heading = COMPILER)]
+    pub amp: String,
+    /// Keep nodes whose name matches in f32 (`*` matches anything); @FILE reads a pattern a line
+    #[arg(long = "keep-f32", value_name = "PATTERN", help_heading = COMPILER)]
+    pub keep_f32: Vec<String>,
+    /// Layout: auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none
+    #[arg(
+        long,
+        default_value = "auto",
+        value_parser = ["auto", "nchw", "nhwc", "nchw4c", "nchw8c", "nchw16c", "none"],
+        help_heading = COMPILER
+    )]
+    pub layout: String,
+    /// Pin nodes to a layout (`*` in the name matches anything)
+    #[arg(long = "pin-layout", value_name = "NODE=LAYOUT", help_heading = COMPILER)]
+    pub pin_layout: Vec<String>,
+    /// Measured times of kernels for the choice of layouts (as benches' layout_choice writes them)
+    #[arg(long = "layout-costs", value_name = "F.json", help_heading = COMPILER)]
+    pub layout_costs: Option<PathBuf>,
+    /// Fusion: full, classic, off
+    #[arg(long, default_value = "full", value_parser = ["full", "classic", "off"], help_heading = COMPILER)]
+    pub fuse: String,
+    /// Optimisation level 0..3
+    #[arg(
+        short = 'O',
+        long,
+        value_name = "LEVEL",
+        default_value_t = 3,
+        value_parser = clap::value_parser!(u8).range(0..=3),
+        help_heading = COMPILER
+    )]
+    pub opt_level: u8,
+    /// Passes never to run
+    #[arg(long, value_name = "PASS", help_heading = COMPILER)]
+    pub disable_pass: Vec<String>,
+    /// A pipeline of one's own
+    #[arg(long, value_delimiter = ',', value_name = "A,B", help_heading = COMPILER)]
+    pub passes: Vec<String>,
+    /// Tuning database, or off
+    #[arg(long, default_value = "off", help_heading = COMPILER)]
+    pub tuning: String,
+    /// Batch size
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
+    pub batch: Option<u32>,
+    /// Size of a named dimension
+    #[arg(long, value_name = "NAME=N", help_heading = MODEL)]
+    pub dim: Vec<String>,
+    /// Shape of an input
+    #[arg(long, value_name = "INPUT=1x3x224x224", help_heading = MODEL)]
+    pub shape: Vec<String>,
+    /// Take the constants that a .weft text names without data from this model, compiled with the same options
+    #[arg(long, value_name = "MODEL", help_heading = MODEL)]
+    pub weights: Option<String>,
+    /// Seed of weights of zoo models and of random inputs
+    #[arg(long, default_value_t = 0, help_heading = MODEL)]
+    pub seed: u64,
+    /// Write JSON to stdout, or to a file
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "-",
+        value_name = "FILE",
+        help_heading = OUTPUT
+    )]
+    pub json: Option<String>,
+    /// Print nothing but results
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub quiet: bool,
+    /// Print more
+    #[arg(short, long, action = clap::ArgAction::Count, help_heading = OUTPUT)]
+    pub verbose: u8,
+    /// Names of the shared options that stand on the command line.
+    #[arg(skip)]
+    pub given: Vec<String>,
+    /// What was said and timed so far; copies share it.
+    #[arg(skip)]
+    pub state: State,
+}

@@ -1,0 +1,281 @@
+//! Which command honours which of the shared options. An option that a command has no use for is refused: a slip never
+//! changes the work silently.
+
+use super::{Cli, Command, Common};
+use crate::error::{CliError, CliResult};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
+
+pub(super) const DEVICE: &str = "Device";
+pub(super) const MODEL: &str = "Model";
+pub(super) const COMPILER: &str = "Compiler";
+pub(super) const OUTPUT: &str = "Output";
+
+/// The headings of the shared options that each command honours, single ones it does not, and two examples.
+struct Use {
+    command: &'static str,
+    headings: &'static [&'static str],
+    without: &'static [&'static str],
+    examples: [&'static str; 2],
+}
+
+const ALL: &[&str] = &[DEVICE, MODEL, COMPILER, OUTPUT];
+
+const USES: &[Use] = &[
+    Use {
+        command: "devices",
+        headings: &[OUTPUT],
+        without: &[],
+        examples: ["weft devices", "weft devices --profiles       what --target takes"],
+    },
+    Use {
+        command: "inspect",
+        headings: &[MODEL, OUTPUT],
+        without: &[],
+        examples: [
+            "weft inspect model.onnx",
+            "weft inspect a.trace -v        what a compilation did, with its weights",
+        ],
+    },
+    Use {
+        command: "compile",
+        headings: ALL,
+        without: &[],
+        examples: [
+            "weft compile resnet50 -o resnet50.trace",
+            "weft compile model.onnx --target apple --emit msl --emit-dir kernels",
+        ],
+    },
+    Use {
+        command: "opt",
+        headings: &[DEVICE, COMPILER, OUTPUT],
+        without: &["json"],
+        examples: [
+            "weft opt module.weft --passes 'fold-constants,fuse-ops {mode=classic}'",
+            "weft compile squeezenet1_1 --emit weft | weft opt --passes apply-schedules --emit wgsl",
+        ],
+    },
+    Use {
+        command: "run",
+        headings: ALL,
+        without: &[],
+        examples: [
+            "weft run model.onnx -i cat.jpg --preset imagenet --top 5 --labels classes.txt",
+            "weft run model.onnx -i in.npz -o out.npz --device cpu",
+        ],
+    },
+    Use {
+        command: "bench",
+        headings: ALL,
+        without: &[],
+        examples: [
+            "weft bench --ceilings resnet50 --runs 20",
+            "weft bench resnet18 mobilenet_v2 --sweep amp=off,fp16 batch=1,8",
+        ],
+    },
+    Use {
+        command: "compare",
+        headings: ALL,
+        without: &[],
+        examples: ["weft compare model.onnx -i in.npz -v", "weft compare resnet50 --amp fp16 --against fp32"],
+    },
+    Use {
+        command: "explain",
+        headings: ALL,
+        without: &[],
+        examples: ["weft explain resnet50 --node layer2.0.conv1", "weft explain a.trace"],
+    },
+    Use {
+        command: "export",
+        headings: ALL,
+        without: &["json"],
+        examples: ["weft export resnet50 -o resnet50.onnx", "weft export model.onnx --optimized -o small.onnx"],
+    },
+    Use { command: "view", headings: ALL, without: &["json"], examples: ["weft view resnet50", "weft view a.trace"] },
+    Use {
+        command: "diff",
+        headings: &[OUTPUT],
+        without: &[],
+        examples: ["weft diff before.trace after.trace", "weft diff before.trace after.trace --json=diff.json"],
+    },
+    Use { command: "zoo", headings: &[OUTPUT], without: &[], examples: ["weft zoo", "weft zoo --json"] },
+    Use {
+        command: "completions",
+        headings: &[],
+        without: &[],
+        examples: [
+            "weft completions bash > ~/.local/share/bash-completion/completions/weft",
+            "weft completions fish > ~/.config/fish/completions/weft.fish",
+        ],
+    },
+    Use {
+        command: "cases",
+        headings: ALL,
+        without: &[],
+        examples: ["weft cases < list", "weft cases --device cpu < list"],
+    },
+];
+
+/// The shared options: their id and heading.
+fn shared_options() -> Vec<(String, &'static str)> {
+    use clap::Args;
+    let all = Common::augment_args(clap::Command::new("shared"));
+    let heading = |a: &clap::Arg| {
+        let own = a.get_help_heading();
+        ALL.iter().find(|h| own == Some(*h)).copied().unwrap_or(OUTPUT)
+    };
+    all.get_arguments().map(|a| (a.get_id().to_string(), heading(a))).collect()
+}
+
+impl Use {
+    fn honours(&self, id: &str, heading: &str) -> bool {
+        self.headings.contains(&heading) && !self.without.contains(&id)
+    }
+}
+
+/// The whole command line: what a command has no use for is hidden in it.
+pub fn command() -> clap::Command {
+    let options = shared_options();
+    USES.iter().fold(Cli::command(), |cli, u| {
+        cli.mut_subcommand(u.command, |mut c| {
+            for (id, heading) in &options {
+                if !u.honours(id, heading) {
+                    c = c.mut_arg(id, |a| a.hide(true));
+                }
+            }
+            c.after_help(format!("Examples:\n  {}\n  {}", u.examples[0], u.examples[1]))
+        })
+    })
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// Clap's, for what it shows on request too; and an option that the command does not honour.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(args)?;
+    let mut cli = Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
+    let Some((name, matches)) = matches.subcommand() else { return Ok(cli) };
+    let given = given(matches);
+    if let Some(u) = USES.iter().find(|u| u.command == name)
+        && let Some((id, _)) = given.iter().find(|(id, heading)| !u.honours(id, heading))
+    {
+        let sub = command.find_subcommand_mut(name).map_or_else(clap::Command::default, |c| c.clone());
+        let mut error = clap::Error::new(ErrorKind::UnknownArgument).with_cmd(&sub);
+        error.insert(ContextKind::InvalidArg, ContextValue::String(flag(id)));
+        return Err(error);
+    }
+    cli.command.common_mut().given = given.into_iter().map(|(id, _)| id).collect();
+    Ok(cli)
+}
+
+/// The shared options that stand on the command line.
+fn given(matches: &ArgMatches) -> Vec<(String, &'static str)> {
+    let mut list = shared_options();
+    list.retain(|(id, _)| matches.value_source(id) == Some(ValueSource::CommandLine));
+    list
+}
+
+/// An option as it is written.
+fn flag(id: &str) -> String {
+    format!("--{}", id.replace('_', "-"))
+}
+
+/// Refuses options that say how to load or compile where there is nothing to load or compile: `what` was read.
+///
+/// # Errors
+/// The first such option.
+pub fn refuse_for_trace(common: &Common, what: &str) -> CliResult<()> {
+    let headings = shared_options();
+    let heading = |id: &str| headings.iter().find(|o| o.0 == id).map_or(OUTPUT, |o| o.1);
+    match common.given.iter().find(|id| heading(id) != OUTPUT) {
+        None => Ok(()),
+        Some(id) => Err(CliError::usage(format!("{} does not apply to {what}, which is compiled already", flag(id)))
+            .help("compile the model itself with it")),
+    }
+}
+
+impl Command {
+    /// The shared options of the command.
+    pub fn common(&self) -> &Common {
+        match self {
+            Command::Devices(a) => &a.common,
+            Command::Inspect(a) => &a.common,
+            Command::Compile(a) => &a.common,
+            Command::Opt(a) => &a.common,
+            Command::Run(a) => &a.common,
+            Command::Bench(a) => &a.common,
+            Command::Compare(a) => &a.common,
+            Command::Explain(a) => &a.common,
+            Command::Export(a) => &a.common,
+            Command::View(a) => &a.common,
+            Command::Diff(a) => &a.common,
+            Command::Zoo(a) => &a.common,
+            Command::Completions(a) => &a.common,
+            Command::Cases(a) => &a.common,
+        }
+    }
+    fn common_mut(&mut self) -> &mut Common {
+        match self {
+            Command::Devices(a) => &mut a.common,
+            Command::Inspect(a) => &mut a.common,
+            Command::Compile(a) => &mut a.common,
+            Command::Opt(a) => &mut a.common,
+            Command::Run(a) => &mut a.common,
+            Command::Bench(a) => &mut a.common,
+            Command::Compare(a) => &mut a.common,
+            Command::Explain(a) => &mut a.common,
+            Command::Export(a) => &mut a.common,
+            Command::View(a) => &mut a.common,
+            Command::Diff(a) => &mut a.common,
+            Command::Zoo(a) => &mut a.common,
+            Command::Completions(a) => &mut a.common,
+            Command::Cases(a) => &mut a.common,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Result<Cli, clap::Error> {
+        parse(text.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn every_command_says_what_it_honours() {
+        for c in command().get_subcommands() {
+            assert!(USES.iter().any(|u| u.command == c.get_name()), "{}", c.get_name());
+        }
+        let options = shared_options();
+        for u in USES {
+            assert!(u.without.iter().all(|w| options.iter().any(|o| o.0 == *w)), "{}", u.command);
+        }
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_examples_parse() {
+        for u in USES {
+            for e in u.examples {
+                let one = e.split("  ").next().unwrap_or(e).split([';', '|', '>', '<']).next().unwrap_or(e);
+                let words = one.replace("'fold-constants,fuse-ops {mode=classic}'", "fold-constants");
+                line(words.trim()).unwrap_or_else(|e| panic!("{words}: {e}"));
+            }
+        }
+    }
+
+    #[test]
+    fn options_without_use_are_refused() {
+        let e = line("weft zoo --amp fp16").expect_err("zoo compiles nothing").to_string();
+        assert!(e.contains("unexpected argument '--amp'"), "{e}");
+        assert!(line("weft zoo --json").is_ok());
+        assert_eq!(line("weft run m --amp fp16 -O2").expect("parses").command.common().given, ["amp", "opt_level"]);
+        let help = command().find_subcommand_mut("zoo").expect("zoo").render_help().to_string();
+        assert!(!help.contains("--amp") && help.contains("Examples:"), "{help}");
+    }
+}

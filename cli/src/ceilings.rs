@@ -1,0 +1,222 @@
+//! `weft bench --ceilings`: what a device can do at best, by kernels of Weft's own, and kept for later runs.
+//!
+//! Two tensor functions with schedules go the way of every other: one copies more than any cache holds, one multiplies and
+//! adds in registers alone. A kernel's share of the ceiling that binds it is the roofline model's (Williams, Waterman,
+//! Patterson, 2009): the larger of its shares of both.
+
+use crate::args::Common;
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{Device, cache_dir};
+use crate::output::{Progress, print_text, table, write_file, write_json};
+use compiler::cost::MeasureKernel;
+use compiler::profile::DeviceProfile;
+use runtime_gpu::{Gpu, KernelTimer};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Timed runs of each kernel; the fastest counts.
+const RUNS: usize = 10;
+
+/// What a device can do at best.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Gigabytes read and written a second by a copy.
+    pub copy_gb_s: f64,
+    /// Floating-point operations in f32 by fused multiply-adds, in 10^9 a second.
+    pub fma_gflops: f64,
+    /// The same by cooperative matrices; none until Weft uses them.
+    pub matrix_gflops: Option<f64>,
+}
+
+impl Ceilings {
+    /// The share of the ceiling that binds a kernel with these rates.
+    pub fn fraction(&self, gflops: f64, gb_s: f64) -> f64 {
+        (gflops / self.fma_gflops).max(gb_s / self.copy_gb_s)
+    }
+    /// Prints them alone.
+    pub fn show(&self, device: &Device, common: &Common) -> CliResult<()> {
+        if write_json(common, &json!({ "schema": 1, "device": device.describe(), "ceilings": self }))? {
+            return Ok(());
+        }
+        let mut t = table(&["ceiling", ""]);
+        t.add_row(["copy".to_string(), format!("{:.1} GB/s", self.copy_gb_s)]);
+        t.add_row(["multiply-add in f32".to_string(), format!("{:.1} GFLOP/s", self.fma_gflops)]);
+        print_text(&t.to_string())
+    }
+}
+
+/// Measures a device and keeps the result in the user's cache folder.
+///
+/// # Errors
+/// No device, or one that cannot run the kernels.
+pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
+    let Device::Gpu(gpu) = device else {
+        return Err(CliError::new(Code::Device, "--ceilings measures a device; the CPU executor has none")
+            .help("`weft devices` lists what is there"));
+    };
+    let mut progress = Progress::new(common, &[]);
+    let mut timer = KernelTimer::new(gpu.clone(), RUNS);
+    let mut rate = |stage: usize, name: &str, kernel: Kernel| {
+        progress.report(name, stage, 2);
+        let module = compiler::text::parse_module(&kernel.text)
+            .map_err(|e| CliError::new(Code::Bug, format!("the kernel of {name}: {e}")))?;
+        let ns = timer.measure(&module).map_err(|e| CliError::new(Code::Device, format!("{name}: {e}")))?;
+        // Operations in a nanosecond are 10^9 in a second.
+        Ok::<f64, CliError>(kernel.work / ns.max(1.0))
+    };
+    let copy_gb_s = rate(0, "copy", copy(&gpu.profile))?;
+    let fma_gflops = rate(1, "multiply-add", multiply_add(&gpu.profile))?;
+    let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };
+    drop(progress);
+    store(gpu, found)?;
+    Ok(found)
+}
+
+/// A module of one kernel, and its bytes or operations.
+struct Kernel {
+    text: String,
+    work: f64,
+}
+
+/// Threads of a workgroup.
+fn threads(p: &DeviceProfile) -> usize {
+    p.max_invocations.min(256) as usize
+}
+
+/// Each thread copies `rows` vectors, a workgroup apart.
+fn copy(p: &DeviceProfile) -> Kernel {
+    let (most, rows) = if p.software { (64 << 20, 16) } else { (256 << 20, 4) };
+    let n = (p.max_binding.min(p.max_buffer).min(most) / 4) as usize;
+    let t = threads(p);
+    let n = n / (rows * t * 4) * (rows * t * 4);
+    let text = format!(
+        "graph @main(%x: f32[{n}]) -> (y: f32[{n}]) {{
+  %y = call_tensor @copy %x : f32[{n}]
+  return %y
+}}
+tensor @copy(%x: f32[{n}], out %y: f32[{n}]) {{
+  for i in 0..{n} {{ block y {{ %y[i] <- %x[i] }} }}
+  schedule {{
+    split {{loop=i, factors=[0,{rows},{t},4], into=[group,row,thread,lane]}}
+    bind {{loop=group, axis=group_x}}
+    bind {{loop=thread, axis=local_x}}
+    vectorize {{loop=lane}}
+    cut-kernel
+  }}
+}}
+"
+    );
+    Kernel { text, work: 8.0 * n as f64 }
+}
+
+/// Each thread adds products of registers to eight sums, `depth` times: enough chains to hide the latency of an addition,
+/// and few enough for the registers of a CPU.
+fn multiply_add(p: &DeviceProfile) -> Kernel {
+    let (n, depth) = if p.software { (4096, 4096) } else { (1 << 17, 4096) };
+    // On a software device one subgroup, which is one vector register: more would wait for each other.
+    let t = if p.software { p.subgroup.1.max(4) as usize } else { threads(p) };
+    let text = format!(
+        "graph @main(%x: f32[{n}], %w: f32[8]) -> (y: f32[{n},8]) {{
+  %y = call_tensor @multiply_add %x, %w : f32[{n},8]
+  return %y
+}}
+tensor @multiply_add(%x: f32[{n}], %w: f32[8], out %y: f32[{n},8]) {{
+  buffer %sum: f32[{n},8] global
+  for p in 0..{n} {{ for c in 0..8 {{ for k in 0..{depth} {{
+    block sum reduce sum init {{ %sum[p, c] <- %x[p] * %w[c] }}
+  }} }} }}
+  for i in 0..{n} {{ for j in 0..8 {{ block y {{ %y[i, j] <- %sum[i, j] }} }} }}
+  schedule {{
+    split {{loop=i, factors=[0,{t}], into=[group,thread]}}
+    bind {{loop=group, axis=group_x}}
+    bind {{loop=thread, axis=local_x}}
+    split {{loop=j, factors=[0,4], into=[vector,lane]}}
+    vectorize {{loop=lane}}
+    unroll {{loop=vector}}
+    compute-at {{block=sum, at=thread}}
+    split {{loop=k, factors=[0,16], into=[turn,step]}}
+    reorder {{loops=[turn,step,sum_vector,sum_lane]}}
+    decompose-reduction {{block=sum, at=turn}}
+    stage-in-registers {{block=sum, operand=\"0\", at=thread, into=xr}}
+    stage-in-registers {{block=sum, operand=\"1\", at=thread, into=wr}}
+    vectorize {{loop=sum_lane}}
+    unroll {{loop=sum_vector}}
+    unroll {{loop=step}}
+    vectorize {{loop=wr_sum_lane}}
+    unroll {{loop=wr_sum_vector}}
+    vectorize {{loop=sum_init_sum_lane}}
+    unroll {{loop=sum_init_sum_vector}}
+    cut-kernel
+  }}
+}}
+"
+    );
+    Kernel { text, work: 2.0 * 8.0 * f64::from(n) * f64::from(depth) }
+}
+
+/// The file of all devices' ceilings.
+fn file() -> Option<PathBuf> {
+    Some(cache_dir()?.join("ceilings.json"))
+}
+
+/// A device with its driver: another driver has other ceilings.
+fn key(gpu: &Gpu) -> String {
+    let d = &gpu.description;
+    format!("{} ({}, {})", d.name, d.backend, d.driver)
+}
+
+fn all() -> BTreeMap<String, Ceilings> {
+    let text = file().and_then(|f| std::fs::read_to_string(f).ok());
+    text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
+}
+
+/// What was measured on this device before.
+pub fn stored(gpu: &Gpu) -> Option<Ceilings> {
+    all().get(&key(gpu)).copied()
+}
+
+fn store(gpu: &Gpu, found: Ceilings) -> CliResult<()> {
+    let Some(path) = file() else { return Ok(()) };
+    let mut list = all();
+    list.insert(key(gpu), found);
+    let text = serde_json::to_string_pretty(&list).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|e| CliError::usage(format!("cannot make {}: {e}", folder.display())))?;
+    }
+    write_file(&path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_are_for_every_profile() {
+        for p in DeviceProfile::all() {
+            for kernel in [copy(&p), multiply_add(&p)] {
+                let module = compiler::text::parse_module(&kernel.text).expect("the text parses");
+                let options = compiler::compile::CompileOptions::default();
+                let c = compiler::compile::compile(
+                    module,
+                    &options,
+                    &p,
+                    &shaders_gen::Emitter,
+                    &mut |_: &str, _: usize, _: usize| (),
+                );
+                let c = c.unwrap_or_else(|e| panic!("{}: {e}", p.name));
+                let [k] = c.plan.kernels.as_slice() else { panic!("{}: {} kernels", p.name, c.plan.kernels.len()) };
+                assert!(k.emitted.bounds_proved, "{}", p.name);
+                assert!(k.emitted.wgsl.contains("vec4"), "{}", k.emitted.wgsl);
+            }
+        }
+    }
+
+    #[test]
+    fn the_ceiling_that_binds() {
+        let c = Ceilings { copy_gb_s: 100.0, fma_gflops: 1000.0, matrix_gflops: None };
+        assert_eq!((c.fraction(500.0, 10.0), c.fraction(10.0, 90.0)), (0.5, 0.9));
+    }
+}

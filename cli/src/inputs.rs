@@ -1,0 +1,155 @@
+//! Inputs on the command line: arrays by name, one array, or images.
+
+use crate::args::{Common, InputArgs};
+use crate::arrays::{Named, read_npy, read_npz};
+use crate::error::{CliError, CliResult};
+use crate::images::{Preparation, takes_images};
+use crate::output::log;
+use compiler::graph::TensorType;
+use compiler::name::Name;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// What a file holds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Kind {
+    Arrays,
+    Array,
+    Image,
+}
+impl Kind {
+    /// By the first bytes; by the extension where the file cannot be read, which then says why.
+    fn of(path: &Path) -> Option<Kind> {
+        let mut start = [0; 8];
+        let read = std::fs::File::open(path).and_then(|mut f| f.read(&mut start)).unwrap_or(0);
+        match &start[..read] {
+            [b'P', b'K', 3 | 5, ..] => return Some(Kind::Arrays),
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Some(Kind::Array),
+            [0x89, b'P', b'N', b'G', ..] | [0xff, 0xd8, 0xff, ..] => return Some(Kind::Image),
+            _ => {}
+        }
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "npz" => Some(Kind::Arrays),
+            "npy" => Some(Kind::Array),
+            "png" | "jpg" | "jpeg" => Some(Kind::Image),
+            _ => None,
+        }
+    }
+}
+
+/// One `-i`.
+struct Source {
+    name: Option<String>,
+    path: PathBuf,
+    kind: Kind,
+}
+impl Source {
+    fn parse(text: &str) -> CliResult<Source> {
+        let (name, path) = match text.rsplit_once('=') {
+            Some((name, file)) if !Path::new(text).exists() => (Some(name.to_string()), PathBuf::from(file)),
+            _ => (None, PathBuf::from(text)),
+        };
+        let kind = Kind::of(&path).ok_or_else(|| match path.exists() {
+            true => CliError::input(format!("{} is no .npz, .npy, .png or .jpg file", path.display())),
+            false => CliError::input(format!("cannot read {}: no such file", path.display())),
+        })?;
+        if kind == Kind::Arrays && name.is_some() {
+            return Err(CliError::usage(format!("-i {text}: an .npz file names its arrays itself")));
+        }
+        Ok(Source { name, path, kind })
+    }
+}
+
+/// The inputs that the command line gives for `model`, by name; none when it gives none.
+///
+/// # Errors
+/// Files that cannot be read, or that no input of the model takes.
+pub fn given(a: &InputArgs, model: &str, common: &Common) -> CliResult<Option<Named>> {
+    let sources = a.files.iter().map(|f| Source::parse(f)).collect::<CliResult<Vec<_>>>()?;
+    if a.about_images() && !sources.iter().any(|s| s.kind == Kind::Image) {
+        return Err(CliError::usage(
+            "--mean, --std, --scale, --resize, --preset, --image-layout and --bgr are for images",
+        )
+        .help("give one with -i FILE.png"));
+    }
+    if sources.is_empty() {
+        return Ok(None);
+    }
+    let mut named = Named::new();
+    for s in sources.iter().filter(|s| s.kind == Kind::Arrays) {
+        named.extend(read_npz(&s.path)?);
+    }
+    if sources.iter().any(|s| s.kind == Kind::Image || s.name.is_none() && s.kind == Kind::Array) {
+        let ports = crate::models::ports(model, common)?;
+        named.extend(placed(a, &sources, &named, &ports, model, common)?);
+    } else {
+        for s in sources.iter().filter(|s| s.kind == Kind::Array) {
+            named.push((s.name.clone().unwrap_or_default(), read_npy(&s.path)?));
+        }
+    }
+    for (i, (name, _)) in named.iter().enumerate() {
+        if named[..i].iter().any(|n| n.0 == *name) {
+            return Err(CliError::usage(format!("input `{name}` is given twice")));
+        }
+    }
+    Ok(Some(named))
+}
+
+/// Arrays and images at the inputs that they are for.
+fn placed(
+    a: &InputArgs,
+    sources: &[Source],
+    named: &Named,
+    ports: &[(Name, TensorType)],
+    model: &str,
+    common: &Common,
+) -> CliResult<Named> {
+    let taken = |n: &Name| {
+        let by_source = sources.iter().any(|s| s.name.as_deref() == Some(n.as_str()));
+        by_source || named.iter().any(|(m, _)| m == n.as_str())
+    };
+    let free: Vec<&(Name, TensorType)> = ports.iter().filter(|p| !taken(&p.0)).collect();
+    let mut images: Vec<(Name, Vec<PathBuf>)> = Vec::new();
+    let mut out = Named::new();
+    for s in sources.iter().filter(|s| s.kind != Kind::Arrays) {
+        let image = s.kind == Kind::Image;
+        let fits = |p: &&&(Name, TensorType)| !image || takes_images(&p.1, a.image_layout);
+        let port = match &s.name {
+            Some(name) => ports.iter().find(|p| p.0.as_str() == name),
+            None => match free.iter().filter(fits).collect::<Vec<_>>().as_slice() {
+                [one] => Some(**one),
+                [] if ports.len() == 1 => ports.first(),
+                _ => None,
+            },
+        };
+        let Some((name, _)) = port else {
+            let names: Vec<&str> = ports.iter().map(|p| p.0.as_str()).collect();
+            let file = s.path.display();
+            return Err(match &s.name {
+                Some(name) => CliError::input(format!("the model has no input `{name}`; it has: {}", names.join(", "))),
+                None => {
+                    CliError::usage(format!("{file} may be for several inputs, or for none of: {}", names.join(", ")))
+                        .help(format!("name the input: -i NAME={file}"))
+                }
+            });
+        };
+        match images.iter_mut().find(|i| i.0 == *name) {
+            _ if !image => out.push((name.to_string(), read_npy(&s.path)?)),
+            Some((_, list)) => list.push(s.path.clone()),
+            None => images.push((*name, vec![s.path.clone()])),
+        }
+    }
+    let preparation = Preparation::new(a, model)?;
+    for (name, paths) in images {
+        let Some((_, ty)) = ports.iter().find(|p| p.0 == name) else { continue };
+        let t = preparation.tensor(&paths, name.as_str(), ty)?;
+        let files =
+            if let [one] = paths.as_slice() { one.display().to_string() } else { format!("{} images", paths.len()) };
+        log(
+            common,
+            format!("input: {name} {} from {files}: {}", crate::output::shape(t.shape()), preparation.describe()),
+        );
+        out.push((name.to_string(), t));
+    }
+    Ok(out)
+}

@@ -1,0 +1,178 @@
+//! What `--json` prints, held against the tables of docs/json.md: each documented field is there and of its type.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A row of a table: the path of a field and what it may be.
+struct Field {
+    path: Vec<String>,
+    types: Vec<String>,
+}
+
+/// The table below the heading `## name`.
+fn table(name: &str) -> Vec<Field> {
+    let text = include_str!("../../docs/json.md");
+    let heading = format!("\n## {name}\n");
+    let start = text.find(&heading).unwrap_or_else(|| panic!("docs/json.md has no heading {name}")) + heading.len();
+    let section = text[start..].split("\n## ").next().expect("a section");
+    let rows = section.lines().filter(|l| l.starts_with("| `"));
+    let fields: Vec<Field> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let path = cells[1].trim_matches('`').replace("[]", ".[]");
+            Field {
+                path: path.split('.').map(String::from).collect(),
+                types: cells[2].split(" or ").map(String::from).collect(),
+            }
+        })
+        .collect();
+    assert!(!fields.is_empty(), "{name} has no table");
+    fields
+}
+
+/// Checks a field in `v`; the number of values that were there.
+fn check(v: &Value, path: &[String], types: &[String], place: &str) -> usize {
+    let may = |t: &str| types.iter().any(|x| x == t);
+    let Some((first, rest)) = path.split_first() else {
+        let ok = match v {
+            Value::Null => may("null"),
+            Value::Bool(_) => may("bool"),
+            Value::Number(_) => may("number"),
+            Value::String(_) => may("text"),
+            Value::Array(_) => may("list"),
+            Value::Object(_) => may("object"),
+        };
+        assert!(ok, "{place} is {v}, not {}", types.join(" or "));
+        return 1;
+    };
+    match (first.as_str(), v) {
+        ("[]", Value::Array(list)) => list.iter().map(|x| check(x, rest, types, &format!("{place}[]"))).sum(),
+        ("*", Value::Object(map)) => map.iter().map(|(k, x)| check(x, rest, types, &format!("{place}.{k}"))).sum(),
+        (key, Value::Object(map)) => match map.get(key) {
+            Some(x) => check(x, rest, types, &format!("{place}.{key}")),
+            None if may("absent") => 0,
+            None => panic!("{place} has no field {key}: {v}"),
+        },
+        (key, _) => panic!("{place} is {v}, where {key} is looked for"),
+    }
+}
+
+/// Checks a whole object; a field that nothing shows would not be checked at all, so each must be seen unless it may be absent.
+fn holds(name: &str, v: &Value) {
+    for field in table(name) {
+        let seen = check(v, &field.path, &field.types, name);
+        let optional = field.types.iter().any(|t| t == "absent");
+        assert!(seen > 0 || optional, "{name}: nothing shows {}", field.path.join("."));
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
+}
+
+/// The JSON of a command, and its exit code.
+fn weft(line: &str) -> (Value, i32) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let cache = std::env::temp_dir().join(format!("weft-json-{}", std::process::id()));
+    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(&words)
+        .args(["--json", "-q"])
+        .current_dir(folder())
+        .env("WEFT_CACHE", cache)
+        .output()
+        .expect("weft starts");
+    let v = serde_json::from_slice(&o.stdout)
+        .unwrap_or_else(|e| panic!("weft {line}: {e}\n{}", String::from_utf8_lossy(&o.stderr)));
+    (v, o.status.code().unwrap_or(-1))
+}
+
+fn adapter() -> bool {
+    weft("devices").0["devices"].as_array().is_some_and(|d| !d.is_empty())
+}
+
+#[test]
+fn every_command() {
+    for (name, line) in [
+        ("devices --profiles", "devices --profiles"),
+        ("zoo", "zoo"),
+        ("inspect", "inspect block.weft"),
+        ("compile", "compile block.weft --target lavapipe"),
+        ("explain", "explain block.weft --target lavapipe"),
+        ("explain --node", "explain block.weft --target lavapipe --node Conv_3"),
+        ("run", "run block.weft --device cpu"),
+        ("run", "run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json"),
+        ("compare", "compare block.weft --device auto --against cpu"),
+        ("bench", "bench block.weft --device cpu --runs 2 --warmup 0"),
+    ] {
+        if name == "compare" && !adapter() {
+            continue;
+        }
+        let (v, code) = weft(line);
+        assert_eq!(code, 0, "weft {line}: {v}");
+        holds(name, &v);
+    }
+}
+
+#[test]
+fn classes_of_an_image() {
+    let (v, _) = weft("run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json");
+    let best = &v["outputs"][0]["top"][0][0];
+    assert_eq!((&best["class"], &best["label"]), (&2.into(), &"blue".into()), "{v}");
+}
+
+#[test]
+fn several_models_are_an_array() {
+    let (v, _) = weft("inspect block.weft half.weft");
+    let list = v.as_array().expect("an array");
+    assert_eq!(list.len(), 2);
+    list.iter().for_each(|v| holds("inspect", v));
+}
+
+#[test]
+fn on_a_device() {
+    if !adapter() {
+        eprintln!("no adapter: times of kernels are not looked at");
+        return;
+    }
+    holds("devices", &weft("devices").0);
+    let (v, code) = weft("bench --ceilings block.weft --runs 2 --warmup 1");
+    assert_eq!(code, 0, "{v}");
+    holds("bench", &v);
+    holds("bench --ceilings", &v);
+    assert!(v["per_kernel"].as_array().is_some_and(|k| !k.is_empty()), "{v}");
+    assert!(v["per_kernel"][0]["roofline_fraction"].is_number(), "{v}");
+    assert!(v["compile_ms"]["warm"].is_number(), "{v}");
+    let (alone, _) = weft("bench --ceilings");
+    holds("bench --ceilings", &alone);
+}
+
+#[test]
+fn traces() {
+    let dir = std::env::temp_dir().join(format!("weft-json-traces-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let [a, b] = ["a.trace", "b.trace"].map(|f| dir.join(f).display().to_string());
+    weft(&format!("compile block.weft --target lavapipe -o {a}"));
+    weft(&format!("compile block.weft --target lavapipe -O1 -o {b}"));
+    holds("diff", &weft(&format!("diff {a} {b}")).0);
+    holds("compile", &weft(&format!("inspect {a}")).0);
+    let (v, code) = weft(&format!("explain {a} --layout nchw"));
+    assert_eq!(code, 2);
+    holds("error", &v);
+    std::fs::remove_dir_all(dir).expect("removes");
+}
+
+#[test]
+fn errors() {
+    for (line, code) in [
+        ("run nosuch", 3),
+        ("run block.weft --frobnicate", 2),
+        ("compile block.weft --target h100", 5),
+        ("zoo --amp fp16", 2),
+    ] {
+        let (v, got) = weft(line);
+        assert_eq!(got, code, "weft {line}: {v}");
+        holds("error", &v);
+        assert_eq!(v["error"]["code"], code, "weft {line}");
+    }
+}
