@@ -142,6 +142,11 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     if path.extension().is_some_and(|e| e == "weft") {
         let text = std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {model}: {e}")))?;
         let mut module = compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(model))?;
+        compiler::check::check_module(&module).map_err(|e| {
+            CliError::input(e.to_string())
+                .at(model)
+                .help("the loops show the culprit; docs/schedule.md says what is held")
+        })?;
         if let Some(source) = &common.weights {
             fill_constants(&mut module, source, common)?;
         }

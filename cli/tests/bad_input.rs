@@ -130,6 +130,19 @@ fn wrong_names_and_shapes() {
     assert!(!Path::new(&out).exists(), "a failed run leaves no results");
 }
 
+/// Every body and schedule that the file tests refuse is refused by the command too, before anything runs.
+#[test]
+fn illegal_bodies_and_schedules() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filetests/refused");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        refused(&["run", path.to_str().expect("a name"), "--device", "cpu"], 3, "@", None);
+        count += 1;
+    }
+    assert!(count > 10, "{count} files");
+}
+
 #[test]
 fn usage_and_devices() {
     refused(&["run", "resnet18", "--frobnicate"], 2, "unexpected argument '--frobnicate'", None);

@@ -7,6 +7,7 @@ pub mod agreement;
 pub mod arena;
 pub mod attr;
 pub mod calibrate;
+pub mod check;
 pub mod compile;
 pub mod cost;
 pub mod cpu;

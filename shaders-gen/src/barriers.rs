@@ -3,9 +3,9 @@
 //! A barrier goes before the outermost statement that conflicts with what happened since the last one, so a copy nest
 //! waits once and not in every iteration. Loops are walked twice: the second walk sees what the last iteration left.
 
-use crate::grid::Axes;
+use crate::grid::{Axes, Axis};
 use crate::tree::{Leaf, Node};
-use compiler::int::Int;
+use compiler::int::{self, Bounds, Int};
 use compiler::tir::{BufferId, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -23,6 +23,7 @@ pub(crate) struct Barriers<'a> {
     function: &'a TensorFunction,
     axes: &'a Axes,
     shared: FxHashSet<BufferId>,
+    bounds: Bounds,
 }
 
 impl<'a> Barriers<'a> {
@@ -46,7 +47,12 @@ impl<'a> Barriers<'a> {
         };
         let alone = axes.workgroup().iter().product::<u32>() == 1;
         let shared = if alone { FxHashSet::default() } else { written.into_iter().filter(visible).collect() };
-        Barriers { function, axes, shared }
+        let mut bounds = Bounds::new();
+        for axis in axes.group.iter().chain(&axes.local).flatten() {
+            bounds.insert(axis.var, 0, axis.extent - 1);
+        }
+        insert_loops(root, &mut bounds);
+        Barriers { function, axes, shared, bounds }
     }
 
     /// The kernel with its barriers.
@@ -122,7 +128,7 @@ impl<'a> Barriers<'a> {
     }
 
     /// Accesses of one element by the thread that owns it need no barrier: they name it by one and the same index, which
-    /// tells all threads apart.
+    /// tells all threads apart, in whatever iterations they are.
     fn clash(&self, buffer: BufferId, before: &Touched, now: &Touched) -> bool {
         let mut all: FxHashSet<&Vec<Int>> = before.writes.keys().chain(now.writes.keys()).collect();
         all.extend(before.reads.iter().chain(&now.reads));
@@ -139,8 +145,40 @@ impl<'a> Barriers<'a> {
         !own && (raw || war || waw)
     }
 
+    /// True when the thread's index along an axis is a digit of `index`: `index / c % extent` gives it back.
+    fn tells(&self, index: &Int, axis: &Axis) -> bool {
+        if !index.uses(axis.var) {
+            return false;
+        }
+        let at = |n: i64| index.substitute(axis.var, &Int::new(n));
+        let step = int::simplify(&(at(1) - at(0)), &self.bounds).as_const().filter(|c| *c > 0);
+        let digit = |c: i64| int::simplify(&index.div(c).rem(axis.extent), &self.bounds);
+        step.is_some_and(|c| digit(c).as_var() == Some(axis.var))
+    }
+
     fn names_one_thread(&self, indices: &[Int]) -> bool {
-        self.axes.local.iter().flatten().filter(|a| a.extent > 1).all(|a| indices.iter().any(|i| i.uses(a.var)))
+        let tells = |a: &Axis| indices.iter().any(|i| self.tells(i, a));
+        self.axes.local.iter().flatten().filter(|a| a.extent > 1).all(tells)
+    }
+}
+
+/// Ranges of the loops below `node`.
+fn insert_loops(node: &Node, bounds: &mut Bounds) {
+    match node {
+        Node::Seq(list) => list.iter().for_each(|n| insert_loops(n, bounds)),
+        Node::If { body, .. } => insert_loops(body, bounds),
+        Node::Loop { var, extent, body } => {
+            if let Some((_, high)) = int::range(extent, bounds) {
+                bounds.insert(*var, 0, (high - 1).max(0));
+            }
+            insert_loops(body, bounds);
+        }
+        Node::Leaf(leaf) => {
+            if let Some(lane) = leaf.lane {
+                bounds.insert(lane.var, 0, i64::from(lane.count) - 1);
+            }
+        }
+        Node::Barrier => {}
     }
 }
 

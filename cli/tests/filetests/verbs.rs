@@ -125,11 +125,12 @@ fn print_remark(r: &Remark) -> String {
     format!("remark {} {kind} [{}]: {}\n", r.pass, nodes.join(", "), r.message)
 }
 
-/// The module with every `schedule` block applied, or the error of the first instruction that does not apply.
+/// The module with every `schedule` block applied, or the error of the first instruction that does not apply, or what is
+/// refused of the result.
 fn apply_schedules(t: &TestFile<'_>) -> Result<String, String> {
     let mut m = valid_module(t)?;
     for f in m.tensor_functions.values_mut() {
-        if let Err(e) = compiler::schedule::apply_pending(f) {
+        if let Err(e) = compiler::check::accept(f) {
             return Ok(e.to_string());
         }
     }

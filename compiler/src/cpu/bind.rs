@@ -68,7 +68,7 @@ fn shape_error(f: &TensorFunction, want: &[Int], name: Name, got: &[usize]) -> S
     format!("`{name}` of @{} has shape {want:?}, got {got:?}", f.name)
 }
 
-fn substitute(f: &TensorFunction, values: &FxHashMap<Name, i64>) -> TensorFunction {
+pub(super) fn substitute(f: &TensorFunction, values: &FxHashMap<Name, i64>) -> TensorFunction {
     let mut replace = |e: &Int| e.replace(&mut |v| values.get(&v).map(|&n| Int::new(n)));
     let mut out = f.clone();
     out.symbols.clear();

@@ -18,6 +18,7 @@ mod scalar;
 mod stage;
 
 pub use graph::{ExecError, HostFunction, HostFunctions, Interpreter, MAX_CALL_DEPTH, run_function};
+pub(crate) use lockstep::sample_kernels;
 pub use lockstep::{run_scheduled, run_scheduled_with};
 pub use node::{eval_expression, eval_node};
 pub use stage::{run_tensor_function, run_tensor_function_with};

@@ -12,12 +12,13 @@
 //! }
 //! ```
 //!
-//! The block becomes the function's record of applied instructions. A function without the block stays as it is.
+//! The block becomes the function's record of applied instructions, and the result is checked for races, accesses out of
+//! bounds and gaps ([`check`](crate::check)). A function without the block stays as it is.
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
+use crate::check::accept;
 use crate::graph::Module;
-use crate::schedule::apply_pending;
 
 attr_struct! {
     /// Replays schedules that came as text.
@@ -32,7 +33,7 @@ impl Pass for ApplySchedules {
         let mut changed = false;
         for f in module.tensor_functions.values_mut().filter(|f| !f.pending.is_empty()) {
             let count = f.pending.len();
-            apply_pending(f).map_err(|e| PassError::new("apply-schedules", format!("@{}: {e}", f.name)))?;
+            accept(f).map_err(|e| PassError::new("apply-schedules", e.to_string()))?;
             cx.applied(self, &[], format!("applied {count} instructions to @{}", f.name));
             changed = true;
         }

@@ -72,6 +72,12 @@ impl Instruction for DecomposeReduction {
             let text = format!("`{}` is a reduction loop outside of `{}`", l.var, self.at);
             return Err(Refusal::at(l.var, text));
         }
+        // Outside of the buffer's life one setting would stand for several lives.
+        let used = |v: Name| block.indices.iter().any(|i| i.uses(v)) || reduction.contains(&v);
+        if let Some(l) = path[at..].iter().find(|l| !used(l.var) && !l.extent.is(1)) {
+            let text = format!("`{}` starts anew in each iteration of `{}`", f.buffers[block.buffer].name, l.var);
+            return Err(Refusal::at(l.var, text));
+        }
         let name = derived_name(self.block, "init".into());
         check_new_block(f, name)?;
         let mut heads = Vec::new();
@@ -138,6 +144,12 @@ mod tests {
         let init = g.body.blocks().into_iter().find(|b| b.name == "mm_init".into()).expect("block").clone();
         assert_eq!(init.guards.len(), 1);
         assert_same(&f, &g);
+    }
+
+    #[test]
+    fn an_accumulator_that_starts_anew_is_not_set_outside() {
+        let g = scheduled(&matmul(3, 4, 5), &["compute-at {block=mm, at=y_i1, scope=register}"]);
+        assert!(refusal(&g, "decompose-reduction {block=mm, at=y_i1}").contains("starts anew"));
     }
 
     #[test]

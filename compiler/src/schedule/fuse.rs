@@ -75,6 +75,12 @@ mod tests {
     }
 
     #[test]
+    fn a_reduction_loop_stays_apart_from_others() {
+        let e = refusal(&matmul(3, 4, 5), "fuse {loops=[mm_i1, mm_r0], into=p}");
+        assert!(e.contains("not told from others"), "{e}");
+    }
+
+    #[test]
     fn loops_must_be_adjacent() {
         let f = matmul(3, 4, 5);
         assert!(refusal(&f, "fuse {loops=[mm_i0, mm_r0], into=p}").contains("not directly"));

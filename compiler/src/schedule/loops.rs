@@ -348,6 +348,43 @@ pub fn check_new_block(f: &TensorFunction, name: Name) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The reduction loops of every reduce block that stores to `buffer`, those of one iteration aside.
+pub fn reductions_into(f: &TensorFunction, buffer: BufferId) -> Vec<(Name, Vec<Name>)> {
+    let several = |v: &Name| find_loop(f, *v).is_ok_and(|l| !l.extent.is(1));
+    let blocks = f.body.blocks().into_iter().filter(|b| b.buffer == buffer && b.reduce.is_some());
+    blocks.map(|b| (b.name, f.reduction_loops(b.name).into_iter().filter(several).collect())).collect()
+}
+
+/// Refuses when another block than `block` stores to its buffer: moving one of them would change which store is last.
+///
+/// # Errors
+/// Names the other block.
+pub fn only_writer(f: &TensorFunction, block: &Block) -> Result<(), Refusal> {
+    match f.body.blocks().into_iter().find(|b| b.buffer == block.buffer && b.name != block.name) {
+        Some(other) => {
+            let text = format!("block `{}` stores to `{}` too", other.name, f.buffers[block.buffer].name);
+            Err(Refusal::at(block.name, text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A loop with more iterations than the 32 bits of a shader's index count, or with a number that left 64 bits: a product
+/// of constants that was not folded.
+pub fn too_long(f: &TensorFunction) -> Option<(Name, Int)> {
+    let mut found = None;
+    f.body.visit(&mut |s| {
+        if let Stmt::For(l) = s
+            && found.is_none()
+            && l.extent.vars().is_empty()
+            && l.extent.as_const().is_none_or(|n| n > i64::from(i32::MAX))
+        {
+            found = Some((l.var, l.extent.clone()));
+        }
+    });
+    found
+}
+
 /// `prefix_var` as a name.
 pub fn derived_name(prefix: Name, var: Name) -> Name {
     Name::new(&format!("{prefix}_{var}"))

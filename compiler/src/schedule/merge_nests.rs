@@ -12,7 +12,7 @@
 //! ```
 
 use super::accesses::buffers_read;
-use super::loops::{LoopHead, Substitution, any_block, nest, plain_store, substitute, take_stage};
+use super::loops::{LoopHead, Substitution, any_block, nest, only_writer, plain_store, substitute, take_stage};
 use super::staging::bounds_with;
 use super::{Instruction, Refusal};
 use crate::attr_struct;
@@ -73,6 +73,8 @@ impl Instruction for MergeNests {
         if block.reduce.is_some() || into.reduce.is_some() || !block.guards.is_empty() {
             return Err(Refusal::at(self.block, "only compute blocks without guards share their loops"));
         }
+        only_writer(f, &block)?;
+        only_writer(f, &into)?;
         plain_store(f, &block)?;
         plain_store(f, &into)?;
         // Loops of one iteration come and go; the others are the same.

@@ -63,6 +63,7 @@ pub use unroll::Unroll;
 pub use vectorize::Vectorize;
 
 use crate::attr::{AttrStruct, Attrs};
+use crate::check::sharing::violations;
 use crate::name::Name;
 use crate::tir::TensorFunction;
 use std::any::Any;
@@ -217,6 +218,9 @@ pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
 /// Applies one instruction, simplifies every index expression under the ranges of the loops, and notes the instruction
 /// in the function's trace.
 ///
+/// An instruction keeps what the function computes when its loops run one after another; that they may run side by side
+/// as they are bound ([`sharing`](crate::check::sharing)) is asked here, after each instruction, of the whole function.
+///
 /// # Errors
 /// When the instruction does not apply; `f` is then as before.
 pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
@@ -227,9 +231,31 @@ pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
         loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
     })?;
     simplify_function(&mut copy);
+    check_result(f, &copy, &i)?;
     copy.trace.push(i);
     *f = copy;
     Ok(())
+}
+
+/// What must hold after every instruction. What did not hold before is not the instruction's fault.
+fn check_result(before: &TensorFunction, after: &TensorFunction, i: &InstrRef) -> Result<(), ScheduleError> {
+    let refuse = |message: String, culprit: Name| {
+        let loops = print_loops(after, &after.body, Some(culprit));
+        let loops = format!("the loops would be\n{loops}");
+        Err(ScheduleError { instruction: crate::text::print_instruction(i), message, loops: Some(loops) })
+    };
+    if let Some((var, extent)) = loops::too_long(after) {
+        return refuse(format!("loop `{var}` would have {extent} iterations, more than 32 bits count"), var);
+    }
+    let found = violations(after);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let known = violations(before);
+    match found.into_iter().find(|v| !known.contains(v)) {
+        Some(v) => refuse(format!("`{}`: {}", v.culprit, v.message), v.culprit),
+        None => Ok(()),
+    }
 }
 
 /// Applies instructions in order.

@@ -54,6 +54,11 @@ impl Instruction for Reorder {
                 chain.iter().find(|c| c.var == var).expect("checked above").clone()
             })
             .collect();
+        for (n, h) in heads.iter().enumerate() {
+            if let Some(l) = heads[n..].iter().find(|l| h.extent.uses(l.var)) {
+                return Err(Refusal::at(h.var, format!("its extent {} depends on `{}`", h.extent, l.var)));
+            }
+        }
         replace_loop(f, first, |l| {
             let (_, body) = perfect_chain(&l);
             Ok(nest(&heads, body.clone()))

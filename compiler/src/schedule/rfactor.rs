@@ -13,10 +13,11 @@
 //! ```
 
 use super::accesses::buffers_read;
+use super::bind::{Axis, Bind};
 use super::decompose_reduction::identity;
 use super::loops::{
     LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_loop, loops_around_block,
-    nest, perfect_chain, position_around, replace_loop, substitute,
+    nest, perfect_chain, position_around, reductions_into, replace_loop, substitute,
 };
 use super::set_scope::MemoryScope;
 use super::{Instruction, Refusal};
@@ -38,6 +39,9 @@ attr_struct! {
         pub scope: MemoryScope = MemoryScope::Global,
         /// The nest that is factored starts inside this loop; without it, at the outermost loop possible.
         pub at: Option<Name> = None,
+        /// Binds the new nest's loop over partial results. Where threads run side by side already, each of them would
+        /// reduce into every partial result until it is bound, so it must be bound at once.
+        pub axis: Option<Axis> = None,
     }
 }
 
@@ -115,7 +119,17 @@ impl Instruction for Rfactor {
                 nest(&partial_loops, Stmt::Block(Box::new(partial))),
                 nest(&kept, Stmt::Block(Box::new(last))),
             ]))
-        })
+        })?;
+        let several = |l: &&LoopHead| !l.extent.is(1);
+        let expected: Vec<Name> = others.iter().filter(several).map(|l| derived_name(self.into, l.var)).collect();
+        if reductions_into(f, buffer).iter().any(|r| r.1 != expected) {
+            let text = "a loop around the new nest would count as its reduction: take another memory";
+            return Err(Refusal::at(self.into, text));
+        }
+        match self.axis {
+            Some(axis) => Bind { r#loop: derived_name(self.into, self.r#loop), axis }.apply(f),
+            None => Ok(()),
+        }
     }
 }
 

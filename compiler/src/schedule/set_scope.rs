@@ -1,9 +1,9 @@
 //! `set-scope`: moves a buffer to another memory.
 //!
-//! Before -> after, `set-scope {buffer=t, scope=shared}`: the loops stay, `t` is workgroup memory. Right only when every
-//! access sees the same elements as before: the loops between its writer and its readers are the caller's business.
+//! Before -> after, `set-scope {buffer=t, scope=shared}`: the loops stay, `t` is workgroup memory. Refused where an
+//! access would not see the same elements as before.
 
-use super::loops::find_buffer;
+use super::loops::{find_buffer, reductions_into};
 use super::{Instruction, Refusal};
 use crate::name::Name;
 use crate::tir::{Scope, TensorFunction};
@@ -47,8 +47,13 @@ impl Instruction for SetScope {
         if f.params.iter().any(|p| p.buffer == id) {
             return Err(Refusal::at(self.buffer, "a parameter stays in device memory"));
         }
+        let before = reductions_into(f, id);
         f.buffers[id].scope = self.scope.scope();
-        Ok(())
+        // A buffer that is not global lives anew in each iteration of the loops around its life.
+        match before.iter().zip(reductions_into(f, id)).find(|(a, b)| **a != *b) {
+            Some((a, _)) => Err(Refusal::at(a.0, format!("would not start anew where `{}` does now", self.buffer))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -64,5 +69,6 @@ mod tests {
         assert_eq!(g.buffers.iter().find(|b| b.1.name == "mm".into()).expect("buffer").1.scope, Scope::Shared);
         assert_same(&f, &g);
         assert!(refusal(&f, "set-scope {buffer=y, scope=shared}").contains("parameter"));
+        assert!(refusal(&g, "set-scope {buffer=mm, scope=global}").contains("start anew"));
     }
 }

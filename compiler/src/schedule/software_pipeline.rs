@@ -17,7 +17,7 @@
 //!                                       as: as[as_i] = as_next[as_i]   if k + 1 < 8
 //! ```
 
-use super::accesses::rewrite_accesses;
+use super::accesses::{buffers_read, rewrite_accesses};
 use super::loops::{
     LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_buffer, find_loop, nest, replace_loop,
     substitute,
@@ -26,7 +26,7 @@ use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, Buffer, Cond, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, Buffer, BufferId, Cond, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
 
 attr_struct! {
     /// Prefetches staged operands of the next iteration of a serial loop.
@@ -141,6 +141,7 @@ impl Instruction for SoftwarePipeline {
         if l.kind != LoopKind::Serial {
             return Err(Refusal::at(self.r#loop, "only a serial loop can be pipelined"));
         }
+        let stored: Vec<BufferId> = l.body.blocks().iter().map(|b| b.buffer).collect();
         let mut body = match l.body {
             Stmt::Seq(list) => list,
             one => vec![one],
@@ -152,6 +153,11 @@ impl Instruction for SoftwarePipeline {
             let (n, (heads, copy)) = found.ok_or_else(|| Refusal::at(*name, text()))?;
             if find_buffer(f, *name).ok() != Some(copy.buffer) || f.buffers[copy.buffer].scope == Scope::Global {
                 return Err(Refusal::at(*name, "is not a staged buffer"));
+            }
+            if let Some(b) = buffers_read(&copy.value).into_iter().find(|b| stored.contains(b)) {
+                let text =
+                    format!("reads `{}`, which the loop stores to: it cannot be loaded ahead", f.buffers[b].name);
+                return Err(Refusal::at(*name, text));
             }
             if self.double_buffer {
                 let half = Int::var(self.r#loop).rem(2);

@@ -12,7 +12,9 @@
 //!                                     out: y[out_i] = b_local[out_i]
 //! ```
 
-use super::loops::{LoopHead, any_block, check_new_block, check_new_loop, derived_name, nest, plain_store, take_stage};
+use super::loops::{
+    LoopHead, any_block, check_new_block, check_new_loop, derived_name, nest, only_writer, plain_store, take_stage,
+};
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
@@ -41,6 +43,7 @@ impl Instruction for SplitEpilogue {
         };
         let (loops, mut block) = take_stage(f, self.block)?;
         let vars = plain_store(f, &block)?;
+        only_writer(f, &block)?;
         let original = block.buffer;
         let old = f.buffers[original].clone();
         let buffer =
@@ -81,6 +84,12 @@ impl Instruction for SplitEpilogue {
 #[cfg(test)]
 mod tests {
     use crate::schedule::testing::*;
+
+    #[test]
+    fn a_result_with_two_writers_stays_where_it_is() {
+        let g = scheduled(&row_sum(4, 6), &["decompose-reduction {block=y, at=y_i0}"]);
+        assert!(refusal(&g, "split-epilogue {block=y, into=out}").contains("stores to `y` too"));
+    }
 
     #[test]
     fn a_plain_reduction_gets_an_epilogue_to_be_computed_at() {

@@ -28,8 +28,9 @@
 //! - kernels stand at the top level only, with distinct names; a buffer that is not global is used in one kernel;
 //! - prepacks: a read parameter, packed by a valid function with one read and one write parameter of its shape.
 //!
-//! Not checked: that accesses are in bounds and index arithmetic does not overflow (proved where kernels are emitted);
-//! that write parameters are written completely; races between threads; that effectful nodes kept the order of the
+//! Not checked here: that accesses are in bounds, write parameters written completely and threads do not race (what comes
+//! from a file is held to that by [`check`](crate::check)); that index arithmetic does not overflow (proved where kernels are
+//! emitted); that effectful nodes kept the order of the
 //! source; uniqueness of node names.
 
 mod graph;

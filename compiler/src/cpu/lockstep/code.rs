@@ -52,6 +52,8 @@ pub(super) struct BlockCode {
     pub(super) value: ExprCode,
     pub(super) value_dtype: DType,
     pub(super) reduce: Option<Reduce>,
+    /// The block loads from the buffer that it stores to (a reduction's own element aside).
+    pub(super) reads_target: bool,
     /// Slots of the reduction loops.
     pub(super) reduction: Vec<usize>,
 }
@@ -104,6 +106,7 @@ impl<'f> Resolver<'f> {
                     value: self.expr(&b.value)?,
                     value_dtype: b.value.dtype(self.f),
                     reduce: b.reduce,
+                    reads_target: b.reads(b.buffer),
                     reduction: reduction.iter().filter_map(|v| self.slots.get(v).copied()).collect(),
                 }))
             }

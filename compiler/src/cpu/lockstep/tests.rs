@@ -1,6 +1,6 @@
 use super::*;
 use crate::int::Int;
-use crate::tir::{Access, Block, Buffer, BufferId, Combiner, Cond, Encoding, Expr, For, Param, Reduce, Stmt};
+use crate::tir::{Access, Block, Buffer, Combiner, Cond, Encoding, Expr, For, LoopKind, Param, Reduce, Scope, Stmt};
 
 fn buffer(f: &mut TensorFunction, name: &str, shape: &[i64], scope: Scope) -> BufferId {
     f.buffers.push(Buffer {

@@ -22,17 +22,16 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, at: Name
     let parts = sketch.split(all, &[0, threads], &["o", "t"])?;
     let part = Name::new(&format!("{block}_part"));
     let shared = MemoryScope::Shared;
-    sketch.apply(Rfactor { block, r#loop: parts[1], into: part, scope: shared, at: Some(at) })?;
+    let axis = Some(Axis::LocalX);
+    sketch.apply(Rfactor { block, r#loop: parts[1], into: part, scope: shared, at: Some(at), axis })?;
     let of_part = |v: Name| Name::new(&format!("{part}_{v}"));
-    sketch.bind(of_part(parts[1]), Axis::LocalX)?;
     set_identity(sketch, part, of_part(parts[0]))?;
     let mut rest = parts[1];
     if threads > SERIAL {
         let halves = sketch.split(rest, &[0, threads.min(SERIAL * SERIAL) / SERIAL], &["o", "i"])?;
         let tree = Name::new(&format!("{block}_tree"));
-        sketch.apply(Rfactor { block, r#loop: halves[1], into: tree, scope: shared, at: Some(at) })?;
+        sketch.apply(Rfactor { block, r#loop: halves[1], into: tree, scope: shared, at: Some(at), axis })?;
         let of_tree = |v: Name| Name::new(&format!("{tree}_{v}"));
-        sketch.bind(of_tree(halves[1]), Axis::LocalX)?;
         set_identity(sketch, tree, of_tree(halves[0]))?;
         rest = halves[1];
     }

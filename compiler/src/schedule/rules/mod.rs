@@ -82,7 +82,7 @@ pub fn schedule(
     let mut whole = sketch.clone();
     let outputs: Vec<BufferId> = f.outputs().collect();
     match rows::apply_whole(&mut whole).and_then(|()| whole.require_whole_words(&outputs, &[])) {
-        Ok(()) => return Ok(Scheduled { function: whole.finish()?, rule: "rows", missed }),
+        Ok(()) => return finished(whole, "rows", missed),
         Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule rows: {why}")),
         Err(_) => {}
     }
@@ -143,6 +143,16 @@ pub fn schedule(
             });
         }
     }
+    finished(sketch, best.1, missed)
+}
+
+/// Cuts kernels. Debug builds hold the result to what schedules that come from a file are held to.
+fn finished(sketch: Sketch<'_>, rule: &'static str, missed: Vec<String>) -> Result<Scheduled, ScheduleError> {
     let function = sketch.finish()?;
-    Ok(Scheduled { function, rule: best.1, missed })
+    if cfg!(debug_assertions)
+        && let Err(e) = crate::check::check_function(&function)
+    {
+        return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
+    }
+    Ok(Scheduled { function, rule, missed })
 }

@@ -1,0 +1,276 @@
+//! Who owns an element: proofs that two accesses of one element come from the same index of an axis.
+//!
+//! An index is taken as a sum of multiples of loop variables. In such a sum a variable is *told* by the value when its
+//! coefficient is larger than all that the smaller terms can add up to: the rule of mixed radix digits. Where the indices
+//! are not of that form (quotients and remainders of a fused loop), the flat index is tried, and then every combination of
+//! the variables' values, if they are few.
+
+use super::view::{Leaf, Parallel};
+use crate::int::{self, Bounds, Int, IntNode};
+use crate::name::Name;
+use crate::tir::Buffer;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Combinations of values that are tried one by one, at most.
+const MAX_COMBINATIONS: i64 = 1 << 14;
+
+/// What stands for a variable: loops of one axis share its index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum Term {
+    Axis(Parallel),
+    /// A loop of which each access runs its own iteration.
+    Own(Name),
+    /// A symbol, or a loop around the buffer's whole life: the same for both accesses.
+    Same(Name),
+}
+
+/// `sum of coefficient * term + constant`, each term below its extent.
+#[derive(Clone, Debug, Default)]
+struct Form {
+    terms: FxHashMap<Term, i64>,
+    constant: i64,
+}
+
+impl Form {
+    fn add(&mut self, e: &Int, k: i64, place: &Place<'_, '_>) -> Option<()> {
+        match e.node() {
+            IntNode::Const(c) => self.constant = self.constant.checked_add(c.checked_mul(k)?)?,
+            IntNode::Var(v) => {
+                let slot = self.terms.entry(place.term(*v)).or_insert(0);
+                *slot = slot.checked_add(k)?;
+            }
+            IntNode::Add(a, b) => {
+                self.add(a, k, place)?;
+                self.add(b, k, place)?;
+            }
+            IntNode::Sub(a, b) => {
+                self.add(a, k, place)?;
+                self.add(b, k.checked_neg()?, place)?;
+            }
+            IntNode::Mul(a, b) => match (a.as_const(), b.as_const()) {
+                (Some(c), _) => self.add(b, k.checked_mul(c)?, place)?,
+                (_, Some(c)) => self.add(a, k.checked_mul(c)?, place)?,
+                _ => return None,
+            },
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A leaf whose `shared` outermost loops the other access shares.
+pub(super) struct Place<'v, 'f> {
+    leaf: &'v Leaf<'f>,
+    shared: usize,
+}
+
+impl<'v, 'f> Place<'v, 'f> {
+    pub(super) fn new(leaf: &'v Leaf<'f>, shared: usize) -> Self {
+        Place { leaf, shared }
+    }
+    fn term(&self, var: Name) -> Term {
+        let Some(at) = self.leaf.loops.iter().position(|l| l.var == var) else { return Term::Same(var) };
+        match Parallel::of(self.leaf.loops[at]) {
+            Some(axis) => Term::Axis(axis),
+            None if at < self.shared => Term::Same(var),
+            None => Term::Own(var),
+        }
+    }
+    fn form(&self, e: &Int) -> Option<Form> {
+        let mut form = Form::default();
+        form.add(e, 1, self)?;
+        form.terms.retain(|_, k| *k != 0);
+        Some(form)
+    }
+    /// Largest value of a term; `None` where it is not known.
+    fn high(&self, t: Term) -> Option<i64> {
+        let extents: Vec<i64> = match t {
+            Term::Same(_) => return None,
+            Term::Own(v) => self.leaf.find(v).and_then(|l| l.extent.as_const()).into_iter().collect(),
+            Term::Axis(a) => self.leaf.along(a).filter_map(|(_, l)| l.extent.as_const()).collect(),
+        };
+        extents.into_iter().min().map(|n| n - 1)
+    }
+    /// [`Place::high`], or more than any coefficient makes up for.
+    fn most(&self, t: Term) -> i64 {
+        self.high(t).unwrap_or(i64::MAX / 4)
+    }
+    /// The indices as forms: dimension by dimension, or where that is not possible the flat one.
+    fn forms(&self, indices: &[Int], buffer: &Buffer) -> Vec<Form> {
+        let each: Option<Vec<Form>> = indices.iter().map(|i| self.form(i)).collect();
+        each.unwrap_or_else(|| {
+            let mut bounds = Bounds::new();
+            for l in &self.leaf.loops {
+                if let Some(n) = l.extent.as_const() {
+                    bounds.insert(l.var, 0, (n - 1).max(0));
+                }
+            }
+            let flat = int::simplify(&int::flatten_index(indices, &buffer.shape), &bounds);
+            match self.form(&flat) {
+                Some(form) => vec![form],
+                None => indices.iter().filter_map(|i| self.form(i)).collect(),
+            }
+        })
+    }
+}
+
+/// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the axis) + rest = 0`
+/// with `|rest| <= slack`.
+struct Difference {
+    axes: Vec<(Term, i64, i64)>,
+    slack: i64,
+}
+
+/// Proves that two accesses of one element agree on every axis of `wanted`.
+pub(super) fn same_owner(
+    buffer: &Buffer,
+    a: (&Place<'_, '_>, &[Int]),
+    b: (&Place<'_, '_>, &[Int]),
+    wanted: &FxHashSet<Parallel>,
+) -> bool {
+    let wanted: Vec<Term> = wanted.iter().map(|w| Term::Axis(*w)).collect();
+    agree_on(buffer, a, b, &wanted)
+}
+
+/// Proves that the element tells apart all iterations of the loops that its indices use, those around the buffer's life
+/// aside.
+pub(super) fn tells_its_loops(buffer: &Buffer, place: &Place<'_, '_>, indices: &[Int]) -> bool {
+    let mut wanted: Vec<Term> = indices.iter().flat_map(|i| i.vars()).map(|v| place.term(v)).collect();
+    wanted.retain(|t| !matches!(t, Term::Same(_)));
+    wanted.sort_unstable();
+    wanted.dedup();
+    agree_on(buffer, (place, indices), (place, indices), &wanted)
+}
+
+fn agree_on(
+    buffer: &Buffer,
+    (a, ai): (&Place<'_, '_>, &[Int]),
+    (b, bi): (&Place<'_, '_>, &[Int]),
+    wanted: &[Term],
+) -> bool {
+    if wanted.is_empty() {
+        return true;
+    }
+    let differences = differences((a, &a.forms(ai, buffer)), (b, &b.forms(bi, buffer)));
+    let mut equal: FxHashSet<Term> = FxHashSet::default();
+    loop {
+        let before = equal.len();
+        for d in differences.iter().flatten() {
+            told(d, &mut equal);
+        }
+        if wanted.iter().all(|w| equal.contains(w)) {
+            return true;
+        }
+        if equal.len() == before {
+            return try_all((a, ai), (b, bi), wanted);
+        }
+    }
+}
+
+fn differences((a, af): (&Place<'_, '_>, &[Form]), (b, bf): (&Place<'_, '_>, &[Form])) -> Vec<Option<Difference>> {
+    if af.len() != bf.len() {
+        return vec![];
+    }
+    let one_leaf = std::ptr::eq(a.leaf, b.leaf);
+    af.iter().zip(bf).map(|(x, y)| difference((a, x), (b, y), one_leaf)).collect()
+}
+
+fn difference((a, x): (&Place<'_, '_>, &Form), (b, y): (&Place<'_, '_>, &Form), one_leaf: bool) -> Option<Difference> {
+    let mut axes = Vec::new();
+    let (mut low, mut high) = (x.constant.checked_sub(y.constant)?, x.constant.checked_sub(y.constant)?);
+    let mut widen = |k: i64, n: i64| -> Option<()> {
+        let end = k.checked_mul(n)?;
+        low = low.checked_add(end.min(0))?;
+        high = high.checked_add(end.max(0))?;
+        Some(())
+    };
+    let mut terms: Vec<Term> = x.terms.keys().chain(y.terms.keys()).copied().collect();
+    terms.sort_unstable();
+    terms.dedup();
+    for t in terms {
+        let (kx, ky) = (x.terms.get(&t).copied().unwrap_or(0), y.terms.get(&t).copied().unwrap_or(0));
+        match t {
+            Term::Same(_) if kx == ky => {}
+            Term::Same(_) => return None,
+            // The same loop of the same leaf: the difference of two iterations.
+            Term::Axis(_) if kx == ky => axes.push((t, kx.checked_abs()?, a.most(t).max(b.most(t)))),
+            Term::Own(_) if kx == ky && one_leaf => axes.push((t, kx.checked_abs()?, a.most(t))),
+            _ => {
+                if kx != 0 {
+                    widen(kx, a.high(t)?)?;
+                }
+                if ky != 0 {
+                    widen(ky.checked_neg()?, b.high(t)?)?;
+                }
+            }
+        }
+    }
+    axes.sort_by_key(|x| std::cmp::Reverse(x.1));
+    Some(Difference { axes, slack: high.max(low.checked_neg()?) })
+}
+
+/// Adds the terms that must be equal, the largest coefficient first.
+fn told(d: &Difference, equal: &mut FxHashSet<Term>) {
+    let open: Vec<&(Term, i64, i64)> = d.axes.iter().filter(|t| !equal.contains(&t.0)).collect();
+    for (n, (term, k, high)) in open.iter().enumerate() {
+        let rest = open[n + 1..].iter().try_fold(d.slack, |sum, (_, k, high)| sum.checked_add(k.checked_mul(*high)?));
+        // A term that cannot differ is equal whatever the others are.
+        if *high > 0 && rest.is_none_or(|rest| *k <= rest) {
+            return;
+        }
+        equal.insert(*term);
+    }
+}
+
+/// Values of the terms of `vars` one after another.
+fn for_each_combination(
+    place: &Place<'_, '_>,
+    vars: &[Name],
+    visit: &mut dyn FnMut(&FxHashMap<Term, i64>),
+) -> Option<()> {
+    let mut terms: Vec<(Term, i64)> = Vec::new();
+    for v in vars {
+        let t = place.term(*v);
+        if !terms.iter().any(|x| x.0 == t) {
+            terms.push((t, place.high(t)? + 1));
+        }
+    }
+    let count = terms.iter().try_fold(1i64, |n, t| n.checked_mul(t.1)).filter(|n| *n <= MAX_COMBINATIONS)?;
+    for mut n in 0..count {
+        let mut values: FxHashMap<Term, i64> = FxHashMap::default();
+        for (t, extent) in &terms {
+            values.insert(*t, n % extent);
+            n /= extent;
+        }
+        visit(&values);
+    }
+    Some(())
+}
+
+/// [`agree_on`] by trying all values of the variables.
+fn try_all((a, ai): (&Place<'_, '_>, &[Int]), (b, bi): (&Place<'_, '_>, &[Int]), wanted: &[Term]) -> bool {
+    let vars = |ix: &[Int]| -> Vec<Name> {
+        let mut out: Vec<Name> = ix.iter().flat_map(|i| i.vars()).collect();
+        out.sort_unstable();
+        out.dedup();
+        out
+    };
+    let mut owners: FxHashMap<Vec<i64>, Vec<i64>> = FxHashMap::default();
+    let mut fine = true;
+    for (place, ix) in [(a, ai), (b, bi)] {
+        let done = for_each_combination(place, &vars(ix), &mut |values| {
+            let env = |v: Name| values.get(&place.term(v)).copied();
+            let element: Option<Vec<i64>> = ix.iter().map(|i| i.eval(&env)).collect();
+            // A term that the index does not use is not told by it.
+            let owner: Option<Vec<i64>> = wanted.iter().map(|w| values.get(w).copied()).collect();
+            match element.zip(owner) {
+                Some((e, o)) => fine &= *owners.entry(e).or_insert_with(|| o.clone()) == o,
+                None => fine = false,
+            }
+        });
+        if done.is_none() || !fine {
+            return false;
+        }
+    }
+    true
+}

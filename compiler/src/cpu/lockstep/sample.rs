@@ -1,0 +1,125 @@
+//! Runs of kernels at their real sizes, cut short: some workgroups, and of serial loops the first two and the last
+//! iterations. Values are fingerprints, so that no operands are needed and equal values are no accident.
+//!
+//! Loops that fill a tile of local memory are not cut, unless the kernel would be too long to run.
+
+use super::super::bind::substitute;
+use super::code::{Code, IntCode, Resolver};
+use super::machine::{Cuts, Machine};
+use super::value::Fingerprint;
+use crate::arena::Id;
+use crate::name::Name;
+use crate::tir::{BufferId, LoopKind, Scope, TensorFunction};
+use rustc_hash::FxHashSet;
+
+/// Statements of single threads in a run in which no tile is cut, and in any run, at most.
+const SHORT: u64 = 1 << 17;
+const LONG: u64 = 1 << 22;
+
+/// What a run found.
+pub(crate) struct Found {
+    /// The block that did it; `None` where the run could not be made.
+    pub block: Option<Name>,
+    /// What it did.
+    pub message: String,
+}
+
+/// Interprets every kernel. Symbols take their smallest value, the next one, and their largest where it is small.
+///
+/// # Errors
+/// The first race, access out of bounds, or use of memory that nothing was stored to; a kernel too long to be run.
+pub(crate) fn sample_kernels(f: &TensorFunction) -> Result<(), Found> {
+    if f.symbols.is_empty() {
+        return run(f);
+    }
+    for pick in [
+        |low: i64, _: i64| low,
+        |low: i64, high: i64| high.min(low.saturating_add(1)),
+        |low: i64, high: i64| high.min(low.saturating_add(12)),
+    ] {
+        let values = f.symbols.iter().map(|(n, low, high)| (*n, pick(*low, *high))).collect();
+        run(&substitute(f, &values))?;
+    }
+    Ok(())
+}
+
+fn run(f: &TensorFunction) -> Result<(), Found> {
+    let fail = |message: String| Found { block: None, message };
+    let mut resolver = Resolver::new(f);
+    let code = resolver.stmt(&f.body).map_err(fail)?;
+    let mut cuts = Cuts { groups: true, ..Cuts::default() };
+    cut_loops(f, &code, true, &mut cuts);
+    if cost(&code, &cuts.loops) > SHORT {
+        cut_loops(f, &code, false, &mut cuts);
+    }
+    let n = cost(&code, &cuts.loops);
+    if n > LONG {
+        return Err(fail(format!("{n} statements are too many to be interpreted")));
+    }
+    let mut m: Machine<Fingerprint> = Machine::new(f, resolver.count, Some(cuts)).map_err(fail)?;
+    let done = m.run_top(&code);
+    done.map_err(|message| Found { block: Some(m.block), message })
+}
+
+/// Adds the serial loops that are cut, and the buffers that are filled in part because of it.
+fn cut_loops(f: &TensorFunction, code: &Code, keep_tiles: bool, cuts: &mut Cuts) {
+    match code {
+        Code::Seq(list) => list.iter().for_each(|c| cut_loops(f, c, keep_tiles, cuts)),
+        Code::Kernel(body) => cut_loops(f, body, keep_tiles, cuts),
+        Code::For { slot, kind, body, extent } => {
+            cut_loops(f, body, keep_tiles, cuts);
+            let long = !matches!(extent, IntCode::Const(n) if *n <= 3);
+            if !long || !matches!(kind, LoopKind::Serial | LoopKind::Unroll) {
+                return;
+            }
+            let mut filled = FxHashSet::default();
+            stored_by(body, *slot, &mut filled);
+            let local = |b: &usize| f.buffers[BufferId::from_index(*b)].scope != Scope::Global;
+            if !keep_tiles || !filled.iter().any(local) {
+                cuts.loops.insert(*slot);
+                cuts.partial.extend(filled);
+            }
+        }
+        Code::Block(_) | Code::Nothing => {}
+    }
+}
+
+/// Buffers to which blocks below store at indices that use a loop's variable.
+fn stored_by(code: &Code, slot: usize, out: &mut FxHashSet<usize>) {
+    match code {
+        Code::Seq(list) => list.iter().for_each(|c| stored_by(c, slot, out)),
+        Code::Kernel(body) | Code::For { body, .. } => stored_by(body, slot, out),
+        Code::Block(b) if b.indices.iter().any(|i| uses(i, slot)) => {
+            out.insert(b.buffer);
+        }
+        Code::Block(_) | Code::Nothing => {}
+    }
+}
+
+fn uses(i: &IntCode, slot: usize) -> bool {
+    match i {
+        IntCode::Const(_) => false,
+        IntCode::Var(s) => *s == slot,
+        IntCode::Load(_, ix) => ix.iter().any(|i| uses(i, slot)),
+        IntCode::Op(_, ab) => ab.iter().any(|i| uses(i, slot)),
+    }
+}
+
+/// Statements of single threads that the run executes, about.
+fn cost(code: &Code, cut: &FxHashSet<usize>) -> u64 {
+    match code {
+        Code::Seq(list) => list.iter().map(|c| cost(c, cut)).fold(0, u64::saturating_add),
+        Code::Kernel(body) => cost(body, cut),
+        Code::For { slot, extent, kind, body } => {
+            let n = match (extent, kind) {
+                (_, LoopKind::Group(_)) => 2,
+                (IntCode::Const(n), _) => u64::try_from(*n).unwrap_or(0),
+                _ => 3,
+            };
+            let n = if cut.contains(slot) { n.min(3) } else { n };
+            cost(body, cut).saturating_mul(n)
+        }
+        Code::Block(_) => 1,
+        Code::Nothing => 0,
+    }
+}
