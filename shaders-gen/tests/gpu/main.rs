@@ -4,6 +4,7 @@
 mod build;
 mod device;
 
+mod edits;
 mod elementwise;
 mod gemm;
 mod rules;

@@ -250,6 +250,28 @@ fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
     out
 }
 
+/// Workloads that the interpreter runs in milliseconds: every kind once, with tails.
+pub fn small_workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
+    let mut out = vec![
+        ("elementwise 5x7", elementwise(t, &[5, 7])),
+        ("elementwise 8x12", elementwise(t, &[8, 12])),
+        ("matmul 6x8x8", matmul(t, 6, 8, 8)),
+        ("matmul 5x11x9", matmul(t, 5, 11, 9)),
+        ("conv 3x3", conv(t, &Conv { n: 1, c: 2, h: 4, oc: 8, k: 3, stride: 1, pad: 1 })),
+        ("conv odd", conv(t, &Conv { n: 1, c: 3, h: 5, oc: 9, k: 3, stride: 2, pad: 1 })),
+        ("depthwise", depthwise(t, &Conv { n: 1, c: 3, h: 5, oc: 3, k: 3, stride: 1, pad: 1 })),
+        ("softmax 6x10", softmax(t, 6, 10)),
+        ("softmax 2x70", softmax(t, 2, 70)),
+        ("largest 2x90", largest(t, 2, 90)),
+        ("conv pool", conv_pool(t, &Conv { n: 1, c: 2, h: 4, oc: 8, k: 3, stride: 1, pad: 1 }, 2)),
+    ];
+    if t == DType::F32 {
+        out.push(("transpose", transpose([2, 5, 6])));
+        out.push(("max pool", max_pool(6, 4)));
+    }
+    out
+}
+
 /// A convolution with bias and rectifier, then the largest elements of windows that do not overlap.
 fn conv_pool(t: DType, p: &Conv, window: i64) -> TensorFunction {
     let mut f = conv(t, p);
@@ -312,12 +334,12 @@ fn check(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfil
     assert_close(&got, &want, if t == DType::F16 { 4e-3 } else { 2e-4 });
 }
 
-fn real_device() -> DeviceProfile {
+pub fn real_device() -> DeviceProfile {
     let name = "no subgroups".into();
     DeviceProfile { name, software: false, subgroup: (0, 0), driver: String::new(), ..gpu().profile.clone() }
 }
 
-fn software_device() -> DeviceProfile {
+pub fn software_device() -> DeviceProfile {
     DeviceProfile { name: "software".into(), subgroup: gpu().profile.subgroup, ..DeviceProfile::lavapipe() }
 }
 
