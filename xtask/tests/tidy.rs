@@ -10,8 +10,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("shaders-gen", &["compiler"]),
     ("runtime-gpu", &["compiler", "shaders-gen"]),
     ("benches", &["compiler", "shaders-gen", "runtime-gpu"]),
+    ("graphview", &["compiler", "shaders-gen"]),
     ("viewer", &["compiler", "runtime-gpu"]),
-    ("cli", &["compiler", "shaders-gen", "runtime-gpu", "benches", "viewer"]),
+    ("cli", &["compiler", "shaders-gen", "runtime-gpu", "benches", "graphview", "viewer"]),
     ("xtask", &[]),
 ];
 
@@ -175,7 +176,7 @@ fn shaders_gen_knows_neither_ops_nor_rules() {
 #[test]
 fn the_product_holds_no_shader_text() {
     let mut broken = Vec::new();
-    for path in product_files(&["compiler", "shaders-gen", "runtime-gpu", "benches", "cli", "viewer"]) {
+    for path in product_files(&["compiler", "shaders-gen", "runtime-gpu", "benches", "cli", "graphview", "viewer"]) {
         let code = product_code(&path);
         for word in ["@compute", "@workgroup_size", "var<storage", "#version 4"] {
             if code.contains(word) {

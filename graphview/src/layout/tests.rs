@@ -1,0 +1,106 @@
+use super::*;
+use proptest::prelude::*;
+
+fn boxes(count: usize) -> Vec<[f32; 2]> {
+    (0..count).map(|i| [60.0 + 20.0 * (i % 4) as f32, 24.0]).collect()
+}
+
+fn lay(count: usize, edges: &[(usize, usize)]) -> Layout {
+    layout(&Graph { sizes: boxes(count), edges: edges.to_vec() }, &Options::default())
+}
+
+/// Nothing overlaps, every edge goes down, all is within the size.
+fn check(sizes: &[[f32; 2]], edges: &[(usize, usize)], l: &Layout) {
+    for a in 0..sizes.len() {
+        for b in 0..a {
+            let apart = |i: usize| (l.centers[a][i] - l.centers[b][i]).abs() >= (sizes[a][i] + sizes[b][i]) / 2.0 - 0.01;
+            assert!(apart(0) || apart(1), "{a} and {b} overlap");
+        }
+        for i in 0..2 {
+            assert!(l.centers[a][i] - sizes[a][i] / 2.0 >= -0.01, "{a} sticks out");
+            assert!(l.centers[a][i] + sizes[a][i] / 2.0 <= l.size[i] + 0.01, "{a} sticks out");
+        }
+    }
+    for (route, &(from, to)) in l.routes.iter().zip(edges) {
+        assert!(l.ranks[from] < l.ranks[to]);
+        if let Route::Line(points) = route {
+            assert!(points.windows(2).all(|p| p[0][1] <= p[1][1]), "an edge goes up");
+        }
+    }
+}
+
+#[test]
+fn a_chain_is_a_straight_line() {
+    let edges = [(0, 1), (1, 2), (2, 3)];
+    let l = lay(4, &edges);
+    check(&boxes(4), &edges, &l);
+    assert!(l.centers.iter().all(|c| (c[0] - l.centers[0][0]).abs() < 0.01));
+    assert_eq!(l.ranks, [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_long_edge_runs_straight_beside_the_boxes() {
+    let edges = [(0, 1), (1, 2), (2, 3), (0, 3)];
+    let l = lay(4, &edges);
+    check(&boxes(4), &edges, &l);
+    let Route::Line(points) = &l.routes[3] else { panic!("a portal") };
+    let bends = &points[1..points.len() - 1];
+    assert_eq!(bends.len(), 4);
+    assert!(bends.iter().all(|p| (p[0] - bends[0][0]).abs() < 0.01), "{points:?}");
+    for v in [1, 2] {
+        assert!((bends[0][0] - l.centers[v][0]).abs() >= boxes(4)[v][0] / 2.0);
+    }
+}
+
+#[test]
+fn a_value_made_early_stands_where_it_is_used() {
+    let l = lay(5, &[(0, 1), (1, 2), (2, 3), (4, 3)]);
+    assert_eq!(l.ranks[4], 2);
+}
+
+#[test]
+fn very_long_edges_and_many_long_ones_are_portals() {
+    let count = 40;
+    let mut edges: Vec<(usize, usize)> = (1..count).map(|i| (i - 1, i)).collect();
+    edges.push((0, count - 1));
+    edges.extend((2..12).map(|i| (0, i)));
+    let l = lay(count, &edges);
+    check(&boxes(count), &edges, &l);
+    assert!(matches!(l.routes[count - 1], Route::Portal(..)));
+    let cut = l.routes[count..].iter().filter(|r| matches!(r, Route::Portal(..))).count();
+    assert_eq!(cut, 5);
+}
+
+#[test]
+fn two_crossing_pairs_are_untangled() {
+    let edges = [(0, 3), (1, 2), (2, 5), (3, 4)];
+    let l = lay(6, &edges);
+    check(&boxes(6), &edges, &l);
+    let left = |a: usize, b: usize| l.centers[a][0] < l.centers[b][0];
+    assert!(left(0, 1) == left(3, 2) && left(3, 2) == left(4, 5));
+}
+
+#[test]
+fn nothing_and_cycles_are_survived() {
+    assert_eq!(lay(0, &[]).size, [0.0, 0.0]);
+    let l = lay(3, &[(0, 1), (1, 2), (2, 1)]);
+    assert_eq!(l.centers.len(), 3);
+}
+
+proptest! {
+    #[test]
+    fn random_graphs_keep_the_invariants(
+        count in 1usize..40,
+        draws in prop::collection::vec((0usize..1000, 0usize..1000), 0..90),
+    ) {
+        let edges: Vec<(usize, usize)> = draws
+            .into_iter()
+            .map(|(a, b)| (a % count, b % count))
+            .filter(|(a, b)| a != b)
+            .map(|(a, b)| (a.min(b), a.max(b)))
+            .collect();
+        let l = lay(count, &edges);
+        check(&boxes(count), &edges, &l);
+        prop_assert_eq!(&l, &lay(count, &edges));
+    }
+}

@@ -1,0 +1,17 @@
+//! Pictures of compilations, without a window.
+//!
+//! [`picture`] says what a module's graph consists of, [`layout`] places a graph, [`scene`] puts both together, [`svg`] and
+//! [`report`] write it down. Whoever has a canvas paints a [`scene::Scene`].
+//!
+//! Deliberately absent: fonts (painters measure text), events, and the shader generator.
+
+#![warn(missing_docs)]
+
+pub mod layout;
+pub mod picture;
+pub mod report;
+pub mod scene;
+pub mod svg;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,401 @@
+//! The picture of a module: a graph of boxes with what a reader wants to know of each.
+//!
+//! [`Picture::of`] takes a module at one stage of a compilation. Constants are folded into the nodes that read them; the
+//! parameters and results of a function are boxes; the regions of control flow, and the functions that fused groups call, are
+//! pictures inside a box. What a box shows comes from properties of ops, never from a list of op names.
+//!
+//! Always holds: [`Node::key`] is the same for the same node in every stage that has it, and different nodes of one picture
+//! have different keys.
+
+use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, TensorType, ValueId};
+use compiler::name::Name;
+use compiler::ops::cast::Cast;
+use compiler::ops::control::{Call, CallHost, CallTensor, Const};
+use compiler::passes::fusion_kind::{NodeInfo, describe_block};
+use compiler::text::{print_attrs, print_type};
+use compiler::tir::FusionKind;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What kind of work a box stands for; colours go by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Category {
+    /// Multiply-accumulates: convolutions, products.
+    Contraction,
+    /// Sums and maxima over axes or windows, norms, softmax.
+    Reduction,
+    /// Element by element.
+    Elementwise,
+    /// Moves data without computing: transposes, slices, concatenations, views.
+    Movement,
+    /// Changes the element type.
+    Cast,
+    /// Branches, loops, calls.
+    Control,
+    /// A fused group.
+    Group,
+    /// Parameters and results.
+    Terminal,
+    /// Everything else: sorting, sampling, what only the host does.
+    Other,
+}
+impl Category {
+    /// Every category, for legends.
+    pub const ALL: [Category; 9] = [
+        Category::Contraction,
+        Category::Reduction,
+        Category::Elementwise,
+        Category::Movement,
+        Category::Cast,
+        Category::Control,
+        Category::Group,
+        Category::Terminal,
+        Category::Other,
+    ];
+    /// The word for legends.
+    pub fn title(self) -> &'static str {
+        match self {
+            Category::Contraction => "contraction",
+            Category::Reduction => "reduction, norm",
+            Category::Elementwise => "elementwise",
+            Category::Movement => "data movement",
+            Category::Cast => "cast",
+            Category::Control => "control flow",
+            Category::Group => "fused group",
+            Category::Terminal => "input, output",
+            Category::Other => "other",
+        }
+    }
+}
+
+/// A constant that a node reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Weight {
+    /// Position among the node's operands.
+    pub operand: usize,
+    /// Global name.
+    pub name: String,
+    /// Its type, as text.
+    pub ty: String,
+}
+
+/// A box.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Node {
+    /// What tells it apart, in this stage and in others.
+    pub key: String,
+    /// Its op; `input` and `output` for the function's own values; for a group the ops in it.
+    pub op: String,
+    /// Its name.
+    pub name: String,
+    /// What kind of work it is.
+    pub category: Category,
+    /// For a group the heaviest kind of work in it, else its category: colours go by it.
+    pub work: Category,
+    /// Source nodes.
+    pub origins: Vec<String>,
+    /// Attributes as text, without braces.
+    pub attrs: String,
+    /// Constants it reads.
+    pub weights: Vec<Weight>,
+    /// Types of its results, as text.
+    pub outputs: Vec<String>,
+    /// Element type of its first result.
+    pub dtype: String,
+    /// Data layout, for ops that have one.
+    pub layout: Option<&'static str>,
+    /// The graph or tensor function that it calls.
+    pub callee: Option<String>,
+    /// Pictures inside: the regions of control flow, or the function of a fused group.
+    pub inside: Vec<Picture>,
+}
+
+/// An edge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Edge {
+    /// Index of the box that makes the value.
+    pub from: usize,
+    /// Index of the box that reads it.
+    pub to: usize,
+    /// Which result of `from` it is.
+    pub result: usize,
+    /// Which operand of `to` it is.
+    pub operand: usize,
+    /// The type, as text.
+    pub ty: String,
+}
+
+/// A graph of boxes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Picture {
+    /// What it is a picture of: the function, `then`, `else`, `body`.
+    pub title: String,
+    /// Boxes, those that make a value before those that read it.
+    pub nodes: Vec<Node>,
+    /// Edges.
+    pub edges: Vec<Edge>,
+}
+
+impl Picture {
+    /// The picture of a module's entry function.
+    pub fn of(module: &Module) -> Picture {
+        Drawing { module, open: FxHashSet::default() }.function(module.main())
+    }
+    /// The box with this key, at any depth.
+    pub fn find(&self, key: &str) -> Option<&Node> {
+        self.nodes.iter().find_map(|n| if n.key == key { Some(n) } else { n.inside.iter().find_map(|p| p.find(key)) })
+    }
+    /// Every box at any depth, outer ones first.
+    pub fn walk(&self) -> Vec<&Node> {
+        let mut out = Vec::new();
+        for n in &self.nodes {
+            out.push(n);
+            n.inside.iter().for_each(|p| out.extend(p.walk()));
+        }
+        out
+    }
+}
+
+struct Drawing<'a> {
+    module: &'a Module,
+    /// Functions that are being drawn: recursion ends at them.
+    open: FxHashSet<Name>,
+}
+
+impl Drawing<'_> {
+    fn function(&mut self, f: &Function) -> Picture {
+        self.open.insert(f.name);
+        let mut p = self.block(f, f.body, &f.name.to_string(), f.name.as_str());
+        let results = &f.blocks[f.body].results;
+        let made = makers(f, f.body, &p);
+        for (i, &v) in results.iter().enumerate() {
+            let name = f.result_names.get(i).map_or_else(|| format!("result {i}"), |n| n.to_string());
+            p.nodes.push(terminal(&format!("{}>{name}", f.name), "output", &name, f.ty(v)));
+            let to = p.nodes.len() - 1;
+            p.edges.extend(edge(f, &made, v, to, 0));
+        }
+        self.open.remove(&f.name);
+        p
+    }
+
+    /// The nodes of a block with its arguments; `scope` makes keys of what has no name of its own.
+    fn block(&mut self, f: &Function, block: BlockId, title: &str, scope: &str) -> Picture {
+        let b = &f.blocks[block];
+        let mut p = Picture { title: title.into(), ..Picture::default() };
+        for (i, &v) in b.args.iter().enumerate() {
+            let name = f.values[v].name.map_or_else(|| format!("argument {i}"), |n| n.to_string());
+            p.nodes.push(terminal(&format!("{scope}<{name}"), "input", &name, f.ty(v)));
+        }
+        let mut used: FxHashMap<String, usize> = FxHashMap::default();
+        let infos = describe_block(self.module, f, block);
+        let shown: Vec<NodeId> = b.nodes.iter().copied().filter(|&n| !f.nodes[n].op.is::<Const>()).collect();
+        for &n in &shown {
+            let base = format!("{scope}:{}", f.nodes[n].name);
+            let count = used.entry(base.clone()).and_modify(|c| *c += 1).or_insert(0);
+            let key = if *count == 0 { base } else { format!("{base}#{count}") };
+            let node = self.node(f, n, key, infos.get(&n));
+            p.nodes.push(node);
+        }
+        let made = makers(f, block, &p);
+        for (i, &n) in shown.iter().enumerate() {
+            let to = b.args.len() + i;
+            for (operand, &v) in f.nodes[n].inputs.iter().enumerate() {
+                p.edges.extend(v.and_then(|v| edge(f, &made, v, to, operand)));
+            }
+            // What a region reads from around it reaches the box that holds the region.
+            for v in captured(f, &f.nodes[n]) {
+                p.edges.extend(edge(f, &made, v, to, f.nodes[n].inputs.len()));
+            }
+        }
+        p
+    }
+
+    fn node(&mut self, f: &Function, n: NodeId, key: String, info: Option<&NodeInfo>) -> Node {
+        let node = &f.nodes[n];
+        let outputs: Vec<String> = node.outputs.iter().map(|&v| print_type(f.ty(v))).collect();
+        let callee = node.op.downcast::<Call>().map(|c| c.callee).or(node.op.downcast::<CallTensor>().map(|c| c.callee));
+        let inside = self.inside(f, node, &key);
+        let group = node.op.is::<Call>() && callee.is_some_and(|c| self.is_primitive(c)) || node.op.is::<CallTensor>();
+        let op = match inside.first().filter(|_| group) {
+            Some(p) => ops_in(p),
+            None => node.op.name().to_string(),
+        };
+        let own = category(f, node, info);
+        let layout = inside.iter().flat_map(|p| &p.nodes).find_map(|n| n.layout).filter(|_| group);
+        Node {
+            key,
+            op,
+            name: node.name.to_string(),
+            category: if group { Category::Group } else { own },
+            work: if group { heaviest(&inside) } else { own },
+            origins: origins_of(node, &inside),
+            attrs: print_attrs(&node.op.attrs()).trim_matches(['{', '}']).to_string(),
+            weights: weights(f, node),
+            dtype: node.outputs.first().map_or_else(String::new, |&v| f.ty(v).dtype.to_string()),
+            outputs,
+            layout: node.op.layout_name().or(layout),
+            callee: callee.map(|c| c.to_string()),
+            inside,
+        }
+    }
+
+    fn is_primitive(&self, name: Name) -> bool {
+        self.module.functions.get(&name).is_some_and(|f| f.primitive)
+    }
+
+    fn inside(&mut self, f: &Function, node: &GraphNode, key: &str) -> Vec<Picture> {
+        let callee = node.op.downcast::<Call>().and_then(|c| self.module.functions.get(&c.callee));
+        if let Some(callee) = callee
+            && !self.open.contains(&callee.name)
+        {
+            let mut p = self.function(callee);
+            // The same function may be called twice: keys go by the call.
+            rekey(&mut p, key);
+            return vec![p];
+        }
+        let count = node.regions.len();
+        let title = |i: usize| match (count, i) {
+            (1, _) => "body".to_string(),
+            (2, 0) => "then".to_string(),
+            (2, _) => "else".to_string(),
+            (_, i) => format!("region {i}"),
+        };
+        node.regions
+            .iter()
+            .enumerate()
+            .map(|(i, &r)| {
+                let scope = format!("{key}/{i}");
+                let mut p = self.block(f, r, &title(i), &scope);
+                let made = makers(f, r, &p);
+                for (k, &v) in f.blocks[r].results.iter().enumerate() {
+                    p.nodes.push(terminal(&format!("{scope}>{k}"), "output", &format!("result {k}"), f.ty(v)));
+                    let to = p.nodes.len() - 1;
+                    p.edges.extend(edge(f, &made, v, to, 0));
+                }
+                p
+            })
+            .collect()
+    }
+}
+
+fn rekey(p: &mut Picture, scope: &str) {
+    for n in &mut p.nodes {
+        n.key = format!("{scope}/{}", n.key);
+        n.inside.iter_mut().for_each(|p| rekey(p, scope));
+    }
+}
+
+fn terminal(key: &str, op: &str, name: &str, ty: &TensorType) -> Node {
+    Node {
+        key: key.into(),
+        op: op.into(),
+        name: name.into(),
+        category: Category::Terminal,
+        work: Category::Terminal,
+        origins: vec![],
+        attrs: String::new(),
+        weights: vec![],
+        outputs: vec![print_type(ty)],
+        dtype: ty.dtype.to_string(),
+        layout: None,
+        callee: None,
+        inside: vec![],
+    }
+}
+
+/// The box that makes each value of a block, and which result of it the value is.
+fn makers(f: &Function, block: BlockId, p: &Picture) -> FxHashMap<ValueId, (usize, usize)> {
+    let b = &f.blocks[block];
+    let mut made: FxHashMap<ValueId, (usize, usize)> =
+        b.args.iter().enumerate().map(|(i, &v)| (v, (i, 0))).collect();
+    let shown = b.nodes.iter().filter(|&&n| !f.nodes[n].op.is::<Const>());
+    for (i, &n) in shown.enumerate().take(p.nodes.len()) {
+        made.extend(f.nodes[n].outputs.iter().enumerate().map(|(k, &v)| (v, (b.args.len() + i, k))));
+    }
+    made
+}
+
+fn edge(
+    f: &Function,
+    made: &FxHashMap<ValueId, (usize, usize)>,
+    v: ValueId,
+    to: usize,
+    operand: usize,
+) -> Option<Edge> {
+    let &(from, result) = made.get(&v)?;
+    Some(Edge { from, to, result, operand, ty: print_type(f.ty(v)) })
+}
+
+/// Values from outside that the regions of a node read.
+fn captured(f: &Function, node: &GraphNode) -> Vec<ValueId> {
+    let (mut inner, mut read) = (FxHashSet::default(), Vec::new());
+    let mut regions = node.regions.clone();
+    while let Some(r) = regions.pop() {
+        let b = &f.blocks[r];
+        inner.extend(b.args.iter().copied());
+        read.extend(&b.results);
+        for &n in &b.nodes {
+            inner.extend(f.nodes[n].outputs.iter().copied());
+            read.extend(f.nodes[n].inputs.iter().flatten());
+            regions.extend(&f.nodes[n].regions);
+        }
+    }
+    let mut seen = FxHashSet::default();
+    read.into_iter().filter(|v| !inner.contains(v) && seen.insert(*v)).collect()
+}
+
+fn weights(f: &Function, node: &GraphNode) -> Vec<Weight> {
+    let constant = |(operand, v): (usize, &Option<ValueId>)| {
+        let v = (*v)?;
+        let (_, c) = f.def_op::<Const>(v)?;
+        Some(Weight { operand, name: c.name.to_string(), ty: print_type(f.ty(v)) })
+    };
+    node.inputs.iter().enumerate().filter_map(constant).collect()
+}
+
+fn origins_of(node: &GraphNode, inside: &[Picture]) -> Vec<String> {
+    let mut names: Vec<String> = node.origins.names().iter().map(|n| n.to_string()).collect();
+    for p in inside {
+        p.nodes.iter().for_each(|n| names.extend(n.origins.iter().cloned()));
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// `conv + add + relu`, in the order of the group.
+fn ops_in(p: &Picture) -> String {
+    let ops: Vec<&str> = p.nodes.iter().filter(|n| n.category != Category::Terminal).map(|n| n.op.as_str()).collect();
+    match ops.as_slice() {
+        [] => "nothing".into(),
+        [first, .., last] if ops.len() > 6 => format!("{first} + {} more + {last}", ops.len() - 2),
+        _ => ops.join(" + "),
+    }
+}
+
+/// The kind of work in a group that costs most: categories are listed from the heaviest on.
+fn heaviest(inside: &[Picture]) -> Category {
+    let works = inside.iter().flat_map(|p| &p.nodes).map(|n| n.work).filter(|w| *w != Category::Terminal);
+    works.min().unwrap_or(Category::Group)
+}
+
+/// The category of a node, by what fusion knows of it: the index maps of its tensor expression.
+fn category(f: &Function, node: &GraphNode, info: Option<&NodeInfo>) -> Category {
+    let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
+    let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| f.ty(v)).collect();
+    if !node.regions.is_empty() || node.op.is::<Call>() || node.op.is::<CallHost>() {
+        return Category::Control;
+    }
+    if node.op.is::<Cast>() {
+        return Category::Cast;
+    }
+    if node.op.macs(&inputs, &outputs) > 0 {
+        return Category::Contraction;
+    }
+    match info.map(|i| i.kind) {
+        Some(FusionKind::Elementwise | FusionKind::Broadcast) => Category::Elementwise,
+        Some(FusionKind::Injective | FusionKind::Tuple) => Category::Movement,
+        Some(FusionKind::Reduction | FusionKind::OutElementwiseFusable) => Category::Reduction,
+        Some(FusionKind::Opaque) | None => Category::Other,
+    }
+}

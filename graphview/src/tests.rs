@@ -1,0 +1,152 @@
+//! Pictures, scenes and reports of small modules.
+
+use crate::layout::{Options, Route};
+use crate::picture::{Category, Node, Picture};
+use crate::report::report;
+use crate::scene::{Arrangement, Scene, plain_lines, plain_width};
+use crate::svg::document;
+use compiler::compile::{CompileOptions, compile};
+use compiler::profile::DeviceProfile;
+use compiler::text::parse_module;
+use compiler::trace::{CompileTrace, Contents};
+use shaders_gen::Emitter;
+
+const RESIDUAL: &str = "const @w : f32[4,4,1,1] = random(1)
+graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,4,8,8]) {
+  %w = const @w : f32[4,4,1,1]
+  %0 = conv %x, %w : f32[1,4,8,8] !from(\"Conv_0\")
+  %1 = relu %0 : f32[1,4,8,8] !from(\"Relu_1\")
+  %2 = conv %1, %w : f32[1,4,8,8] !from(\"Conv_2\")
+  %3 = add %2, %x : f32[1,4,8,8] !from(\"Add_3\")
+  %4 = transpose %3 {perm=[0,1,3,2]} : f32[1,4,8,8] !from(\"Transpose_4\")
+  %5 = softmax %4 {axes=[3]} : f32[1,4,8,8] !from(\"Softmax_5\")
+  return %5
+}
+";
+
+const BRANCH: &str = "graph @main(%c: bool[], %x: f32[4]) -> (y: f32[4]) {
+  %0 = exp %x : f32[4] !from(\"Exp_0\")
+  %1 = if %c : f32[4] !from(\"If_1\") {
+    %2 = relu %0 : f32[4] !from(\"Relu_2\")
+    yield %2
+  } {
+    %3 = neg %x : f32[4] !from(\"Neg_3\")
+    yield %3
+  }
+  return %1
+}
+";
+
+fn picture(text: &str) -> Picture {
+    Picture::of(&parse_module(text).expect("the text parses"))
+}
+
+fn arrange(p: &Picture, is_open: &dyn Fn(&Node) -> bool) -> Scene {
+    let a = Arrangement { is_open, lines: &plain_lines, measure: &plain_width, options: Options::default() };
+    Scene::arrange(p, &a)
+}
+
+fn trace() -> CompileTrace {
+    let options = CompileOptions { record: true, ..CompileOptions::default() };
+    let module = parse_module(RESIDUAL).expect("the text parses");
+    let compiled = compile(module, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("compiles");
+    CompileTrace::new("</script><b>residual", &compiled, &options, &Emitter, Contents::Full).expect("a trace")
+}
+
+#[test]
+fn constants_are_in_their_readers_and_categories_follow_from_properties() {
+    let p = picture(RESIDUAL);
+    let ops: Vec<(&str, Category)> = p.nodes.iter().map(|n| (n.op.as_str(), n.category)).collect();
+    let expected = [
+        ("input", Category::Terminal),
+        ("conv", Category::Contraction),
+        ("relu", Category::Elementwise),
+        ("conv", Category::Contraction),
+        ("add", Category::Elementwise),
+        ("transpose", Category::Movement),
+        ("softmax", Category::Reduction),
+        ("output", Category::Terminal),
+    ];
+    assert_eq!(ops, expected);
+    assert_eq!((p.nodes[1].weights.len(), p.nodes[1].weights[0].name.as_str()), (1, "w"));
+    assert_eq!(p.nodes[3].origins, ["Conv_2"]);
+    let ends: Vec<(usize, usize)> = p.edges.iter().map(|e| (e.from, e.to)).collect();
+    assert_eq!(ends, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4), (4, 5), (5, 6), (6, 7)]);
+    let mut keys: Vec<&str> = p.walk().iter().map(|n| n.key.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), p.walk().len());
+}
+
+#[test]
+fn regions_are_frames_and_reach_what_they_capture() {
+    let p = picture(BRANCH);
+    let branch = p.nodes.iter().position(|n| n.category == Category::Control).expect("the branch");
+    let titles: Vec<&str> = p.nodes[branch].inside.iter().map(|p| p.title.as_str()).collect();
+    assert_eq!(titles, ["then", "else"]);
+    let exp = p.nodes.iter().position(|n| n.op == "exp").expect("exp");
+    assert!(p.edges.iter().any(|e| (e.from, e.to) == (exp, branch)), "what a region captures is an edge");
+    let (open, closed) = (arrange(&p, &|_| true), arrange(&p, &|_| false));
+    assert!(open.boxes.len() > closed.boxes.len());
+    assert_eq!(open.captions.len(), 2);
+    let frame = open.boxes.iter().find(|b| b.open).expect("a frame");
+    for inner in open.boxes.iter().filter(|b| b.depth == 1) {
+        let ([x, y, w, h], [fx, fy, fw, fh]) = (inner.rect, frame.rect);
+        assert!(x >= fx && y >= fy && x + w <= fx + fw && y + h <= fy + fh, "{} leaves its frame", inner.node.key);
+    }
+    let relu = open.boxes.iter().position(|b| b.node.op == "relu").expect("relu");
+    let [x, y, w, h] = open.boxes[relu].rect;
+    assert_eq!(open.at([x + w / 2.0, y + h / 2.0]), Some(relu));
+}
+
+#[test]
+fn keys_stay_over_the_passes_and_groups_lead_back_to_their_sources() {
+    let t = trace();
+    let texts = t.stage_texts().expect("texts");
+    let fused = picture(&texts[t.passes.len()]);
+    let groups: Vec<&Node> = fused.nodes.iter().filter(|n| n.category == Category::Group).collect();
+    assert!(!groups.is_empty());
+    let mut origins: Vec<&String> = groups.iter().flat_map(|g| &g.origins).collect();
+    origins.sort();
+    origins.dedup();
+    let mut sources: Vec<&String> = t.sources.iter().map(|s| &s.name).collect();
+    sources.sort();
+    assert_eq!(origins, sources);
+    assert!(groups.iter().all(|g| g.inside.len() == 1 && !g.inside[0].nodes.is_empty()));
+    let first = picture(&texts[0]);
+    let relu = first.nodes.iter().find(|n| n.op == "relu").expect("relu");
+    for text in &texts[1..t.passes.len()] {
+        let p = picture(text);
+        if p.walk().iter().any(|n| n.op == "relu" && n.name == relu.name) {
+            assert!(p.find(&relu.key).is_some(), "the key of {} changed", relu.name);
+        }
+    }
+}
+
+#[test]
+fn a_scene_becomes_svg_with_every_box_and_edge() {
+    let scene = arrange(&picture(RESIDUAL), &|_| true);
+    let svg = document(&scene);
+    assert_eq!(svg.matches("<g>").count(), scene.boxes.len());
+    assert_eq!(svg.matches("<path").count(), scene.edges.len());
+    assert!(scene.edges.iter().all(|e| matches!(e.route, Route::Line(_))));
+    assert!(!svg.contains("NaN"));
+}
+
+#[test]
+fn a_report_is_one_file_with_everything_in_it() {
+    let t = trace();
+    let html = report(&t).expect("a report");
+    assert_eq!(html.matches("</script>").count(), 2, "nothing of the data ends a script");
+    assert!(!html.contains("{{"), "a placeholder was left");
+    assert!(!html.contains("src=\"http") && !html.contains("href=\"http"), "nothing is fetched");
+    let start = html.find("id=\"data\">").expect("the data") + "id=\"data\">".len();
+    let end = start + html[start..].find("</script>").expect("its end");
+    let data: serde_json::Value = serde_json::from_str(&html[start..end]).expect("the data is JSON");
+    let count = |key: &str| data[key].as_array().map_or(0, Vec::len);
+    assert_eq!(count("stages"), t.passes.len() + 1);
+    assert_eq!((count("groups"), count("kernels"), count("remarks")), (t.groups.len(), t.kernels.len(), t.remarks.len()));
+    let changed = 1 + t.stages[1..=t.passes.len()].iter().filter(|s| !s.delta.is_empty()).count();
+    assert_eq!(count("graphs"), changed);
+    assert_eq!(data["kernels"][0]["wgsl"], t.kernels[0].wgsl);
+}
