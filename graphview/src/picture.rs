@@ -229,7 +229,7 @@ impl Drawing<'_> {
             category: if group { Category::Group } else { own },
             work: if group { heaviest(&inside) } else { own },
             origins: origins_of(node, &inside),
-            attrs: print_attrs(&node.op.attrs()).trim_matches(['{', '}']).to_string(),
+            attrs: print_attrs(&node.op.attrs()).trim().trim_matches(['{', '}']).to_string(),
             weights: weights(f, node),
             dtype: node.outputs.first().map_or_else(String::new, |&v| f.ty(v).dtype.to_string()),
             outputs,

@@ -9,6 +9,7 @@ mod kernels;
 mod peers;
 mod python;
 mod replay;
+mod report;
 mod test;
 mod tint;
 mod vulkan;
@@ -28,6 +29,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "bless", help: bless::HELP, run: bless::run },
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
     Command { name: "kernels", help: kernels::HELP, run: kernels::run },
+    Command { name: "report", help: report::HELP, run: report::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },
     Command { name: "peers", help: peers::HELP, run: peers::run },
     Command { name: "driver", help: driver::HELP, run: driver::run },

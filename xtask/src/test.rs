@@ -85,9 +85,10 @@ fn tested_weft() -> Result<PathBuf, String> {
 
 /// The checks that run the command over many models; gives those that failed.
 fn whole_checks(weft: &Path) -> Vec<String> {
-    let checks: [(&str, &dyn Fn() -> Result<(), String>); 2] = [
+    let checks: [(&str, &dyn Fn() -> Result<(), String>); 3] = [
         ("ONNX's node cases", &|| conformance::test(weft)),
         ("cargo xtask kernels", &|| crate::kernels::check(weft, &[])),
+        ("cargo xtask report", &|| crate::report::check(weft, &[])),
     ];
     let mut failed = Vec::new();
     for (title, check) in checks {

@@ -205,7 +205,7 @@
     const b = state.box === null ? null : graph().boxes[state.box];
     if (b) {
       out.push(make("h2", {}, `${b.op} `, make("span", { class: "weak" }, b.name)));
-      out.push(facts([["result", b.out.join(", ")], ["layout", b.layout], ["attributes", b.attrs], ["constants", b.weights.join("; ")]]));
+      out.push(facts([["result", b.out.join(", ")], ["layout", b.layout], ["attributes", b.cat === "group" ? "" : b.attrs], ["constants", b.weights.join("; ")]]));
     }
     const groups = groupsOf(state.chosen);
     if (state.chosen.size) {

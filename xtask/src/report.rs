@@ -1,0 +1,112 @@
+//! `cargo xtask report [MODEL ...]`: the HTML report in a browser.
+//!
+//! Each model is compiled to a trace, its report is opened in headless Chromium, and a script drives it as a reader would: it
+//! pans, zooms, searches, chooses a box, steps through the passes and opens the tables. What it saw is written into the page,
+//! which the browser prints.
+
+use crate::cargo::{build_weft, succeeds, target_dir};
+use crate::test::heading;
+use crate::vulkan::{apt_install, in_ci};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// One line for the usage.
+pub const HELP: &str = "[MODEL ...] drives the HTML report of each model in headless Chromium (squeezenet1_1 by default)";
+
+/// What is added to a report, to drive it.
+const DRIVE: &str = include_str!("report/drive.js");
+
+/// Programs that may be Chromium.
+const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// Runs the command.
+///
+/// # Errors
+/// Lists the reports that failed.
+pub fn run(args: &[String]) -> Result<(), String> {
+    heading("cargo build --package cli");
+    let weft = build_weft(false)?;
+    check(&weft, args)
+}
+
+/// Drives the reports of `models`, with the program `weft`.
+///
+/// # Errors
+/// The first report that failed, with what the browser said; in continuous integration also when there is no browser.
+pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
+    let Some(browser) = find_browser()? else { return Ok(()) };
+    let models = if models.is_empty() { vec!["squeezenet1_1".to_string()] } else { models.to_vec() };
+    let folder = target_dir()?.join("reports");
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    models.iter().try_for_each(|m| check_one(weft, browser, m, &folder))
+}
+
+/// A browser; it is installed where apt allows it.
+fn find_browser() -> Result<Option<&'static str>, String> {
+    let here = || BROWSERS.iter().copied().find(|b| succeeds(b, &["--version"]));
+    if let Some(found) = here() {
+        return Ok(Some(found));
+    }
+    if apt_install(&["chromium"]).is_ok()
+        && let Some(found) = here()
+    {
+        return Ok(Some(found));
+    }
+    let advice = "Chromium is not here, so reports are not opened; it is in the package chromium of most distributions";
+    if in_ci() {
+        return Err(advice.into());
+    }
+    eprintln!("\n!!! {advice}\n");
+    Ok(None)
+}
+
+fn check_one(weft: &Path, browser: &str, model: &str, folder: &Path) -> Result<(), String> {
+    let file = |end: &str| folder.join(format!("{}.{end}", model.replace(['/', '\\'], "_")));
+    let (trace, html, driven) = (file("trace"), file("html"), file("driven.html"));
+    succeed(Command::new(weft).args(["compile", model, "--target", "lavapipe", "-q", "-o"]).arg(&trace))?;
+    succeed(Command::new(weft).arg("report").arg(&trace).arg("-o").arg(&html))?;
+    let page = std::fs::read_to_string(&html).map_err(|e| format!("{}: {e}", html.display()))?;
+    let page = page.replacen("</body>", &format!("<script>{DRIVE}</script></body>"), 1);
+    std::fs::write(&driven, page).map_err(|e| format!("{}: {e}", driven.display()))?;
+    let profile = folder.join("browser");
+    let mut c = Command::new(browser);
+    c.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--enable-logging=stderr", "--window-size=1400,900", "--virtual-time-budget=10000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .arg(format!("file://{}", driven.display()));
+    let out = c.stdin(Stdio::null()).output().map_err(|e| format!("{browser}: {e}"))?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    if let Some(line) = said.lines().find(|l| l.contains(":CONSOLE")) {
+        return Err(format!("the report of {model} writes to the console: {line}"));
+    }
+    let dom = String::from_utf8_lossy(&out.stdout);
+    let seen = between(&dom, "<pre id=\"driven\">", "</pre>")
+        .ok_or_else(|| format!("the script did not end in the report of {model}: {}", said.trim()))?;
+    if seen.starts_with("ok") {
+        eprintln!("the report of {model}: {seen}");
+        return Ok(());
+    }
+    Err(format!("the report of {model}: {seen}"))
+}
+
+fn between<'t>(text: &'t str, start: &str, end: &str) -> Option<&'t str> {
+    let rest = &text[text.find(start)? + start.len()..];
+    Some(&rest[..rest.find(end)?])
+}
+
+fn succeed(c: &mut Command) -> Result<(), String> {
+    let o = c.stdin(Stdio::null()).output().map_err(|e| format!("{c:?}: {e}"))?;
+    if o.status.success() { Ok(()) } else { Err(format!("{c:?}: {}", String::from_utf8_lossy(&o.stderr))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_two_marks() {
+        assert_eq!(between("a<b>c</b>", "<b>", "</b>"), Some("c"));
+        assert_eq!(between("a<b>c", "<b>", "</b>"), None);
+    }
+}
