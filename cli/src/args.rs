@@ -66,6 +66,8 @@ pub enum Command {
     View(ViewArgs),
     /// Show what differs between two compile traces
     Diff(DiffArgs),
+    /// Write a compile trace as one HTML page: graphs of every pass, groups, reasons, kernels
+    Report(ReportArgs),
     /// List the built-in models
     Zoo(ZooArgs),
     /// Write a script that completes commands and options in a shell
@@ -330,6 +332,20 @@ pub struct DiffArgs {
     /// The second trace
     #[arg(value_name = "B.trace")]
     pub b: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub common: Common,
+}
+
+/// `weft report`
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// The trace
+    #[arg(value_name = "F.trace")]
+    pub trace: PathBuf,
+    /// The page to write
+    #[arg(short = 'o', long = "output", value_name = "F.html", value_parser = path_of("html"))]
+    pub output: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

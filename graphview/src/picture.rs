@@ -213,7 +213,8 @@ impl Drawing<'_> {
     fn node(&mut self, f: &Function, n: NodeId, key: String, info: Option<&NodeInfo>) -> Node {
         let node = &f.nodes[n];
         let outputs: Vec<String> = node.outputs.iter().map(|&v| print_type(f.ty(v))).collect();
-        let callee = node.op.downcast::<Call>().map(|c| c.callee).or(node.op.downcast::<CallTensor>().map(|c| c.callee));
+        let callee =
+            node.op.downcast::<Call>().map(|c| c.callee).or(node.op.downcast::<CallTensor>().map(|c| c.callee));
         let inside = self.inside(f, node, &key);
         let group = node.op.is::<Call>() && callee.is_some_and(|c| self.is_primitive(c)) || node.op.is::<CallTensor>();
         let op = match inside.first().filter(|_| group) {
@@ -306,8 +307,7 @@ fn terminal(key: &str, op: &str, name: &str, ty: &TensorType) -> Node {
 /// The box that makes each value of a block, and which result of it the value is.
 fn makers(f: &Function, block: BlockId, p: &Picture) -> FxHashMap<ValueId, (usize, usize)> {
     let b = &f.blocks[block];
-    let mut made: FxHashMap<ValueId, (usize, usize)> =
-        b.args.iter().enumerate().map(|(i, &v)| (v, (i, 0))).collect();
+    let mut made: FxHashMap<ValueId, (usize, usize)> = b.args.iter().enumerate().map(|(i, &v)| (v, (i, 0))).collect();
     let shown = b.nodes.iter().filter(|&&n| !f.nodes[n].op.is::<Const>());
     for (i, &n) in shown.enumerate().take(p.nodes.len()) {
         made.extend(f.nodes[n].outputs.iter().enumerate().map(|(k, &v)| (v, (b.args.len() + i, k))));

@@ -128,7 +128,8 @@ impl Scene {
         for node in &picture.nodes {
             let lines = (a.lines)(node);
             let open = !node.inside.is_empty() && (a.is_open)(node);
-            let scenes: Vec<Scene> = if open { node.inside.iter().map(|p| Scene::arrange(p, a)).collect() } else { vec![] };
+            let scenes: Vec<Scene> =
+                if open { node.inside.iter().map(|p| Scene::arrange(p, a)).collect() } else { vec![] };
             sizes.push(size_of(&lines, &scenes, a));
             texts.push(lines);
             inner.push(scenes);

@@ -66,7 +66,13 @@ pub fn document(scene: &Scene) -> String {
         draw_box(&mut out, b);
     }
     for c in &scene.captions {
-        let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#555\">{}</text>", c.at[0], c.at[1] + 12.0, escape(&c.text));
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#555\">{}</text>",
+            c.at[0],
+            c.at[1] + 12.0,
+            escape(&c.text)
+        );
     }
     for e in &scene.edges {
         draw_route(&mut out, &e.route, &scene.boxes[e.from].node.name, &scene.boxes[e.to].node.name);
@@ -88,7 +94,8 @@ fn draw_route(out: &mut String, route: &Route, from: &str, to: &str) {
             let _ = writeln!(out, "<path d=\"M{x0:.1} {y0:.1}v8M{x1:.1} {y1:.1}v-8\" {line}/>");
             let text = "font-size=\"8\" fill=\"#777\"";
             let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" {text}>to {}</text>", x0 + 3.0, y0 + 9.0, escape(to));
-            let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" {text}>from {}</text>", x1 + 3.0, y1 - 2.0, escape(from));
+            let _ =
+                writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" {text}>from {}</text>", x1 + 3.0, y1 - 2.0, escape(from));
         }
     }
 }

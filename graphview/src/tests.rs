@@ -49,7 +49,8 @@ fn arrange(p: &Picture, is_open: &dyn Fn(&Node) -> bool) -> Scene {
 fn trace() -> CompileTrace {
     let options = CompileOptions { record: true, ..CompileOptions::default() };
     let module = parse_module(RESIDUAL).expect("the text parses");
-    let compiled = compile(module, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("compiles");
+    let compiled =
+        compile(module, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("compiles");
     CompileTrace::new("</script><b>residual", &compiled, &options, &Emitter, Contents::Full).expect("a trace")
 }
 
@@ -145,7 +146,10 @@ fn a_report_is_one_file_with_everything_in_it() {
     let data: serde_json::Value = serde_json::from_str(&html[start..end]).expect("the data is JSON");
     let count = |key: &str| data[key].as_array().map_or(0, Vec::len);
     assert_eq!(count("stages"), t.passes.len() + 1);
-    assert_eq!((count("groups"), count("kernels"), count("remarks")), (t.groups.len(), t.kernels.len(), t.remarks.len()));
+    assert_eq!(
+        (count("groups"), count("kernels"), count("remarks")),
+        (t.groups.len(), t.kernels.len(), t.remarks.len())
+    );
     let changed = 1 + t.stages[1..=t.passes.len()].iter().filter(|s| !s.delta.is_empty()).count();
     assert_eq!(count("graphs"), changed);
     assert_eq!(data["kernels"][0]["wgsl"], t.kernels[0].wgsl);

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// One line for the usage.
-pub const HELP: &str = "[MODEL ...] drives the HTML report of each model in headless Chromium (squeezenet1_1 by default)";
+pub const HELP: &str =
+    "[MODEL ...] drives the HTML report of each model in headless Chromium (squeezenet1_1 by default)";
 
 /// What is added to a report, to drive it.
 const DRIVE: &str = include_str!("report/drive.js");

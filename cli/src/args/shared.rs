@@ -100,6 +100,12 @@ const USES: &[Use] = &[
         without: &[],
         examples: ["weft diff before.trace after.trace", "weft diff before.trace after.trace --json=diff.json"],
     },
+    Use {
+        command: "report",
+        headings: &[OUTPUT],
+        without: &["json"],
+        examples: ["weft compile resnet50 -o resnet50.trace", "weft report resnet50.trace -o resnet50.html"],
+    },
     Use { command: "zoo", headings: &[OUTPUT], without: &[], examples: ["weft zoo", "weft zoo --json"] },
     Use {
         command: "completions",
@@ -213,6 +219,7 @@ impl Command {
             Command::Export(a) => &a.common,
             Command::View(a) => &a.common,
             Command::Diff(a) => &a.common,
+            Command::Report(a) => &a.common,
             Command::Zoo(a) => &a.common,
             Command::Completions(a) => &a.common,
             Command::Cases(a) => &a.common,
@@ -231,6 +238,7 @@ impl Command {
             Command::Export(a) => &mut a.common,
             Command::View(a) => &mut a.common,
             Command::Diff(a) => &mut a.common,
+            Command::Report(a) => &mut a.common,
             Command::Zoo(a) => &mut a.common,
             Command::Completions(a) => &mut a.common,
             Command::Cases(a) => &mut a.common,

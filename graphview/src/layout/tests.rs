@@ -13,7 +13,8 @@ fn lay(count: usize, edges: &[(usize, usize)]) -> Layout {
 fn check(sizes: &[[f32; 2]], edges: &[(usize, usize)], l: &Layout) {
     for a in 0..sizes.len() {
         for b in 0..a {
-            let apart = |i: usize| (l.centers[a][i] - l.centers[b][i]).abs() >= (sizes[a][i] + sizes[b][i]) / 2.0 - 0.01;
+            let apart =
+                |i: usize| (l.centers[a][i] - l.centers[b][i]).abs() >= (sizes[a][i] + sizes[b][i]) / 2.0 - 0.01;
             assert!(apart(0) || apart(1), "{a} and {b} overlap");
         }
         for i in 0..2 {
