@@ -17,6 +17,7 @@ mod error;
 mod executor;
 mod explain;
 mod export;
+mod html_report;
 mod images;
 mod inputs;
 mod inspect;
@@ -121,7 +122,7 @@ fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
         Command::Explain(a) => explain::execute(a),
         Command::Export(a) => export::execute(a),
         Command::Diff(a) => diff::execute(a),
-        Command::Report(a) => report::execute(a),
+        Command::Report(a) => html_report::execute(a),
         Command::View(a) => view::execute(a),
         Command::Zoo(a) => zoo::execute(a),
         Command::Completions(a) => completions::execute(a),
