@@ -10,7 +10,7 @@ use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::passes::{AmpMode, FuseMode, LayoutMode};
 use compiler::tensor::Tensor;
-use runtime_gpu::Session;
+use runtime_gpu::{Resident, Session};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -227,12 +227,13 @@ fn on_device(
     })?;
     let split = split.split_off(split.len() - latency.len());
     let part = |i: usize| Statistics::of(&split.iter().map(|s| s[i]).collect::<Vec<_>>()).median;
-    let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(session.run_resident()?))?;
+    let mut resident = session.resident(inputs)?;
+    let (_, device) = repeat(a, limit, ["warm-up", "runs on the device"], progress, || Ok(resident.run()?))?;
     let n = latency.len().clamp(4, 16);
     progress.report("throughput", 0, n);
-    let pipelined = session.run_pipelined(n, 3)?;
+    let pipelined = resident.run_pipelined(n, 3)?;
     let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
-    let (source, per_kernel) = per_kernel(a, session, compiled, ceilings, progress)?;
+    let (source, per_kernel) = per_kernel(a, &mut resident, compiled, ceilings, progress)?;
     let s = Statistics::of(&latency);
     let d = Statistics::of(&device);
     Ok(json!({
@@ -248,7 +249,7 @@ fn on_device(
 /// Median microseconds of each kernel over a few timed runs, with its rates and the share of the device's ceiling that binds it.
 fn per_kernel(
     a: &BenchArgs,
-    session: &Session,
+    resident: &mut Resident<'_>,
     c: &Compiled,
     ceilings: Option<Ceilings>,
     progress: &mut Progress,
@@ -259,7 +260,7 @@ fn per_kernel(
     let mut order: Vec<(usize, usize)> = Vec::new();
     for round in 0..rounds {
         progress.report("kernels", round, rounds);
-        let (s, list) = session.time_dispatches()?;
+        let (s, list) = resident.time_dispatches()?;
         source = serde_json::to_value(s).unwrap_or_default();
         times.resize(list.len(), vec![]);
         order = list.iter().map(|t| (t.0, t.1)).collect();

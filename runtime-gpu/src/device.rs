@@ -2,8 +2,9 @@
 
 use crate::adapters::{AdapterDescription, adapters, backend_name, describe, profile_from};
 use crate::error::GpuError;
+use crate::poller::Poller;
 use compiler::profile::DeviceProfile;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Which device to open.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +46,7 @@ pub struct Gpu {
     pub description: AdapterDescription,
     pub(crate) lost: Arc<Mutex<Option<String>>>,
     pub(crate) cache_key: Option<String>,
+    poller: OnceLock<Result<Poller, String>>,
 }
 
 /// Features Weft uses where the adapter has them.
@@ -139,7 +141,7 @@ impl Gpu {
         let profile = profile_from(&info, &device.limits(), device.features());
         let cache_key = wgpu::util::pipeline_cache_key(&info)
             .map(|k| format!("{k}-{:08x}", fxhash(&format!("{} {}", info.driver, info.driver_info))));
-        Gpu { device, queue, profile, description, lost, cache_key }
+        Gpu { device, queue, profile, description, lost, cache_key, poller: OnceLock::new() }
     }
 
     /// An error when the device was lost.
@@ -151,6 +153,23 @@ impl Gpu {
             Some(message) => Err(GpuError::Lost(message)),
             None => Ok(()),
         }
+    }
+
+    /// The thread that polls the device for futures, started when the first one asks.
+    pub(crate) fn poller(&self) -> Result<&Poller, GpuError> {
+        let started = self.poller.get_or_init(|| Poller::start(self.device.clone()).map_err(|e| e.to_string()));
+        started.as_ref().map_err(|e| GpuError::Host(format!("no thread to wait for the device: {e}")))
+    }
+
+    /// Blocks until a submission is done. What it mapped is mapped once its callback was called, maybe by another thread
+    /// that polls the device.
+    ///
+    /// # Errors
+    /// [`GpuError::Lost`] when the device does not answer.
+    pub(crate) fn wait_for(&self, index: wgpu::SubmissionIndex) -> Result<(), GpuError> {
+        let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
+        self.device.poll(wait).map_err(|e| GpuError::Lost(e.to_string()))?;
+        self.check_lost()
     }
 
     /// Blocks until everything submitted is done.

@@ -2,6 +2,9 @@
 //!
 //! A [`Session`] owns the device buffers, pipelines and bind groups of one [`compiler::plan::Plan`]; a run only writes
 //! inputs, encodes, submits and reads back. Nothing is compiled or allocated in a run except staging memory.
+//!
+//! Any number of threads and futures may run on one session, and any number of sessions on one device: what the runs of a
+//! session share is never written, and what a run writes is its own for as long as it lasts (`resources.rs`).
 
 mod adapters;
 mod constants;
@@ -9,6 +12,11 @@ mod device;
 mod error;
 mod measure;
 mod pipelines;
+mod poller;
+mod pool;
+mod readback;
+mod resident;
+mod resources;
 mod run;
 mod session;
 mod storage;
@@ -17,7 +25,8 @@ pub use adapters::{AdapterDescription, CooperativeShape, list_adapters, profile_
 pub use device::{DeviceChoice, Gpu};
 pub use error::GpuError;
 pub use measure::KernelTimer;
-pub use run::{RunTimes, TimeSource};
+pub use resident::{Resident, TimeSource};
+pub use run::RunTimes;
 pub use session::{Session, SessionOptions, available_memory};
 pub use storage::{decode_tensor, encode_tensor};
 

@@ -3,12 +3,13 @@
 use crate::constants::{Upload, constant_encoding, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
-use crate::pipelines::{Pipeline, build_all, cache_file, open_cache, store_cache};
+use crate::pipelines::{build_all, cache_file, open_cache, store_cache};
+use crate::pool::Pool;
+use crate::resources::{Resources, Shared, allocate};
 use compiler::graph::Module;
-use compiler::plan::{Content, Dispatch, HostContent, Plan, PlanBuffer, Step};
-use compiler::tensor::Tensor;
+use compiler::plan::{Content, HostContent, Plan, Step};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// How a session opens.
 #[derive(Clone, Debug, Default)]
@@ -17,31 +18,11 @@ pub struct SessionOptions {
     pub cache_dir: Option<PathBuf>,
 }
 
-/// A dispatch with everything bound.
-pub(crate) struct Bound {
-    pub(crate) kernel: usize,
-    pub(crate) bind_group: wgpu::BindGroup,
-    pub(crate) grid: [u32; 3],
-    pub(crate) immediates: Vec<u8>,
-    pub(crate) group: usize,
-}
-
-/// A step with everything bound.
-pub(crate) enum BoundStep {
-    Gpu(Vec<Bound>),
-    Host(compiler::plan::HostStep),
-    Copy(usize, usize),
-}
-
-/// An open session.
+/// An open session: any thread may run on it, one run at a time.
 pub struct Session {
-    pub(crate) gpu: Arc<Gpu>,
-    pub(crate) plan: Plan,
-    pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
-    pub(crate) pipelines: Vec<Pipeline>,
-    pub(crate) steps: Vec<BoundStep>,
-    /// Tensors of the plan's host buffers.
-    pub(crate) host: Mutex<Vec<Option<Tensor>>>,
+    pub(crate) shared: Shared,
+    /// What runs write. There is one of it today, so runs take turns.
+    pub(crate) pool: Pool<Resources>,
 }
 
 impl Session {
@@ -85,49 +66,49 @@ impl Session {
         options: &SessionOptions,
         progress: &mut dyn FnMut(&str, usize, usize),
     ) -> Result<Session, GpuError> {
-        let mut buffers = Vec::with_capacity(plan.buffers.len());
-        let mut host = vec![None; plan.buffers.len()];
+        let mut constants = Vec::with_capacity(plan.buffers.len());
+        let mut host_constants = vec![None; plan.buffers.len()];
         let mut upload = Upload::new(&gpu, module);
         for (i, b) in plan.buffers.iter().enumerate() {
             progress("buffers", i, plan.buffers.len());
-            let banks = allocate(&gpu, plan, i, b);
+            let mut banks = vec![];
             if let Content::Constant { name, packer } = &b.content {
+                banks = allocate(&gpu, plan, i, b);
                 upload.constant(*name, packer.as_deref(), constant_encoding(plan, module, i), b, &banks)?;
             }
             if let Content::Host(HostContent::Constant(name)) = b.content {
-                host[i] = Some(load_constant(module, name)?);
+                host_constants[i] = Some(load_constant(module, name)?);
             }
-            buffers.push(banks);
+            constants.push(banks);
         }
         let file = cache_file(&gpu, options.cache_dir.as_ref());
         let cache = open_cache(&gpu, file.as_ref());
         let pipelines = build_all(&gpu, plan, cache.as_ref(), progress)?;
         store_cache(cache.as_ref(), file.as_ref());
-        let steps = plan
-            .steps
-            .iter()
-            .map(|s| match s {
-                Step::Gpu(list) => {
-                    BoundStep::Gpu(list.iter().map(|d| bind(&gpu, plan, &buffers, &pipelines, d)).collect())
-                }
-                Step::Host(h) => BoundStep::Host(h.clone()),
-                Step::Copy { from, to } => BoundStep::Copy(*from, *to),
-            })
-            .collect();
-        Ok(Session { gpu, plan: plan.clone(), buffers, pipelines, steps, host: Mutex::new(host) })
+        let shared = Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants };
+        let pool = Pool::of(vec![Resources::new(&shared)]);
+        Ok(Session { shared, pool })
     }
 
     /// The plan.
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.shared.plan
     }
     /// The device.
     pub fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
+        &self.shared.gpu
     }
     /// Bytes of all device buffers.
     pub fn device_bytes(&self) -> u64 {
-        self.plan.buffers.iter().map(|b| b.bytes).sum()
+        self.shared.plan.buffers.iter().map(|b| b.bytes).sum()
+    }
+    /// True when the plan computes something on the host.
+    pub fn has_host_steps(&self) -> bool {
+        self.shared.has_host_steps()
+    }
+    /// True when the plan computes something on the device.
+    pub fn has_device_steps(&self) -> bool {
+        self.shared.plan.steps.iter().any(|s| matches!(s, Step::Gpu(_)))
     }
 }
 
@@ -164,59 +145,4 @@ pub fn available_memory() -> Option<u64> {
     let mut system = sysinfo::System::new().ok()?;
     system.refresh_memory();
     Some(system.available_memory()).filter(|&bytes| bytes > 0)
-}
-
-/// Sizes of the banks of a buffer.
-pub(crate) fn bank_sizes(b: &PlanBuffer) -> Vec<u64> {
-    let mut left = b.bytes;
-    let mut out = Vec::new();
-    while left > 0 {
-        let n = left.min(b.bank_bytes.max(16));
-        out.push(n.next_multiple_of(16));
-        left -= n;
-    }
-    out
-}
-
-fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
-    let constant = matches!(b.content, Content::Constant { .. });
-    let read_back = plan.outputs.iter().any(|o| o.buffer == index)
-        || plan.steps.iter().any(|s| match s {
-            Step::Host(h) => h.inputs.iter().any(|t| t.buffer == index),
-            Step::Copy { from, .. } => *from == index,
-            Step::Gpu(_) => false,
-        });
-    let mut usage = wgpu::BufferUsages::STORAGE;
-    if !constant {
-        usage |= wgpu::BufferUsages::COPY_DST;
-    }
-    if read_back {
-        usage |= wgpu::BufferUsages::COPY_SRC;
-    }
-    bank_sizes(b)
-        .into_iter()
-        .map(|size| {
-            gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
-        })
-        .collect()
-}
-
-fn bind(gpu: &Gpu, plan: &Plan, buffers: &[Vec<wgpu::Buffer>], pipelines: &[Pipeline], d: &Dispatch) -> Bound {
-    let e = &plan.kernels[d.kernel].emitted;
-    let entries: Vec<wgpu::BindGroupEntry> = d
-        .buffers
-        .iter()
-        .enumerate()
-        .map(|(i, (buffer, bank))| wgpu::BindGroupEntry {
-            binding: i as u32,
-            resource: buffers[*buffer][*bank as usize].as_entire_binding(),
-        })
-        .collect();
-    let bind_group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some(&e.name),
-        layout: &pipelines[d.kernel].layout,
-        entries: &entries,
-    });
-    let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
-    Bound { kernel: d.kernel, bind_group, grid: e.grid, immediates, group: d.group }
 }

@@ -17,7 +17,7 @@ use compiler::graph::Module;
 use compiler::passes::{LayoutMode, PipelineOptions};
 use compiler::tensor::Tensor;
 use compiler::text::{print_module, random_tensor};
-use runtime_gpu::{DeviceChoice, Gpu, KernelTimer, Session, SessionOptions};
+use runtime_gpu::{DeviceChoice, Gpu, KernelTimer, Resident, Session, SessionOptions};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -132,9 +132,10 @@ fn one(name: &str, a: &Args, gpu: &Arc<Gpu>, costs: &mut Measurements) -> Result
         };
     }
     let mut samples = vec![Vec::new(); sessions.len()];
+    let mut residents = sessions.iter().map(resident).collect::<Result<Vec<_>, _>>()?;
     for round in 0..a.rounds + 1 {
-        for (session, samples) in sessions.iter().zip(&mut samples) {
-            let ms = session.run_resident().map_err(|e| e.to_string())?;
+        for (resident, samples) in residents.iter_mut().zip(&mut samples) {
+            let ms = resident.run().map_err(|e| e.to_string())?;
             // The first round warms up.
             if round > 0 {
                 samples.push(ms);
@@ -158,8 +159,10 @@ fn compile_as(
 fn open(compiled: &Compiled, gpu: &Arc<Gpu>) -> Result<Session, String> {
     let options = SessionOptions::default();
     let session = Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |_, _, _| ());
-    let session = session.map_err(|e| e.to_string())?;
+    session.map_err(|e| e.to_string())
+}
+
+fn resident(session: &Session) -> Result<Resident<'_>, String> {
     let inputs: Vec<Tensor> = session.plan().inputs.iter().map(|s| random_tensor(s.dtype, &s.shape, 1)).collect();
-    session.write_inputs(&inputs).map_err(|e| e.to_string())?;
-    Ok(session)
+    session.resident(&inputs).map_err(|e| e.to_string())
 }

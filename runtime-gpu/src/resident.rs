@@ -1,0 +1,143 @@
+//! Repeated execution with inputs and results left on the device, and its times.
+
+use crate::error::GpuError;
+use crate::pool::Lease;
+use crate::readback::{Polling, Readback, new_encoder};
+use crate::resources::{Bound, BoundStep, Resources, Shared};
+use crate::run::ms;
+use crate::session::Session;
+use compiler::tensor::Tensor;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Where a device time comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeSource {
+    /// Timestamps written by the device around each pass.
+    GpuTimestamps,
+    /// The host's clock around submit and wait.
+    HostClock,
+}
+
+/// A session with inputs on the device. Others who run on the session wait until it is dropped: a thread that holds it must
+/// not run on the session itself.
+pub struct Resident<'a> {
+    shared: &'a Shared,
+    resources: Lease<'a, Resources>,
+}
+
+impl Session {
+    /// Writes inputs to the device, to be executed on many times. Waits for its turn as [`Session::run`] does.
+    ///
+    /// # Errors
+    /// A wrong number, dtype or shape.
+    pub fn resident(&self, inputs: &[Tensor]) -> Result<Resident<'_>, GpuError> {
+        let mut resources = pollster::block_on(self.pool.take());
+        resources.write_inputs(&self.shared, inputs)?;
+        Ok(Resident { shared: &self.shared, resources })
+    }
+}
+
+impl Resident<'_> {
+    /// Executes once; milliseconds from encoding until the device is done.
+    ///
+    /// # Errors
+    /// A failed host step, a lost device.
+    pub fn run(&mut self) -> Result<f64, GpuError> {
+        let start = Instant::now();
+        let encoder = pollster::block_on(self.resources.execute(self.shared, Polling::Caller))?;
+        let done = Readback::submit(self.shared, &self.resources, encoder, []);
+        pollster::block_on(done.done(&self.shared.gpu, Polling::Caller))?;
+        Ok(ms(start))
+    }
+
+    /// Executes `n` times with at most `depth` submissions in flight; total milliseconds. The runs use the same memory, so the
+    /// device does one after another; only the host is ahead.
+    ///
+    /// # Errors
+    /// As [`Resident::run`].
+    pub fn run_pipelined(&mut self, n: usize, depth: usize) -> Result<f64, GpuError> {
+        let start = Instant::now();
+        if self.shared.has_host_steps() {
+            for _ in 0..n {
+                self.run()?;
+            }
+            return Ok(ms(start));
+        }
+        let gpu = &self.shared.gpu;
+        let mut pending = VecDeque::new();
+        for _ in 0..n {
+            let mut encoder = new_encoder(gpu);
+            self.shared.encode(&mut encoder, &self.resources, &self.resources.steps);
+            pending.push_back(gpu.queue.submit([encoder.finish()]));
+            if pending.len() >= depth.max(1)
+                && let Some(index) = pending.pop_front()
+            {
+                gpu.wait_for(index)?;
+            }
+        }
+        pending.into_iter().try_for_each(|index| gpu.wait_for(index))?;
+        Ok(ms(start))
+    }
+
+    /// Microseconds of each dispatch in plan order: `(kernel, group, us)`. With timestamps inside passes all come from
+    /// one run; otherwise each dispatch is submitted and timed alone by the host's clock.
+    ///
+    /// # Errors
+    /// As [`Resident::run`].
+    pub fn time_dispatches(&mut self) -> Result<(TimeSource, Vec<(usize, usize, f64)>), GpuError> {
+        let gpu = &self.shared.gpu;
+        let lists = self.resources.steps.iter().filter_map(|s| if let BoundStep::Gpu(l) = s { Some(l) } else { None });
+        let all: Vec<&Bound> = lists.flatten().collect();
+        let inside = gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+        if inside && !self.shared.has_host_steps() && all.len() < 4000 {
+            return Ok((TimeSource::GpuTimestamps, time_by_timestamps(self.shared, &all)?));
+        }
+        let mut out = Vec::new();
+        for d in all {
+            let mut encoder = new_encoder(gpu);
+            {
+                let mut pass = encoder.begin_compute_pass(&Default::default());
+                self.shared.dispatch(&mut pass, d);
+            }
+            let start = Instant::now();
+            gpu.wait_for(gpu.queue.submit([encoder.finish()]))?;
+            out.push((d.kernel, d.group, start.elapsed().as_secs_f64() * 1e6));
+        }
+        Ok((TimeSource::HostClock, out))
+    }
+}
+
+fn time_by_timestamps(shared: &Shared, all: &[&Bound]) -> Result<Vec<(usize, usize, f64)>, GpuError> {
+    let count = all.len() as u32 + 1;
+    let (gpu, size) = (&shared.gpu, u64::from(count) * 8);
+    let device = &gpu.device;
+    let set = device.create_query_set(&wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count });
+    let buffer =
+        |usage| device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
+    let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
+    let staging = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+    let mut encoder = new_encoder(gpu);
+    {
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.write_timestamp(&set, 0);
+        for (i, d) in all.iter().enumerate() {
+            shared.dispatch(&mut pass, d);
+            pass.write_timestamp(&set, i as u32 + 1);
+        }
+    }
+    encoder.resolve_query_set(&set, 0..count, &resolved, 0);
+    encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, size);
+    let index = gpu.queue.submit([encoder.finish()]);
+    let (sender, mapped) = async_channel::bounded(1);
+    staging.map_async(wgpu::MapMode::Read, .., move |r| drop(sender.try_send(r)));
+    gpu.wait_for(index)?;
+    let lost = |e: &dyn std::fmt::Display| GpuError::Lost(e.to_string());
+    mapped.recv_blocking().map_err(|e| lost(&e))?.map_err(|e| lost(&e))?;
+    let view = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
+    let ticks: Vec<u64> = view.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect();
+    let period = f64::from(gpu.queue.get_timestamp_period()) / 1e3;
+    let time = |(i, d): (usize, &&Bound)| (d.kernel, d.group, ticks[i + 1].saturating_sub(ticks[i]) as f64 * period);
+    Ok(all.iter().enumerate().map(time).collect())
+}

@@ -1,0 +1,219 @@
+//! What a run writes: buffers of inputs, activations and results, the bind groups over them, and tensors on the host.
+//!
+//! A run has resources to itself from its inputs to its results. Constants, pipelines and the plan are shared by all runs
+//! ([`Shared`]) and never written. Another [`Resources`] made from the same [`Shared`] could run at the same time.
+
+use crate::device::Gpu;
+use crate::error::GpuError;
+use crate::pipelines::Pipeline;
+use crate::storage::encode_tensor;
+use compiler::plan::{Content, Dispatch, HostStep, Plan, PlanBuffer, Step, TensorSlot};
+use compiler::tensor::Tensor;
+use compiler::tir::Encoding;
+use std::sync::Arc;
+
+/// What all runs of a session read.
+pub(crate) struct Shared {
+    pub(crate) gpu: Arc<Gpu>,
+    pub(crate) plan: Plan,
+    pub(crate) pipelines: Vec<Pipeline>,
+    /// Banks of the plan's constant buffers; none for its other buffers.
+    pub(crate) constants: Vec<Vec<wgpu::Buffer>>,
+    /// Tensors of the plan's constants on the host.
+    pub(crate) host_constants: Vec<Option<Tensor>>,
+}
+
+/// A dispatch with everything bound.
+pub(crate) struct Bound {
+    pub(crate) kernel: usize,
+    pub(crate) bind_group: wgpu::BindGroup,
+    pub(crate) grid: [u32; 3],
+    pub(crate) immediates: Vec<u8>,
+    pub(crate) group: usize,
+}
+
+/// A step with everything bound.
+pub(crate) enum BoundStep {
+    Gpu(Vec<Bound>),
+    Host(HostStep),
+    Copy(usize, usize),
+}
+
+/// What one run at a time writes.
+pub(crate) struct Resources {
+    /// Banks of the plan's buffers, the shared constants among them.
+    pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
+    pub(crate) steps: Vec<BoundStep>,
+    /// Tensors of the plan's host buffers.
+    pub(crate) host: Vec<Option<Tensor>>,
+}
+
+impl Shared {
+    /// True when the plan computes something on the host.
+    pub(crate) fn has_host_steps(&self) -> bool {
+        self.plan.steps.iter().any(|s| matches!(s, Step::Host(_)))
+    }
+
+    pub(crate) fn on_host(&self, slot: &TensorSlot) -> bool {
+        matches!(self.plan.buffers[slot.buffer].content, Content::Host(_))
+    }
+
+    /// Encodes the steps that run on the device.
+    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, resources: &Resources, steps: &[BoundStep]) {
+        for step in steps {
+            match step {
+                BoundStep::Gpu(list) => {
+                    let mut pass = encoder.begin_compute_pass(&Default::default());
+                    list.iter().for_each(|d| self.dispatch(&mut pass, d));
+                }
+                BoundStep::Copy(from, to) => {
+                    let sizes = bank_sizes(&self.plan.buffers[*from]);
+                    for ((a, b), size) in resources.buffers[*from].iter().zip(&resources.buffers[*to]).zip(sizes) {
+                        encoder.copy_buffer_to_buffer(a, 0, b, 0, size);
+                    }
+                }
+                BoundStep::Host(_) => {}
+            }
+        }
+    }
+
+    pub(crate) fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, d: &Bound) {
+        pass.set_pipeline(&self.pipelines[d.kernel].pipeline);
+        pass.set_bind_group(0, &d.bind_group, &[]);
+        if !d.immediates.is_empty() {
+            pass.set_immediates(0, &d.immediates);
+        }
+        pass.dispatch_workgroups(d.grid[0], d.grid[1], d.grid[2]);
+    }
+}
+
+impl Resources {
+    /// Allocates what the constants do not hold, and binds everything.
+    pub(crate) fn new(shared: &Shared) -> Resources {
+        let plan = &shared.plan;
+        let mut buffers = Vec::with_capacity(plan.buffers.len());
+        for (i, b) in plan.buffers.iter().enumerate() {
+            buffers.push(match b.content {
+                Content::Constant { .. } => shared.constants[i].clone(),
+                _ => allocate(&shared.gpu, plan, i, b),
+            });
+        }
+        let bound = |s: &Step| match s {
+            Step::Gpu(list) => BoundStep::Gpu(list.iter().map(|d| bind(shared, &buffers, d)).collect()),
+            Step::Host(h) => BoundStep::Host(h.clone()),
+            Step::Copy { from, to } => BoundStep::Copy(*from, *to),
+        };
+        let steps = plan.steps.iter().map(bound).collect();
+        Resources { buffers, steps, host: shared.host_constants.clone() }
+    }
+
+    /// Writes the inputs, in the order of the plan's.
+    ///
+    /// # Errors
+    /// A wrong number, dtype or shape.
+    pub(crate) fn write_inputs(&mut self, shared: &Shared, inputs: &[Tensor]) -> Result<(), GpuError> {
+        let slots = &shared.plan.inputs;
+        if inputs.len() != slots.len() {
+            let text = format!("the network takes {} inputs, got {}", slots.len(), inputs.len());
+            return Err(GpuError::Input(text));
+        }
+        for (slot, t) in slots.iter().zip(inputs) {
+            if t.dtype() != slot.dtype || t.shape() != slot.shape {
+                let wanted = format!("{}{:?}", slot.dtype, slot.shape);
+                let text = format!("input `{}` is {wanted}, got {}{:?}", slot.name, t.dtype(), t.shape());
+                return Err(GpuError::Input(text));
+            }
+            self.write(shared, slot, t)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a tensor: to the device it goes before the next submission.
+    pub(crate) fn write(&mut self, shared: &Shared, slot: &TensorSlot, t: &Tensor) -> Result<(), GpuError> {
+        if shared.on_host(slot) {
+            self.host[slot.buffer] = Some(t.clone());
+            return Ok(());
+        }
+        let bytes = encode_tensor(t, slot.encoding).map_err(|e| match slot.encoding {
+            Encoding::Narrow => GpuError::TooWide(format!("`{}`: {e}", slot.name)),
+            _ => GpuError::Input(format!("`{}`: {e}", slot.name)),
+        })?;
+        let (queue, b) = (&shared.gpu.queue, &shared.plan.buffers[slot.buffer]);
+        for (i, bank) in self.buffers[slot.buffer].iter().enumerate() {
+            let start = (i as u64 * b.bank_bytes) as usize;
+            let end = (start + b.bank_bytes as usize).min(bytes.len());
+            if start >= end {
+                continue;
+            }
+            let part = &bytes[start..end];
+            let whole = part.len() / 4 * 4;
+            if whole > 0 {
+                queue.write_buffer(bank, 0, &part[..whole]);
+            }
+            if whole < part.len() {
+                let mut word = [0u8; 4];
+                word[..part.len() - whole].copy_from_slice(&part[whole..]);
+                queue.write_buffer(bank, whole as u64, &word);
+            }
+        }
+        Ok(())
+    }
+
+    /// A tensor in host memory, in the slot's shape.
+    pub(crate) fn read_host(&self, slot: &TensorSlot) -> Result<Tensor, GpuError> {
+        let t = self.host[slot.buffer].clone();
+        let t = t.filter(|t| t.len() == slot.shape.iter().product::<usize>());
+        let t = t.ok_or_else(|| GpuError::Internal(format!("`{}` is read before it is written", slot.name)))?;
+        Ok(t.reshaped(slot.shape.clone()))
+    }
+}
+
+/// Sizes of the banks of a buffer.
+pub(crate) fn bank_sizes(b: &PlanBuffer) -> Vec<u64> {
+    let mut left = b.bytes;
+    let mut out = Vec::new();
+    while left > 0 {
+        let n = left.min(b.bank_bytes.max(16));
+        out.push(n.next_multiple_of(16));
+        left -= n;
+    }
+    out
+}
+
+/// The banks of one of the plan's buffers; those of constants are mapped.
+pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
+    let constant = matches!(b.content, Content::Constant { .. });
+    let read_back = plan.outputs.iter().any(|o| o.buffer == index)
+        || plan.steps.iter().any(|s| match s {
+            Step::Host(h) => h.inputs.iter().any(|t| t.buffer == index),
+            Step::Copy { from, .. } => *from == index,
+            Step::Gpu(_) => false,
+        });
+    let mut usage = wgpu::BufferUsages::STORAGE;
+    if !constant {
+        usage |= wgpu::BufferUsages::COPY_DST;
+    }
+    if read_back {
+        usage |= wgpu::BufferUsages::COPY_SRC;
+    }
+    let buffer = |size| {
+        gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
+    };
+    bank_sizes(b).into_iter().map(buffer).collect()
+}
+
+fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
+    let e = &shared.plan.kernels[d.kernel].emitted;
+    let entry = |(i, (buffer, bank)): (usize, &(usize, u32))| wgpu::BindGroupEntry {
+        binding: i as u32,
+        resource: buffers[*buffer][*bank as usize].as_entire_binding(),
+    };
+    let entries: Vec<wgpu::BindGroupEntry> = d.buffers.iter().enumerate().map(entry).collect();
+    let bind_group = shared.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        label: Some(&e.name),
+        layout: &shared.pipelines[d.kernel].layout,
+        entries: &entries,
+    });
+    let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
+    Bound { kernel: d.kernel, bind_group, grid: e.grid, immediates, group: d.group }
+}
