@@ -1,9 +1,11 @@
-//! `weft compare`, and what agreement of two tensors means.
+//! `weft compare`: what a device gives, held against another way of computing the same.
+//!
+//! A comparison names both sides. One whose sides are the same says nothing, however well they agree, and is refused.
 
 use crate::args::CompareArgs;
 use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor, run_on_cpu_watched};
+use crate::executor::{CPU_EXECUTOR, Device, Executor, run_on_cpu_watched};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
 use crate::output::{print_text, table, verdict, write_json};
@@ -14,15 +16,17 @@ use compiler::tensor::Tensor;
 
 /// Compares a device with a reference.
 pub fn execute(a: &CompareArgs) -> CliResult<()> {
+    refuse_itself(a)?;
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let device = Device::open(&a.common)?;
     let executor = Executor::new(module.clone(), &a.common, &device, &inputs)?;
     let names = executor.output_names();
-    let got = executor.run(&inputs)?;
+    let (got, place) = executor.run_placed(&inputs)?;
     drop(executor);
-    let reference = reference(a, &module, &inputs, &names, &device)?;
+    let result = Side::of_run(&device, place, &a.common.amp);
+    let (reference, against) = reference(a, &module, &inputs, &names, &device, &result)?;
     let half = a.common.amp != "off";
     let mut rows = Vec::new();
     for (name, t) in names.iter().zip(&got) {
@@ -41,11 +45,13 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     let failing = nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
     let json = serde_json::json!({
         "schema": 1, "model": a.model, "pass": pass, "device": device.describe(),
+        "result": result, "against": against,
         "outputs": rows.iter().map(|(n, d)| with_name(n, None, d)).collect::<Vec<_>>(),
         "nodes": nodes.iter().map(|n| with_name(&n.name, Some(&n.op), &n.difference)).collect::<Vec<_>>(),
         "first_failing": if pass { None } else { failing.or_else(|| rows.iter().find(|r| !r.1.pass).map(|r| r.0.clone())) },
     });
     if !write_json(&a.common, &json)? {
+        print_text(&format!("{} against {}", result.name(), against.name()))?;
         print_table(a, &rows, &nodes)?;
     }
     if pass {
@@ -99,22 +105,87 @@ fn with_name(name: &str, op: Option<&str>, d: &Difference) -> serde_json::Value 
     v
 }
 
+/// Refuses what needs no run to be seen as a comparison of a thing with itself.
+fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
+    let same = match a.against.as_str() {
+        "fp32" => a.common.amp == "off",
+        "cpu" => a.common.amp == "off" && a.common.device == "cpu",
+        _ => false,
+    };
+    if !same {
+        return Ok(());
+    }
+    let help = match a.against.as_str() {
+        "fp32" => "ask for --amp fp16 or auto, or compare with cpu or a file of results",
+        _ => "choose another --device (`weft devices` lists what is there), --amp fp16, or a file of results",
+    };
+    let asked = if a.against == "cpu" { " --device cpu" } else { "" };
+    Err(CliError::usage(format!("--against {} with --amp off{asked} holds a thing against itself", a.against))
+        .help(help))
+}
+
+/// One side of a comparison.
+#[derive(PartialEq, Debug, serde::Serialize)]
+struct Side {
+    /// Name, backend, driver and type; none for a file.
+    device: Option<serde_json::Value>,
+    /// Where its steps ran.
+    place: Option<&'static str>,
+    /// Mixed precision.
+    amp: Option<String>,
+    /// The file that it was read from.
+    file: Option<String>,
+}
+
+impl Side {
+    /// What a run gave. Where the device could not run the model, the run was the CPU executor's.
+    fn of_run(device: &Device, place: &'static str, amp: &str) -> Side {
+        let device = if place == CPU_EXECUTOR { Device::Cpu.describe() } else { device.describe() };
+        Side { device: Some(device), place: Some(place), amp: Some(amp.into()), file: None }
+    }
+    fn of_file(path: &str) -> Side {
+        Side { device: None, place: None, amp: None, file: Some(path.into()) }
+    }
+    fn name(&self) -> String {
+        let device = self.device.as_ref().and_then(|d| d["name"].as_str()).unwrap_or("");
+        match (&self.file, self.amp.as_deref()) {
+            (Some(file), _) => file.clone(),
+            (None, Some("off") | None) => format!("{device}, fp32"),
+            (None, Some(amp)) => format!("{device}, --amp {amp}"),
+        }
+    }
+    /// Refuses a comparison of `self` with itself, which the device's missing or being unable has led to.
+    fn differs_from(&self, other: &Side) -> CliResult<()> {
+        if self != other {
+            return Ok(());
+        }
+        let text = format!("no device ran the model: {} would be held against itself", self.name());
+        Err(CliError::new(Code::Device, text)
+            .help("`weft devices` lists what is there; -v says why the device was not used"))
+    }
+}
+
+/// The results to compare with, and whose they are.
 fn reference(
     a: &CompareArgs,
     module: &compiler::graph::Module,
     inputs: &[Tensor],
     names: &[String],
     device: &Device,
-) -> CliResult<Named> {
+    result: &Side,
+) -> CliResult<(Named, Side)> {
     match a.against.as_str() {
         "cpu" => {
+            let side = Side::of_run(&Device::Cpu, CPU_EXECUTOR, "off");
+            result.differs_from(&side)?;
             let results = run_on_cpu_watched(module, inputs, &a.common, "reference", |_, _, _| ())?;
-            Ok(names.iter().cloned().zip(results).collect())
+            Ok((names.iter().cloned().zip(results).collect(), side))
         }
         "fp32" => {
             let plain = crate::args::Common { amp: "off".into(), keep_f32: vec![], ..a.common.clone() };
             let e = Executor::new(module.clone(), &plain, device, inputs)?;
-            Ok(e.output_names().into_iter().zip(e.run(inputs)?).collect())
+            let (values, place) = e.run_placed(inputs)?;
+            Ok((e.output_names().into_iter().zip(values).collect(), Side::of_run(device, place, "off")))
         }
         file => {
             let path = std::path::Path::new(file);
@@ -123,7 +194,7 @@ fn reference(
                     "--against {file}: needs cpu, fp32, or a file of results that exists"
                 )));
             }
-            read_npz(path)
+            Ok((read_npz(path)?, Side::of_file(file)))
         }
     }
 }

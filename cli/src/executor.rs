@@ -37,6 +37,9 @@ impl Clock for WallClock {
     }
 }
 
+/// The place of a run without a device.
+pub const CPU_EXECUTOR: &str = "CPU executor";
+
 /// Where a model runs.
 pub enum Device {
     /// A GPU or a software driver.
@@ -260,13 +263,17 @@ impl Executor {
     }
     /// Runs once.
     pub fn run(&self, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
+        Ok(self.run_placed(inputs)?.0)
+    }
+    /// Runs once, and says where that took place.
+    pub fn run_placed(&self, inputs: &[Tensor]) -> CliResult<(Vec<Tensor>, &'static str)> {
         match self {
             Executor::Gpu { session, compiled } => match session.run(inputs) {
                 // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
-                Err(GpuError::TooWide(_)) => run_on_cpu(&compiled.module, inputs),
-                other => Ok(other?),
+                Err(GpuError::TooWide(_)) => Ok((run_on_cpu(&compiled.module, inputs)?, CPU_EXECUTOR)),
+                other => Ok((other?, self.place())),
             },
-            Executor::Cpu { module } => run_on_cpu(module, inputs),
+            Executor::Cpu { module } => Ok((run_on_cpu(module, inputs)?, CPU_EXECUTOR)),
         }
     }
     /// Where a run takes place.
@@ -277,7 +284,7 @@ impl Executor {
                 (true, true) => "device and host",
                 (false, _) => "host",
             },
-            Executor::Cpu { .. } => "CPU executor",
+            Executor::Cpu { .. } => CPU_EXECUTOR,
         }
     }
     /// Names of the results in order.
