@@ -4,7 +4,7 @@ use super::{BlockId, Function, Module, NodeId, TensorType};
 use crate::attr::{Attr, Attrs};
 use crate::int::{Dim, Int, simplify};
 use crate::name::Name;
-use crate::ops::{InferContext, OpRef, find_op};
+use crate::ops::{InferContext, OpRef};
 use crate::tir::{Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 
@@ -298,7 +298,7 @@ fn substitute_attrs(op: &OpRef, subst: &dyn Fn(&Int) -> Int) -> Option<OpRef> {
         return None;
     }
     let new: Attrs = attrs.iter().map(|(k, v)| (k.clone(), replace(v, subst))).collect();
-    find_op(op.name()).and_then(|row| (row.from_attrs)(&new).ok())
+    op.with_attrs(&new).ok()
 }
 
 fn substitute_tensor_function(t: &mut TensorFunction, map: &FxHashMap<Name, Int>, subst: &dyn Fn(&Int) -> Int) {
@@ -324,6 +324,23 @@ mod tests {
     use crate::dtype::DType;
     use crate::graph::FunctionBuilder;
     use crate::ops::control::{Call, If};
+    use crate::ops::{Op, OpResult};
+
+    crate::attr_struct! {
+        /// An op that is in no table: one row for each of `count`.
+        pub struct Rows("test_rows") {
+            /// Rows.
+            pub count: Dim = Dim::new(1),
+        }
+    }
+    impl Op for Rows {
+        fn arity(&self) -> (usize, usize) {
+            (1, 1)
+        }
+        fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+            Ok(vec![TensorType::new(cx.require(0)?.dtype, vec![self.count.clone()])])
+        }
+    }
 
     /// `main(c, x: [n, 4]) = if c { double(x) } else { x }` with `double(y: [n, 4]) = y`.
     fn module() -> Module {
@@ -353,6 +370,22 @@ mod tests {
         assert_eq!(m.main().result_types.as_slice(), std::slice::from_ref(&want));
         assert_eq!(m.functions[&Name::new("identity")].result_types, [want]);
         assert!(open_dims(&m).is_empty());
+    }
+
+    #[test]
+    fn dims_reach_ops_that_are_in_no_table() {
+        let mut m = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut m, "main");
+        let x = b.param("x", TensorType::new(DType::F32, vec![Dim::var("n"), Dim::new(4)]));
+        let y = b.add(Rows { count: Dim::var("n") * 2 }, &[x]).unwrap();
+        b.finish(&[(Name::new("y"), y)]);
+        bind_dims(&mut m, &[(Name::new("n"), 3)]).unwrap();
+        let f = m.main();
+        let node = f.def_node(f.results()[0]).map(|n| &f.nodes[n]).unwrap();
+        assert_eq!(node.op.downcast::<Rows>().map(|r| r.count.clone()), Some(Dim::new(6)));
+        assert_eq!(f.result_types, [TensorType::fixed(DType::F32, &[6])]);
+        let symbolic = OpRef::new(Rows { count: Dim::var("k") });
+        assert_eq!(symbolic.bind(&|_| Some(5)), OpRef::new(Rows { count: Dim::new(5) }));
     }
 
     #[test]

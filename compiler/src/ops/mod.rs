@@ -223,17 +223,27 @@ impl<T: AttrStruct> OpBase for T {
     }
 }
 
-/// A shared op.
+/// A shared op. It knows how to make another of its kind, whether it is in the table of ops or somebody's own.
 #[derive(Clone)]
-pub struct OpRef(Arc<dyn Op>);
+pub struct OpRef {
+    op: Arc<dyn Op>,
+    from_attrs: fn(&Attrs) -> Result<OpRef, String>,
+}
 impl OpRef {
     /// Wraps an op.
-    pub fn new(op: impl Op) -> OpRef {
-        OpRef(Arc::new(op))
+    pub fn new<T: Op + AttrStruct>(op: T) -> OpRef {
+        OpRef { op: Arc::new(op), from_attrs: |attrs| T::from_attrs(attrs).map(OpRef::new) }
+    }
+    /// An op of the same kind with these attributes.
+    ///
+    /// # Errors
+    /// Names an attribute that the op does not have, or one of the wrong kind.
+    pub fn with_attrs(&self, attrs: &Attrs) -> Result<OpRef, String> {
+        (self.from_attrs)(attrs)
     }
     /// The op as `T`.
     pub fn downcast<T: 'static>(&self) -> Option<&T> {
-        self.0.as_any().downcast_ref()
+        self.op.as_any().downcast_ref()
     }
     /// True when the op is a `T`.
     pub fn is<T: 'static>(&self) -> bool {
@@ -260,27 +270,28 @@ impl OpRef {
                 *a = new;
             }
         }
-        let bound = if changed { find_op(self.name()).and_then(|d| (d.from_attrs)(&attrs).ok()) } else { None };
+        // Attributes that hold expressions take numbers.
+        let bound = if changed { self.with_attrs(&attrs).ok() } else { None };
         bound.unwrap_or_else(|| self.clone())
     }
 }
 impl std::ops::Deref for OpRef {
     type Target = dyn Op;
     fn deref(&self) -> &(dyn Op + 'static) {
-        &*self.0
+        &*self.op
     }
 }
 impl fmt::Debug for OpRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.op.fmt(f)
     }
 }
 impl PartialEq for OpRef {
     fn eq(&self, other: &OpRef) -> bool {
-        self.0.same(&*other.0 as &dyn OpBase)
+        self.op.same(&*other.op as &dyn OpBase)
     }
 }
-impl<T: Op> From<T> for OpRef {
+impl<T: Op + AttrStruct> From<T> for OpRef {
     fn from(op: T) -> OpRef {
         OpRef::new(op)
     }
