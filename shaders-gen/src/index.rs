@@ -58,9 +58,12 @@ impl KernelEmitter<'_> {
     }
 
     fn int_const(&mut self, c: i64) -> Emitted {
-        let clipped = c.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-        self.require(clipped == c, |_| format!("the constant {c} is beyond 32 bits"));
-        Ok(self.b.i32(clipped as i32))
+        let Ok(c) = i32::try_from(c) else {
+            let (kernel, block) = (self.kernel, self.block);
+            let text = format!("kernel `{kernel}`: block `{block}` has the constant {c} in an index, beyond 32 bits");
+            return Err(EmitError::unsupported(text));
+        };
+        Ok(self.b.i32(c))
     }
 
     fn int_node(&mut self, e: &Int, level: usize) -> Emitted {
@@ -89,7 +92,12 @@ impl KernelEmitter<'_> {
     }
 
     fn int_math(&mut self, fun: MathFunction, a: &Int, b: &Int, level: usize) -> Emitted {
-        let (arg, other) = (self.int(a)?, self.int(b)?);
+        // What is compared is within 32 bits, so a bound beyond them may be the last number within.
+        let saturated = |e: &Int| match e.as_const() {
+            Some(c) => Int::new(c.clamp(i64::from(i32::MIN), i64::from(i32::MAX))),
+            None => e.clone(),
+        };
+        let (arg, other) = (self.int(&saturated(a))?, self.int(&saturated(b))?);
         Ok(self.b.emit_at(level, Expression::Math { fun, arg, arg1: Some(other), arg2: None, arg3: None }))
     }
 

@@ -191,13 +191,19 @@ pub fn assign_encodings(t: &mut TensorFunction, profile: &DeviceProfile) -> Resu
     Ok(())
 }
 
-/// True when every i64 value is moved, chosen, made from an index or from a narrower integer, so that it fits 32 bits when
-/// its sources do.
+/// True when every i64 value is moved, chosen, made from an index within 32 bits or from a narrower integer, so that it fits
+/// 32 bits when its sources do.
 fn integer_movement_only(t: &TensorFunction) -> bool {
+    let bounds = t.bounds();
+    let fits = |i: &Int| {
+        crate::int::range(i, &bounds)
+            .is_some_and(|(low, high)| i32::try_from(low).is_ok() && i32::try_from(high).is_ok())
+    };
     let narrow = |e: &Expr| match e {
         _ if e.dtype(t) != DType::I64 => true,
         Expr::Const(Scalar::Int(v), _) => i32::try_from(*v).is_ok(),
-        Expr::Index(..) | Expr::Load(..) | Expr::Select(..) => true,
+        Expr::Index(i, _) => fits(i),
+        Expr::Load(..) | Expr::Select(..) => true,
         Expr::Cast(_, from) => {
             matches!(from.dtype(t), DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::I32)
         }
