@@ -6,6 +6,17 @@ use crate::tensor::Tensor;
 /// The tolerance of f16.
 pub const F16_TOLERANCE: f64 = 1e-2;
 
+/// The tolerance of one computation in f32 against the same in another order, on the same machine: the interpreter against
+/// itself.
+pub const REORDERED: f64 = 1e-5;
+
+/// Slices with fewer elements say no more than their elements do.
+const SLICE: usize = 8;
+/// The share of the absolute tolerance that the mean error of a slice may take.
+const SLICE_SHARE: f64 = 0.1;
+/// No slice is held to less than this share of the largest magnitude: what sums in f32 lose where terms cancel.
+const SLICE_FLOOR: f64 = 32.0 * f32::EPSILON as f64;
+
 /// Tolerances of one comparison: `|a-b| <= atol*max|b| + rtol*|b|` and `norm(a-b) <= rtol*norm(b)`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tolerance {
@@ -109,9 +120,64 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     d
 }
 
+/// As [`agree`], and each slice along each axis (a channel, an image, a column) holds on its own: the norm of its error is at
+/// most `rtol` of its own norm, and a tenth of `atol*max|b|` an element. A channel of small numbers that is wrong
+/// throughout, or a wrong last column, is lost in the norm of the whole, and below the largest magnitude of its elements.
+pub fn agree_in_slices(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
+    let mut d = agree(a, b, tol);
+    if !d.pass {
+        return d;
+    }
+    let (x, y) = (a.to_f64_vec(), b.to_f64_vec());
+    let finite = |v: f64| if v.is_finite() { v } else { 0.0 };
+    let peak = y.iter().fold(0.0f64, |m, &v| m.max(finite(v).abs()));
+    let floor = (SLICE_SHARE * tol.atol).max(SLICE_FLOOR) * peak;
+    for (axis, &extent) in a.shape().iter().enumerate() {
+        if extent < 2 || x.len() / extent < SLICE {
+            continue;
+        }
+        let inner: usize = a.shape()[axis + 1..].iter().product();
+        let mut squares = vec![(0.0f64, 0.0f64); extent];
+        for (i, (&p, &q)) in x.iter().zip(&y).enumerate() {
+            let (error, own) = &mut squares[i / inner % extent];
+            // What is not finite is equal: the elements agree.
+            *error += finite(p - q).powi(2);
+            *own += finite(q).powi(2);
+        }
+        let elements = (x.len() / extent) as f64;
+        for (i, (error, own)) in squares.into_iter().enumerate() {
+            let allowed = tol.rtol * own.sqrt() + floor * elements.sqrt();
+            if error.sqrt() > allowed {
+                let share = error.sqrt() / own.sqrt().max(f64::MIN_POSITIVE);
+                d.pass = false;
+                d.used = d.used.max(error.sqrt() / allowed.max(f64::MIN_POSITIVE));
+                d.why = format!("slice {i} along axis {axis}: relative error {share:.3e}");
+                return d;
+            }
+        }
+    }
+    d
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_channel_of_small_numbers_is_seen() {
+        // Channel 1 is a hundredth of channel 0, and wrong throughout by a sixth of itself.
+        let tensor = |small: f32| {
+            let value = |i: usize| if i / 16 == 0 { 1.0 + i as f32 } else { small };
+            Tensor::from_vec(vec![1, 2, 16], (0..32).map(value).collect::<Vec<f32>>())
+        };
+        let (want, got, tol) = (tensor(0.12), tensor(0.14), Tolerance::uniform(1e-2));
+        assert!(agree(&got, &want, &tol).pass);
+        let d = agree_in_slices(&got, &want, &tol);
+        assert!(!d.pass && d.used > 1.0 && d.why.starts_with("slice 1 along axis 1"), "{d:?}");
+        assert!(agree_in_slices(&want, &want, &tol).pass);
+        let none = Tensor::from_vec(vec![2, 0], Vec::<f32>::new());
+        assert!(agree_in_slices(&none, &none, &tol).pass);
+    }
 
     fn compare(a: &[f32], b: &[f32], t: f64) -> Difference {
         let tensor = |v: &[f32]| Tensor::from_vec(vec![v.len()], v.to_vec());

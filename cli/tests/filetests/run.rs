@@ -9,7 +9,7 @@
 use crate::file::TestFile;
 use crate::gpu;
 use crate::verbs::context;
-use compiler::agreement::{Tolerance, agree};
+use compiler::agreement::{REORDERED, Tolerance, agree_in_slices};
 use compiler::attr::Attrs;
 use compiler::compile::{CompileError, Compiled, lower_module};
 use compiler::cpu::{run_function, run_scheduled, run_scheduled_with, run_tensor_function_with};
@@ -29,6 +29,9 @@ use shaders_gen::Emitter;
 use std::sync::Arc;
 
 const DEFAULT_DIM: i64 = 3;
+
+/// How a report names results from the device.
+const ON_DEVICE: &str = "on the device";
 
 /// Runs the test; the output has a line for each result.
 ///
@@ -91,7 +94,7 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
         let f16 = gpu.profile.f16 && t.setting("f16") != Some("off");
         let c = compile(&DeviceProfile { f16, ..gpu.profile.clone() }).map_err(|e| e.to_string())?;
         let got = gpu::run_plan(gpu, &c.plan, &c.module, &inputs)?;
-        report(&names, &want, &got, "on the device", half)?;
+        report(&names, &want, &got, ON_DEVICE, half)?;
     }
     Ok(out)
 }
@@ -159,7 +162,7 @@ fn run_tensor(t: &TestFile<'_>, f: &TensorFunction, seed: u64) -> Result<String,
     if let Some(gpu) = device(t).filter(|_| symbols.is_empty() && !scheduled.kernels().is_empty()) {
         let packed = pack(&scheduled, &inputs)?;
         let got = gpu::run_tensor_function(gpu, &scheduled, &packed)?;
-        report(&names, &want, &got, "on the device", false)?;
+        report(&names, &want, &got, ON_DEVICE, false)?;
     }
     Ok(out)
 }
@@ -196,14 +199,15 @@ fn report(names: &[String], want: &[Tensor], got: &[Tensor], how: &str, half: bo
     let mut out = String::new();
     for (i, (w, g)) in want.iter().zip(got).enumerate() {
         let name = names.get(i).filter(|n| !n.is_empty()).cloned().unwrap_or_else(|| format!("result {i}"));
-        compare(w, g, half).map_err(|e| format!("{name} {how}: {e}"))?;
+        compare(w, g, how, half).map_err(|e| format!("{name} {how}: {e}"))?;
         out.push_str(&format!("{name}: {}{:?} agrees\n", w.dtype(), w.shape()));
     }
     Ok(out)
 }
 
-/// [`compiler::agreement`] of floats, as f16 where the passes made that (`half`); other elements must be equal.
-fn compare(want: &Tensor, got: &Tensor, half: bool) -> Result<(), String> {
+/// [`compiler::agreement`] of floats, in slices too: as f16 where the passes made that (`half`), and as the same sums in another
+/// order where the interpreter ran both in f32 (`how` is not on a device); other elements must be equal.
+fn compare(want: &Tensor, got: &Tensor, how: &str, half: bool) -> Result<(), String> {
     if want.dtype() != got.dtype() || want.shape() != got.shape() {
         return Err(format!("{}{:?} instead of {}{:?}", got.dtype(), got.shape(), want.dtype(), want.shape()));
     }
@@ -212,6 +216,10 @@ fn compare(want: &Tensor, got: &Tensor, half: bool) -> Result<(), String> {
         return if differ { Err(format!("{got:?} instead of {want:?}")) } else { Ok(()) };
     }
     let dtype = if half { DType::F16 } else { want.dtype() };
-    let found = agree(got, want, &Tolerance::new(dtype, None, None));
+    let tolerance = match dtype {
+        DType::F32 if how != ON_DEVICE => Tolerance::uniform(REORDERED),
+        _ => Tolerance::new(dtype, None, None),
+    };
+    let found = agree_in_slices(got, want, &tolerance);
     if found.pass { Ok(()) } else { Err(found.why) }
 }
