@@ -45,6 +45,7 @@ pub(crate) struct KernelEmitter<'a> {
     pub unproved: Vec<String>,
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
+    pub unknown_zero: Option<Value>,
 }
 
 impl<'a> KernelEmitter<'a> {
@@ -70,6 +71,7 @@ impl<'a> KernelEmitter<'a> {
             unproved: vec![],
             shared_bytes: 0,
             symbols: None,
+            unknown_zero: None,
         }
     }
 
@@ -386,7 +388,7 @@ impl<'a> KernelEmitter<'a> {
         let Some(combiner) = leaf.combiner else {
             let value = match value {
                 Some(v) => v,
-                None => self.value(&leaf.value)?,
+                None => self.value(self.before_rounding_store(leaf))?,
             };
             return self.store(leaf.buffer, &leaf.indices, value);
         };

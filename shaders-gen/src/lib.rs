@@ -10,7 +10,7 @@
 //! 4. `guards`: conditions are placed as far out as uniform control flow allows.
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
 //!    variables for registers with constant indices, banks for what is beyond one binding.
-//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `banks`, `subgroup`): statements, indices, values and accesses
+//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `banks`, `subgroup`): statements, indices, values and accesses
 //!    become naga IR through `builder` and `ops`.
 //! 7. `generated`: validation, and text and words for each target.
 //!
@@ -29,6 +29,7 @@ mod expand;
 mod generated;
 mod grid;
 mod guards;
+mod half;
 mod index;
 mod kernel;
 mod lanes;

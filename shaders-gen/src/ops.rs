@@ -108,6 +108,8 @@ impl Builder {
                 let inside = self.math(M::Clamp, &[a, low, high]);
                 self.math(M::Tanh, &[inside])
             }
+            UnaryOp::QuantizeF16 => self.quantize_half(a),
+            UnaryOp::QuantizeBf16 => self.quantize_brain_half(a),
             UnaryOp::Asinh => self.asinh(a),
             UnaryOp::Acosh => self.acosh(a),
             UnaryOp::Atanh => {

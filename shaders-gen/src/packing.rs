@@ -86,10 +86,7 @@ impl KernelEmitter<'_> {
         };
         match layout.word {
             Word::F16 => self.b.convert(v, Kind::F16),
-            Word::RoundedHalf => {
-                self.b.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-                self.b.math(M::QuantizeToF16, &[v])
-            }
+            Word::RoundedHalf => self.b.quantize_half(v),
             Word::Halves | Word::BrainHalves | Word::Bytes { .. } => {
                 let pack = layout.word.pack() as u8;
                 let mut words = Vec::new();
@@ -106,30 +103,8 @@ impl KernelEmitter<'_> {
     pub fn pack_word(&mut self, v: Value, word: Word) -> Value {
         let one = |v: Value| Value { kind: Kind::U32, lanes: 1, ..v };
         match word {
-            Word::Halves => {
-                self.b.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-                one(self.b.math(M::Pack2x16float, &[v]))
-            }
-            Word::BrainHalves => {
-                // Rounds to nearest even on the upper 16 bits; a NaN keeps its upper bits.
-                let bits = self.b.bitcast(v, Kind::U32);
-                let shift = self.b.constant(Kind::U32, 2, 16.0);
-                let (one_bit, bias) = (self.b.constant(Kind::U32, 2, 1.0), self.b.constant(Kind::U32, 2, 32767.0));
-                let upper = self.b.binary(B::ShiftRight, bits, shift);
-                let odd = self.b.binary(B::And, upper, one_bit);
-                let sum = self.b.add(bits, bias);
-                let sum = self.b.add(sum, odd);
-                let rounded = self.b.binary(B::ShiftRight, sum, shift);
-                let mask = self.b.constant(Kind::U32, 2, f64::from(0x7fff_ffffu32));
-                let magnitude = self.b.binary(B::And, bits, mask);
-                let inf = self.b.constant(Kind::U32, 2, f64::from(0x7f80_0000u32));
-                let nan = self.b.binary(B::Greater, magnitude, inf);
-                let halves = self.b.select(nan, upper, rounded);
-                let (low, high) = (self.b.component(halves, 0), self.b.component(halves, 1));
-                let by = self.b.constant(Kind::U32, 1, 16.0);
-                let high = self.b.binary(B::ShiftLeft, high, by);
-                self.b.binary(B::InclusiveOr, low, high)
-            }
+            Word::Halves => self.b.pack_halves(v, false),
+            Word::BrainHalves => self.b.pack_halves(v, true),
             Word::Bytes { signed } => {
                 let fun = if signed { M::Pack4xI8 } else { M::Pack4xU8 };
                 one(self.b.math(fun, &[v]))

@@ -2,10 +2,13 @@
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
-use crate::kernel::KernelEmitter;
+use crate::kernel::{Home, KernelEmitter};
+use crate::layout::Word;
 use crate::ops::kind_of;
+use crate::tree::Leaf;
 use compiler::dtype::DType;
-use compiler::tir::{Expr, Scalar};
+use compiler::tir::{BinaryOp, BufferId, Expr, Scalar, Scope, UnaryOp};
+use naga::{BinaryOperator, Expression, ScalarKind};
 
 impl KernelEmitter<'_> {
     /// Evaluates `e`: a scalar when all lanes agree, else a vector.
@@ -32,8 +35,16 @@ impl KernelEmitter<'_> {
                     Expr::Const(Scalar::Int(x), _) => Some(*x as f64),
                     _ => None,
                 };
-                let (a, b) = (self.value(a)?, self.value(b)?);
-                Ok(self.b.binary_op(*op, a, b, t, exponent))
+                let divides = *op == BinaryOp::Div || *op == BinaryOp::Pow && exponent.is_some_and(|e| e < 0.0);
+                let pins = divides && t.is_float() && (*op == BinaryOp::Pow || self.may_fold_to_zero(b));
+                let (mut left, mut right) = (self.value(a)?, self.value(b)?);
+                if pins && self.may_fold_to_zero(a) {
+                    left = self.out_of_reach(left);
+                }
+                if pins && *op == BinaryOp::Div {
+                    right = self.out_of_reach(right);
+                }
+                Ok(self.b.binary_op(*op, left, right, t, exponent))
             }
             Expr::All(conds) => self.all(conds),
             Expr::Select(c, a, b) => {
@@ -46,6 +57,64 @@ impl KernelEmitter<'_> {
                 self.b.cast(v, from, *t)
             }
         }
+    }
+
+    /// The leaf's value without the rounding that its store does anyway.
+    pub fn before_rounding_store<'a>(&self, leaf: &'a Leaf) -> &'a Expr {
+        let done_by_store = match (self.f.buffers[leaf.buffer].dtype, self.layouts[&leaf.buffer].word) {
+            (DType::F16, Word::F16 | Word::Halves | Word::RoundedHalf) => UnaryOp::QuantizeF16,
+            (DType::BF16, Word::BrainHalves) => UnaryOp::QuantizeBf16,
+            _ => return &leaf.value,
+        };
+        match &leaf.value {
+            Expr::Cast(_, inner) => match &**inner {
+                Expr::Unary(op, x) if *op == done_by_store => x,
+                _ => &leaf.value,
+            },
+            _ => &leaf.value,
+        }
+    }
+
+    /// True when a driver might find out that the value is 0 whatever the inputs are.
+    fn may_fold_to_zero(&self, e: &Expr) -> bool {
+        match e {
+            Expr::Const(s, _) => matches!(s, Scalar::Float(0.0) | Scalar::Int(0)),
+            Expr::Load(b, _) => self.f.buffers[*b].scope != Scope::Global || self.layouts[b].written,
+            Expr::Unary(_, a) | Expr::Cast(_, a) => self.may_fold_to_zero(a),
+            Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => self.may_fold_to_zero(a) && self.may_fold_to_zero(b),
+            Expr::Binary(_, a, b) | Expr::Select(_, a, b) => self.may_fold_to_zero(a) || self.may_fold_to_zero(b),
+            Expr::Index(..) | Expr::All(_) => true,
+        }
+    }
+
+    /// The same float, of which no compiler knows the value.
+    ///
+    /// lavapipe takes a division by a constant 0 for undefined, and of 0 by anything for 0, where IEEE 754 has infinity and NaN.
+    /// A division by an accumulator that nothing was added to comes to that. So both sides get a 0 mixed into their bits that
+    /// only the driver's run time knows to be one: a buffer without elements cannot be bound.
+    fn out_of_reach(&mut self, v: Value) -> Value {
+        let Some(zero) = self.unknown_zero() else { return v };
+        let bits = self.b.bitcast(v, Kind::U32);
+        let same = self.b.binary(BinaryOperator::InclusiveOr, bits, zero);
+        self.b.bitcast(same, Kind::F32)
+    }
+
+    /// 1 where the first buffer has no elements, else 0, computed once at the top.
+    fn unknown_zero(&mut self) -> Option<Value> {
+        if self.unknown_zero.is_none() {
+            let banks = |b: &BufferId| matches!(self.homes[b], Home::Banks(_));
+            let first = self.homes.keys().copied().filter(banks).min()?;
+            let Home::Banks(list) = &self.homes[&first] else { return None };
+            let bank = *list.first()?;
+            let buffer = self.b.global(bank);
+            let length = self.b.emit_at(0, Expression::ArrayLength(buffer));
+            let zero = self.b.u32(0);
+            let equal = Expression::Binary { op: BinaryOperator::Equal, left: length, right: zero };
+            let empty = self.b.emit_at(0, equal);
+            let handle = self.b.emit_at(0, Expression::As { expr: empty, kind: ScalarKind::Uint, convert: Some(4) });
+            self.unknown_zero = Some(Value { handle, kind: Kind::U32, lanes: 1 });
+        }
+        self.unknown_zero
     }
 
     fn scalar(&mut self, s: Scalar, t: DType) -> Result<Value, EmitError> {

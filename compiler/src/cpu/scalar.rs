@@ -90,6 +90,8 @@ macro_rules! real {
                             x
                         }
                     }
+                    UnaryOp::QuantizeF16 => round(DType::F16, x as f64) as $t,
+                    UnaryOp::QuantizeBf16 => round(DType::BF16, x as f64) as $t,
                     UnaryOp::Not | UnaryOp::BitNot => ((x == 0.0) as u8).into(),
                     UnaryOp::IsNan => (x.is_nan() as u8).into(),
                     UnaryOp::IsInf => (x.is_infinite() as u8).into(),

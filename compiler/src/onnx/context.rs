@@ -135,7 +135,7 @@ impl ImportContext<'_, '_> {
     /// # Errors
     /// What inference says.
     pub fn cast(&mut self, v: ValueId, dtype: DType) -> Result<ValueId, String> {
-        if self.b.ty(v).dtype == dtype { Ok(v) } else { self.add(Cast { to: dtype }, &[v]) }
+        if self.b.ty(v).dtype == dtype { Ok(v) } else { self.add(Cast::new(dtype), &[v]) }
     }
     /// `v` in the shape `shape`, of which one entry may be -1.
     ///

@@ -290,14 +290,14 @@ fn import_pow(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let (from, by) = (cx.ty(0)?.dtype, cx.ty(1)?.dtype);
     let math = if !from.is_float() && by.is_float() { by } else { from };
     if from != math {
-        base = cx.add(Cast { to: math }, &[base])?;
+        base = cx.add(Cast::new(math), &[base])?;
     }
     if by != math {
-        exponent = cx.add(Cast { to: math }, &[exponent])?;
+        exponent = cx.add(Cast::new(math), &[exponent])?;
     }
     let mut out = cx.add(Pow {}, &[base, exponent])?;
     if from != math {
-        out = cx.add(Cast { to: from }, &[out])?;
+        out = cx.add(Cast::new(from), &[out])?;
     }
     Ok(vec![out])
 }

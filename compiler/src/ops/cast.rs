@@ -10,10 +10,29 @@ use crate::te::ComputeContext;
 use crate::tir::Expr;
 
 attr_struct! {
-    /// Converts every element. Floats to integers truncate and saturate; to bool is `!= 0`.
+    /// Converts every element. Floats to integers truncate and saturate; to bool is `!= 0`; to f16 and bf16 they round to
+    /// the nearest, ties to even, and beyond the range to infinity.
     pub struct Cast("cast") {
         /// The new element type.
         pub to: DType = DType::F32,
+        /// The result may keep more precision than its type has until it is stored. Only for casts that say where memory is
+        /// narrower, as those of mixed precision; a cast that the model's author wrote rounds, fused or not.
+        pub excess_precision: bool = false,
+    }
+}
+impl Cast {
+    /// A cast that rounds.
+    pub fn new(to: DType) -> Cast {
+        Cast { to, excess_precision: false }
+    }
+    /// A cast that decides about memory only.
+    pub fn of_storage(to: DType) -> Cast {
+        Cast { to, excess_precision: true }
+    }
+    /// True when leaving the cast out would change values: the operand, of the result's own type, may still have excess
+    /// precision.
+    pub fn rounds(&self) -> bool {
+        matches!(self.to, DType::F16 | DType::BF16) && !self.excess_precision
     }
 }
 impl Op for Cast {
@@ -34,7 +53,10 @@ impl Op for Cast {
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let (from, shape) = (cx.dtype(x), cx.shape(x));
-        let out = cx.compute("", &shape, self.to, |i| Expr::load(x, i.to_vec()).cast(from, self.to));
+        let out = cx.compute("", &shape, self.to, |i| {
+            let value = Expr::load(x, i.to_vec());
+            if self.excess_precision { value.cast(from, self.to) } else { value.rounded_cast(from, self.to) }
+        });
         cx.output(0, out);
         Ok(())
     }
@@ -83,12 +105,12 @@ pub const ONNX: &[OnnxImport] = &[
 fn import_cast(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let to = dtype_of_onnx(cx.attrs.int("to").ok_or("attribute `to` is missing")?)?;
     let x = cx.input(0)?;
-    Ok(vec![cx.add(Cast { to }, &[x])?])
+    Ok(vec![cx.add(Cast::new(to), &[x])?])
 }
 
 fn import_cast_like(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let (x, to) = (cx.input(0)?, cx.ty(1)?.dtype);
-    Ok(vec![cx.add(Cast { to }, &[x])?])
+    Ok(vec![cx.add(Cast::new(to), &[x])?])
 }
 
 #[cfg(test)]
@@ -100,10 +122,10 @@ mod tests {
     #[test]
     fn floats_truncate_and_saturate() {
         let x = Tensor::from_vec(vec![4], vec![-1.9f32, 300.0, 0.5, f32::NAN]);
-        assert_eq!(run(Cast { to: DType::U8 }, &[&x]).to_i64_vec(), [0, 255, 0, 0]);
-        assert_eq!(run(Cast { to: DType::I8 }, &[&x]).to_i64_vec()[..3], [-1, 127, 0]);
-        assert_eq!(run(Cast { to: DType::Bool }, &[&x]).to_i64_vec()[..3], [1, 1, 1]);
-        assert_eq!(run(Cast { to: DType::F16 }, &[&Tensor::scalar(1e-9f32)]).to_f64_vec(), [0.0]);
+        assert_eq!(run(Cast::new(DType::U8), &[&x]).to_i64_vec(), [0, 255, 0, 0]);
+        assert_eq!(run(Cast::new(DType::I8), &[&x]).to_i64_vec()[..3], [-1, 127, 0]);
+        assert_eq!(run(Cast::new(DType::Bool), &[&x]).to_i64_vec()[..3], [1, 1, 1]);
+        assert_eq!(run(Cast::new(DType::F16), &[&Tensor::scalar(1e-9f32)]).to_f64_vec(), [0.0]);
     }
 
     #[test]

@@ -294,7 +294,7 @@ fn import_one_hot(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String
     };
     let depth = depth.ok_or("the depth is not known at compile time")?;
     if !cx.ty(0)?.dtype.is_int() {
-        indices = cx.add(Cast { to: DType::I64 }, &[indices])?;
+        indices = cx.add(Cast::new(DType::I64), &[indices])?;
     }
     Ok(vec![cx.add(OneHot { axis: cx.attrs.int("axis").unwrap_or(-1), depth }, &[indices, values])?])
 }

@@ -93,17 +93,46 @@ pub enum UnaryOp {
     BitNot,
     IsNan,
     IsInf,
+    QuantizeF16,
+    QuantizeBf16,
 }
 impl UnaryOp {
     /// Every function.
     pub const ALL: &'static [UnaryOp] = {
         use UnaryOp::*;
         &[
-            Neg, Abs, Exp, Log, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Floor,
-            Ceil, Round, Trunc, Sign, Not, BitNot, IsNan, IsInf,
+            Neg,
+            Abs,
+            Exp,
+            Log,
+            Sqrt,
+            Sin,
+            Cos,
+            Tan,
+            Asin,
+            Acos,
+            Atan,
+            Sinh,
+            Cosh,
+            Tanh,
+            Asinh,
+            Acosh,
+            Atanh,
+            Floor,
+            Ceil,
+            Round,
+            Trunc,
+            Sign,
+            Not,
+            BitNot,
+            IsNan,
+            IsInf,
+            QuantizeF16,
+            QuantizeBf16,
         ]
     };
-    /// Name in text: the variant in lower case. `round` is half to even.
+    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float to a
+    /// value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its type.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -175,7 +204,8 @@ pub enum Expr {
     All(Vec<Cond>),
     /// `if cond { a } else { b }`, lazy.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// Conversion. Float to integer truncates and saturates; anything to bool is `!= 0`.
+    /// Conversion. Float to integer truncates and saturates; anything to bool is `!= 0`. Floats narrower than f32 may keep
+    /// the precision of f32 until they are stored ([`Expr::rounded_cast`] rounds).
     Cast(DType, Box<Expr>),
 }
 
@@ -207,6 +237,16 @@ impl Expr {
     /// `a` where all conditions hold, else `b`; just `a` without conditions.
     pub fn guarded(conds: Vec<Cond>, a: Expr, b: Expr) -> Expr {
         if conds.is_empty() { a } else { Expr::select(Expr::All(conds), a, b) }
+    }
+    /// The value rounded to `to` where that is f16 or bf16, and converted: unlike a cast alone, which a shader leaves in f32
+    /// until the value is stored, this rounds wherever it is computed.
+    pub fn rounded_cast(self, from: DType, to: DType) -> Expr {
+        let round = match to {
+            DType::F16 => UnaryOp::QuantizeF16,
+            DType::BF16 => UnaryOp::QuantizeBf16,
+            _ => return self.cast(from, to),
+        };
+        Expr::unary(round, self.cast(from, DType::F32)).cast(DType::F32, to)
     }
     /// A conversion, unless `from` is already `to`.
     pub fn cast(self, from: DType, to: DType) -> Expr {

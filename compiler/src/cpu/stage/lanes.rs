@@ -66,7 +66,7 @@ macro_rules! unary_loops {
 macro_rules! float_unary {
     ($op:expr, $t:ty, $d:expr, $a:expr) => {
         unary_loops!($op, $t, $d, $a, [Neg Abs Exp Log Sqrt Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh
-            Floor Ceil Round Trunc Sign])
+            Floor Ceil Round Trunc Sign QuantizeF16 QuantizeBf16])
     };
 }
 

@@ -119,11 +119,7 @@ fn add_rank4(
             let indices = d.one_in(2);
             let op = pool::MaxPool { kernel: pool_kernel, strides, pads: vec![1; 4], indices, ..Default::default() };
             let out = add(b, op, &[x])?;
-            if indices {
-                Ok([vec![out[0]], add(b, cast::Cast { to: DType::F32 }, &out[1..])?].concat())
-            } else {
-                Ok(out)
-            }
+            if indices { Ok([vec![out[0]], add(b, cast::Cast::new(DType::F32), &out[1..])?].concat()) } else { Ok(out) }
         }
         5 => add(b, pool::AveragePool { kernel: pool_kernel, pads: vec![0, 1, 1, 0], ..Default::default() }, &[x]),
         6 => add(b, lp_pool::LpPool { kernel: pool_kernel, strides, ..Default::default() }, &[x]),
@@ -207,7 +203,7 @@ fn add_any(b: &mut FunctionBuilder<'_>, d: &mut Dice, x: ValueId, dims: &[usize]
         12 => {
             let op = arg_reduce::ArgReduce { axis, keepdims: d.one_in(2), ..Default::default() };
             let place = add(b, op, &[x])?;
-            add(b, cast::Cast { to: DType::F32 }, &place)
+            add(b, cast::Cast::new(DType::F32), &place)
         }
         13 => add(b, scan::CumSum { axis: signed, exclusive: d.one_in(2), reverse: d.one_in(2) }, &[x]),
         14 => {

@@ -80,8 +80,8 @@ impl Rewrite<'_, '_> {
     fn node(&mut self, n: NodeId, choice: Option<&Choice>) -> Result<(), String> {
         self.r.normalize(n);
         if let Some(cast) = self.r.f.nodes[n].op.downcast::<Cast>() {
-            let to = cast.to;
-            self.model_cast(n, to);
+            let cast = cast.clone();
+            self.model_cast(n, &cast);
             return Ok(());
         }
         let (want, stay): (DType, &[usize]) = match choice {
@@ -111,13 +111,15 @@ impl Rewrite<'_, '_> {
         Ok(())
     }
 
-    /// A cast of the model's own: one to what its operand now is vanishes; others tie two forms of a value together.
-    fn model_cast(&mut self, n: NodeId, to: DType) {
+    /// A cast of the model's own ties two forms of a value together. One to what its operand now is stays where it rounds: in
+    /// registers the operand may be more precise than f16.
+    fn model_cast(&mut self, n: NodeId, cast: &Cast) {
+        let to = cast.to;
         let node = &self.r.f.nodes[n];
         let (Some(Some(x)), out, block) = (node.inputs.first().copied(), node.outputs[0], node.block) else { return };
         let from = self.r.f.ty(x).dtype;
         if from == to {
-            if from == DType::F16 && self.single.contains(&x) {
+            if from == DType::F16 && !cast.rounds() && self.single.contains(&x) {
                 let origins = self.r.f.nodes[n].origins.clone();
                 if let Some(def) = self.r.f.def_node(x) {
                     self.r.absorb_origins(def, &origins);
@@ -148,7 +150,8 @@ impl Rewrite<'_, '_> {
         if let Some(found) = self.find(Some(block), v, want) {
             return Ok(found);
         }
-        let made = self.r.add_before(n, Cast { to: want }, vec![Some(v)], self.cast_name(v, want), Origins::none())?[0];
+        let made =
+            self.r.add_before(n, Cast::of_storage(want), vec![Some(v)], self.cast_name(v, want), Origins::none())?[0];
         self.remember(block, v, want, made);
         Ok(made)
     }
@@ -200,7 +203,7 @@ impl Rewrite<'_, '_> {
                 let shape = const_dims(&c.ty().shape).ok_or("a constant with open dimensions")?;
                 self.done.constants += 1;
                 self.done.constant_bytes += c.byte_len();
-                let half = folded_constant(OpRef::new(Cast { to: DType::F16 }), vec![Some(c)], DType::F16, shape)?;
+                let half = folded_constant(OpRef::new(Cast::new(DType::F16)), vec![Some(c)], DType::F16, shape)?;
                 let new = self.r.constant_before(n, &format!("{name}.f16"), half, origins);
                 if let Some((_, c)) = self.r.f.def_op::<Const>(new) {
                     self.constants.insert(name, c.name);
@@ -224,7 +227,7 @@ impl Rewrite<'_, '_> {
                 Some(found) => found,
                 None => {
                     let name = self.cast_name(v, DType::F32);
-                    let to = Cast { to: DType::F32 };
+                    let to = Cast::of_storage(DType::F32);
                     let made = self.r.add_at_end(b, to, vec![Some(v)], name, Origins::none())?[0];
                     self.remember(b, v, DType::F32, made);
                     made

@@ -3,10 +3,11 @@
 use crate::attr::AttrStruct;
 use crate::cpu::eval_node;
 use crate::dtype::DType;
-use crate::graph::{Constant, Module};
+use crate::graph::{Constant, Module, ValueId};
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};
 use crate::ops::cast::Cast;
 use crate::ops::clip::Clip;
+use crate::ops::control::Const;
 use crate::ops::select::Where;
 use crate::ops::unary::{Abs, Ceil, Exp, Floor, Identity, Neg, Relu, Round, Sigmoid, Sign};
 use crate::ops::{Op, OpRef};
@@ -46,7 +47,11 @@ pub(super) const RULES: &[Rule] = &[
         },
         apply: only_x,
     },
-    Rule { equation: "cast(x, type of x) = x", pattern: || op::<Cast>([var("x")]), apply: only_x },
+    Rule {
+        equation: "cast(x, type of x) = x when x is rounded to its type",
+        pattern: || op::<Cast>([var("x")]),
+        apply: same_type,
+    },
     Rule {
         equation: "cast(cast(x, a), b) = cast(x, b) when a holds every x",
         pattern: || op::<Cast>([op::<Cast>([var("x")]).named("inner")]),
@@ -121,13 +126,30 @@ fn clamps(m: &Match<'_, '_>) -> Option<Change> {
 }
 
 fn casts(m: &Match<'_, '_>) -> Option<Change> {
-    let to = m.op::<Cast>()?.to;
+    let outer = m.op::<Cast>()?;
+    let to = outer.to;
     let (x, middle) = (m.value("x"), m.ty_of(m.value("inner")).dtype);
     let from = m.ty_of(x).dtype;
     if !holds(from, middle) {
         return None;
     }
-    if from == to { m.same_type(x) } else { Change::node(Cast { to }, [x]) }
+    if from == to && may_leave_out(m, outer, x) { m.same_type(x) } else { Change::node(outer.clone(), [x]) }
+}
+
+fn same_type(m: &Match<'_, '_>) -> Option<Change> {
+    let x = m.value("x");
+    may_leave_out(m, m.op::<Cast>()?, x).then(|| m.same_type(x))?
+}
+
+/// A cast of `x` to its own type changes nothing unless it rounds, and `x` may be more precise than its type while it is in
+/// registers. Parameters, constants, and what such a cast has rounded are not.
+fn may_leave_out(m: &Match<'_, '_>, cast: &Cast, x: ValueId) -> bool {
+    let f = &m.r.f;
+    let rounded = match f.def_node(x).map(|n| &f.nodes[n].op) {
+        Some(op) => op.is::<Const>() || op.downcast::<Cast>().is_some_and(Cast::rounds),
+        None => f.params().contains(&x),
+    };
+    rounded || !cast.rounds()
 }
 
 /// `op(x, op(a, b))` with the constants computed now, when the result keeps its type.

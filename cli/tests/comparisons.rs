@@ -1,0 +1,130 @@
+//! `weft compare`: both sides have names, and nothing is held against itself.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+struct Folder(PathBuf);
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weft-comparisons-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+    fn model(&self) -> String {
+        let path = self.path("model.weft");
+        let text = "const @w : f32[8,8] = random(1)\ngraph @main(%x: f32[4,8]) -> (y: f32[4,8]) {\n  %w = const @w\n  \
+            %0 = matmul %x, %w !from(\"MatMul_0\")\n  %y = relu %0 !from(\"Relu_1\")\n  return %y\n}\n";
+        std::fs::write(&path, text).expect("writes");
+        path
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn weft(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.args(args);
+    command
+}
+
+/// Runs the command, which must end with `code`; what it printed on stdout and stderr.
+fn ends(mut command: Command, code: i32) -> (String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the command runs");
+    let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
+    assert_eq!(status.code(), Some(code), "{command:?} said:\n{out}{err}");
+    (out, err)
+}
+
+/// True when there is a device. `cargo xtask test` installs a driver, and fails in CI where it cannot.
+fn has_device() -> bool {
+    let (out, _) = ends(weft(&["devices", "--json"]), 0);
+    let list: Value = serde_json::from_str(&out).expect("JSON");
+    let some = list["devices"].as_array().is_some_and(|l| !l.is_empty());
+    if !some {
+        eprintln!("NOT RUN on a device: there is no adapter");
+    }
+    some
+}
+
+#[test]
+fn nothing_is_held_against_itself() {
+    let folder = Folder::new("itself");
+    let model = folder.model();
+    let (_, err) = ends(weft(&["compare", &model, "--against", "cpu", "--device", "cpu"]), 2);
+    assert!(err.contains("holds a thing against itself"), "{err}");
+    let (_, err) = ends(weft(&["compare", &model, "--against", "fp32"]), 2);
+    assert!(err.contains("holds a thing against itself"), "{err}");
+    let (_, err) = ends(weft(&["compare", &model, "--against", "fp32", "--device", "cpu"]), 2);
+    assert!(err.contains("holds a thing against itself"), "{err}");
+}
+
+/// Where no device can be opened, what there is to compare is the CPU executor with itself.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_missing_device_is_no_agreement() {
+    let folder = Folder::new("missing");
+    let model = folder.model();
+    let mut command = weft(&["compare", &model, "--against", "cpu", "--json"]);
+    let none = folder.path("no-driver.json");
+    command.env("VK_DRIVER_FILES", &none).env("VK_ICD_FILENAMES", &none);
+    let (_, err) = ends(command, 5);
+    assert!(err.contains("no device ran the model"), "{err}");
+}
+
+/// A model that only the CPU executor can run is not compared with the CPU executor either.
+#[test]
+fn a_model_that_no_device_takes_is_no_agreement() {
+    if !has_device() {
+        return;
+    }
+    let folder = Folder::new("host");
+    let model = folder.path("open.weft");
+    let text = "graph @main(%x: f32[6]) -> (i: i64[1,n]) {\n  %i = non_zero %x {count=n}\n  return %i\n}\n";
+    std::fs::write(&model, text).expect("writes");
+    let (_, err) = ends(weft(&["compare", &model, "--against", "cpu"]), 5);
+    assert!(err.contains("no device ran the model"), "{err}");
+}
+
+#[test]
+fn both_sides_are_named() {
+    let folder = Folder::new("named");
+    let (model, out) = (folder.model(), folder.path("out.npz"));
+    ends(weft(&["run", &model, "-o", &out, "--device", "cpu"]), 0);
+    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "cpu"]), 0);
+    assert!(text.starts_with(&format!("CPU executor, fp32 against {out}")), "{text}");
+    let half = ["compare", &model, "--against", "cpu", "--device", "cpu", "--amp", "fp16"];
+    let (text, _) = ends(weft(&half), 0);
+    assert!(text.starts_with("CPU executor, --amp fp16 against CPU executor, fp32"), "{text}");
+    let (text, _) = ends(weft(&[&half[..], &["--json"]].concat()), 0);
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["result"]["amp"], "fp16", "{text}");
+    assert_eq!(json["result"]["place"], "CPU executor", "{text}");
+    assert_eq!(json["against"]["device"]["name"], "CPU executor", "{text}");
+    assert_eq!(json["against"]["amp"], "off", "{text}");
+    let (text, _) = ends(weft(&["compare", &model, "--against", &out, "--device", "cpu", "--json"]), 0);
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["against"]["file"], Value::from(out), "{text}");
+    assert_eq!(json["nodes"], Value::Array(vec![]), "the CPU executor's nodes would be held against themselves");
+}
+
+/// Models whose results are infinite, and a cast beyond the range of f16.
+#[test]
+fn infinities_agree_on_a_device() {
+    if !has_device() {
+        return;
+    }
+    for name in ["division_by_zero_f16", "division_by_zero_f32", "cast_f16"] {
+        let model = format!("{}/tests/models/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+        let (text, _) = ends(weft(&["compare", &model, "--against", "cpu", "--json"]), 0);
+        let json: Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(json["pass"], true, "{text}");
+        assert_eq!(json["result"]["place"], "device", "{text}");
+    }
+}
