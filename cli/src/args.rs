@@ -210,6 +210,10 @@ pub struct RunArgs {
     /// Absolute tolerance of --test-dir
     #[arg(long)]
     pub atol: Option<f64>,
+    /// Small inputs of --test-dir become constants: never, or where the model is not imported or the device cannot take
+    /// part without
+    #[arg(long, default_value = "auto", value_parser = ["auto", "never"])]
+    pub constant_inputs: String,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -112,17 +112,30 @@ pub fn check_passes(common: &Common, extensions: &Extensions) -> CliResult<()> {
     }
 }
 
-/// The profile to compile for: `--target`, else the device's, else (on the CPU executor) lavapipe's.
+/// The profile to compile for where nothing runs: `--target`'s, which need not be here, unless `--device` names a device
+/// that shall be able to run the result; else the device's.
 pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
-    if let Some(name) = &common.target {
-        let profile = crate::models::profile(name)?;
-        log_once(common, format!("device: none; for the profile {}", profile.name));
-        return Ok(profile);
+    match (&common.target, common.device.as_str()) {
+        (Some(name), "auto") => {
+            let profile = profile_on(common, &Device::Cpu)?;
+            log_once(common, format!("device: none; for the profile {name}"));
+            Ok(profile)
+        }
+        _ => profile_on(common, &Device::open(common)?),
     }
-    Ok(match Device::open(common)? {
-        Device::Gpu(g) => g.profile.clone(),
-        Device::Cpu => DeviceProfile::baseline(),
-    })
+}
+
+/// What runs on `device` is compiled for this: for `--target`'s profile as far as the device can run the result, else for
+/// the device; with the rules that `--rules` asks for. The CPU executor runs anything, so it limits nothing.
+pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> {
+    let named = common.target.as_ref().map(|name| crate::models::profile(name)).transpose()?;
+    let profile = match (named, device) {
+        (Some(named), Device::Gpu(gpu)) => named.limited_to(&gpu.profile),
+        (Some(named), Device::Cpu) => named,
+        (None, Device::Gpu(gpu)) => gpu.profile.clone(),
+        (None, Device::Cpu) => DeviceProfile::baseline(),
+    };
+    Ok(DeviceProfile { asked_rules: common.rules.clone(), ..profile })
 }
 
 /// How to compile with these passes and modes.
@@ -167,7 +180,7 @@ pub fn compile_with(
     let mut report = |s: &str, d: usize, t: usize| progress.report(s, d, t);
     let run = AssertUnwindSafe(|| compile(module, options, profile, &shaders_gen::Emitter, &mut report));
     let bug = |at: String, message: String| {
-        let written = match write_reproducer(&saved, &default_pipeline(&options.pipeline), profile) {
+        let written = match write_reproducer(&saved, &default_pipeline(&options.pipeline), common, profile) {
             Ok(path) => format!("a reproducer was written: {}", path.display()),
             Err(e) => format!("no reproducer could be written: {}", e.message),
         };
@@ -184,12 +197,23 @@ pub fn compile_with(
 }
 
 /// The model as `.weft` text whose first lines say what was done with it; large constants come by name and shape alone.
-fn write_reproducer(module: &Module, passes: &[String], profile: &DeviceProfile) -> CliResult<PathBuf> {
+fn write_reproducer(
+    module: &Module,
+    passes: &[String],
+    common: &Common,
+    profile: &DeviceProfile,
+) -> CliResult<PathBuf> {
+    let mut options = format!("--target {}", common.target.as_ref().unwrap_or(&profile.name));
+    if common.target.is_some() && common.device != "auto" {
+        options += &format!(" --device {}", common.device);
+    }
+    if !common.rules.is_empty() {
+        options += &format!(" --rules {}", common.rules.join(","));
+    }
     let text = format!(
-        "; weft {}: weft opt THIS_FILE --passes {} --target {}\n{}",
+        "; weft {}: weft opt THIS_FILE --passes {} {options}\n{}",
         env!("CARGO_PKG_VERSION"),
         passes.join(","),
-        profile.name,
         print_module(module)
     );
     let path = std::env::temp_dir().join(format!("weft-reproducer-{}.weft", std::process::id()));
@@ -231,11 +255,7 @@ impl Executor {
     /// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message. `inputs` are
     /// for the calibration of `--amp auto`.
     pub fn new(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Executor> {
-        let profile = match (&common.target, device) {
-            (Some(name), _) => crate::models::profile(name)?,
-            (None, Device::Gpu(gpu)) => gpu.profile.clone(),
-            (None, Device::Cpu) => DeviceProfile::baseline(),
-        };
+        let profile = profile_on(common, device)?;
         let pipeline = pipeline_for(&module, common, &profile, inputs)?;
         Executor::with_options(module, pipeline, common, device, &profile)
     }
@@ -352,7 +372,8 @@ mod tests {
     fn a_reproducer_is_a_module_again() {
         let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = relu %x : f32[4]\n  return %y\n}\n";
         let m = parse_module(text).expect("text");
-        let path = write_reproducer(&m, &["infer-types".into()], &DeviceProfile::baseline()).expect("writes");
+        let path = write_reproducer(&m, &["infer-types".into()], &Common::default(), &DeviceProfile::baseline())
+            .expect("writes");
         let written = std::fs::read_to_string(&path).expect("is there");
         std::fs::remove_file(&path).expect("removes");
         assert!(written.starts_with("; weft "), "{written}");

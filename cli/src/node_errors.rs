@@ -6,7 +6,7 @@
 
 use crate::args::{Common, CompareArgs};
 use crate::error::CliResult;
-use crate::executor::{CPU_EXECUTOR, Device, Executor, pipeline_options, run_on_cpu_watched};
+use crate::executor::{CPU_EXECUTOR, Device, Executor, pipeline_options, profile_on, run_on_cpu_watched};
 use crate::output::log;
 use crate::precision::calibrated;
 use compiler::agreement::{Difference, Tolerance, agree};
@@ -16,7 +16,6 @@ use compiler::graph::{Module, NodeId, ValueDef, ValueId};
 use compiler::name::Name;
 use compiler::ops::control::Const;
 use compiler::passes::AmpMode;
-use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use rustc_hash::FxHashMap;
 
@@ -43,7 +42,7 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
         true => (exposed(module, &nodes), inputs.to_vec()),
         false => isolated(module, &nodes, inputs, &exact),
     };
-    let profile = profile_of(a, device)?;
+    let profile = profile_on(&a.common, device)?;
     let mut pipeline = pipeline_options(&a.common)?;
     if pipeline.amp == AmpMode::Auto {
         pipeline
@@ -88,18 +87,10 @@ pub fn nodes_to_keep(
     if !asked {
         return Ok(failing);
     }
-    let found = calibrated(module, &a.common, &profile_of(a, device)?, inputs)?;
+    let found = calibrated(module, &a.common, &profile_on(&a.common, device)?, inputs)?;
     let mut names: Vec<String> = found.kept_sources().iter().map(|n| n.to_string()).collect();
     names.extend(failing.into_iter().filter(|n| !found.kept_sources().iter().any(|k| k.as_str() == n)));
     Ok(names)
-}
-
-fn profile_of(a: &CompareArgs, device: &Device) -> CliResult<DeviceProfile> {
-    Ok(match (&a.common.target, device) {
-        (Some(name), _) => crate::models::profile(name)?,
-        (None, Device::Gpu(gpu)) => gpu.profile.clone(),
-        (None, Device::Cpu) => DeviceProfile::baseline(),
-    })
 }
 
 /// Nodes of the entry function's body whose first result is float.

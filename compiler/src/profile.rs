@@ -1,5 +1,18 @@
 //! What a device can do: a plain value, asked by fusion, layout, mixed precision and schedules.
 
+mod named;
+
+/// A shape of matrices that a subgroup multiplies at once: `C[m, n] += A[m, k] * B[k, n]`.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct MatrixShape {
+    /// Rows, columns, depth.
+    pub mnk: [u32; 3],
+    /// Component type of A and B, such as `f16`.
+    pub ab: String,
+    /// Component type of C and the result.
+    pub cr: String,
+}
+
 /// Limits and features of a device. Filled in by the runtime from an adapter, or taken by name from [`DeviceProfile::named`].
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DeviceProfile {
@@ -36,107 +49,59 @@ pub struct DeviceProfile {
     pub packed_channels: u32,
     /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ... ; empty when unknown.
     pub driver: String,
+    /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
+    #[serde(default)]
+    pub matrix_shapes: Vec<MatrixShape>,
+    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not known.
+    #[serde(default)]
+    pub gflops: f64,
+    /// Peak rate of device memory in 10^9 bytes a second; 0 where it is not known.
+    #[serde(default)]
+    pub gb_s: f64,
+    /// Schedule rules that are asked before all others, by name, in this order: a choice of the user's, not of the device.
+    /// It stands here because it decides kernels as the limits do.
+    #[serde(default)]
+    pub asked_rules: Vec<String>,
 }
 
 impl DeviceProfile {
-    /// WebGPU's guaranteed limits, no optional feature.
-    pub fn baseline() -> DeviceProfile {
-        DeviceProfile {
-            name: "baseline".into(),
-            software: false,
-            subgroup: (0, 0),
-            f16: false,
-            shared_memory: 16384,
-            max_invocations: 256,
-            max_workgroup_size: [256, 256, 64],
-            max_workgroups: 65535,
-            max_storage_buffers: 8,
-            max_binding: 128 << 20,
-            max_buffer: 256 << 20,
-            immediates: 0,
-            cores: 16,
-            prefers_nhwc: true,
-            packed_channels: 0,
-            driver: String::new(),
-        }
-    }
-    /// Mesa's lavapipe: 8 lanes, f16, one CPU core per unit.
-    pub fn lavapipe() -> DeviceProfile {
-        DeviceProfile {
-            name: "lavapipe".into(),
-            software: true,
-            subgroup: (8, 8),
-            f16: true,
-            shared_memory: 32768,
-            max_invocations: 1024,
-            max_workgroup_size: [1024, 1024, 1024],
-            max_storage_buffers: 32,
-            max_buffer: 2 << 30,
-            immediates: 128,
-            cores: 2,
-            driver: "lavapipe-22".into(),
-            ..DeviceProfile::baseline()
-        }
-    }
-    /// SwiftShader: 4 lanes, no f16, few buffers.
-    pub fn swiftshader() -> DeviceProfile {
-        DeviceProfile {
-            name: "swiftshader".into(),
-            software: true,
-            subgroup: (4, 4),
-            shared_memory: 32768,
-            max_storage_buffers: 10,
-            max_binding: 1 << 30,
-            max_buffer: 1 << 30,
-            immediates: 128,
-            cores: 2,
-            driver: "swiftshader".into(),
-            ..DeviceProfile::baseline()
-        }
-    }
-    /// An NVIDIA data-centre GPU of the Hopper generation.
-    pub fn hopper() -> DeviceProfile {
-        DeviceProfile {
-            name: "hopper".into(),
-            subgroup: (32, 32),
-            f16: true,
-            shared_memory: 49152,
-            max_invocations: 1024,
-            max_workgroup_size: [1024, 1024, 64],
-            max_storage_buffers: 64,
-            max_binding: (1 << 31) - 1,
-            max_buffer: 1 << 40,
-            immediates: 256,
-            cores: 132,
-            driver: "nvidia".into(),
-            ..DeviceProfile::baseline()
-        }
-    }
-    /// An Apple GPU through Metal.
-    pub fn apple() -> DeviceProfile {
-        DeviceProfile {
-            name: "apple".into(),
-            subgroup: (32, 32),
-            f16: true,
-            shared_memory: 32768,
-            max_invocations: 1024,
-            max_workgroup_size: [1024, 1024, 1024],
-            max_storage_buffers: 31,
-            max_binding: 1 << 30,
-            max_buffer: 1 << 33,
-            immediates: 4096,
-            cores: 10,
-            driver: "metal".into(),
-            ..DeviceProfile::baseline()
-        }
-    }
-    /// Every named profile.
-    pub fn all() -> Vec<DeviceProfile> {
-        vec![Self::baseline(), Self::lavapipe(), Self::swiftshader(), Self::hopper(), Self::apple()]
-    }
     /// A profile by name.
     pub fn named(name: &str) -> Option<DeviceProfile> {
         Self::all().into_iter().find(|p| p.name == name)
+    }
+    /// This profile as far as `device` can run what is compiled for it. What steers choices stays this profile's (cores,
+    /// layouts, driver family, whether it counts as software); limits are the smaller ones of both, features what both have.
+    /// Subgroups, where both have them, are the device's own: its lanes are those that a kernel runs on.
+    pub fn limited_to(&self, device: &DeviceProfile) -> DeviceProfile {
+        let [x, y, z] = self.max_workgroup_size;
+        let [dx, dy, dz] = device.max_workgroup_size;
+        let both_have_subgroups = self.subgroup.0 > 0 && device.subgroup.0 > 0;
+        DeviceProfile {
+            name: format!("{} on {}", self.name, device.name),
+            software: self.software,
+            subgroup: if both_have_subgroups { device.subgroup } else { (0, 0) },
+            f16: self.f16 && device.f16,
+            shared_memory: self.shared_memory.min(device.shared_memory),
+            max_invocations: self.max_invocations.min(device.max_invocations),
+            max_workgroup_size: [x.min(dx), y.min(dy), z.min(dz)],
+            max_workgroups: self.max_workgroups.min(device.max_workgroups),
+            max_storage_buffers: self.max_storage_buffers.min(device.max_storage_buffers),
+            max_binding: self.max_binding.min(device.max_binding),
+            max_buffer: self.max_buffer.min(device.max_buffer),
+            immediates: self.immediates.min(device.immediates),
+            cores: self.cores,
+            prefers_nhwc: self.prefers_nhwc,
+            packed_channels: self.packed_channels,
+            driver: self.driver.clone(),
+            matrix_shapes: self.matrix_shapes.iter().filter(|s| device.matrix_shapes.contains(s)).cloned().collect(),
+            gflops: self.gflops,
+            gb_s: self.gb_s,
+            asked_rules: self.asked_rules.clone(),
+        }
+    }
+    /// True when the schedule rule `name` is asked for by name.
+    pub fn asks_for(&self, name: &str) -> bool {
+        self.asked_rules.iter().any(|r| r == name)
     }
     /// The subgroup size when it is fixed.
     pub fn fixed_subgroup(&self) -> Option<u32> {
@@ -151,5 +116,21 @@ impl DeviceProfile {
     /// Bindings that a value of `bytes` takes: 1, or more when it is larger than one binding.
     pub fn bindings_for(&self, bytes: u64) -> u32 {
         if bytes <= self.max_binding { 1 } else { bytes.div_ceil(self.bank_bytes()).max(1) as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_on_a_device_asks_for_no_more_than_the_device_has() {
+        let device = DeviceProfile::swiftshader();
+        let p = DeviceProfile::hopper().limited_to(&device);
+        assert_eq!((p.subgroup, p.f16, p.max_invocations), ((4, 4), false, 256));
+        assert_eq!((p.max_workgroup_size, p.max_storage_buffers), ([256, 256, 64], 10));
+        assert_eq!((p.software, p.cores, p.driver.as_str()), (false, 132, "nvidia"));
+        assert_eq!(p.limited_to(&device), DeviceProfile { name: p.name.clone() + " on swiftshader", ..p.clone() });
+        assert_eq!(DeviceProfile::baseline().limited_to(&device).subgroup, (0, 0));
     }
 }

@@ -1,17 +1,6 @@
 //! Adapters and what they can do.
 
-use compiler::profile::DeviceProfile;
-
-/// A cooperative-matrix shape of an adapter.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct CooperativeShape {
-    /// Rows, columns, depth.
-    pub mnk: [u32; 3],
-    /// Component type of A and B.
-    pub ab: String,
-    /// Component type of C and the result.
-    pub cr: String,
-}
+use compiler::profile::{DeviceProfile, MatrixShape};
 
 /// An adapter as `weft devices` shows it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -32,7 +21,7 @@ pub struct AdapterDescription {
     /// Smallest and largest subgroup.
     pub subgroup_sizes: [u32; 2],
     /// Cooperative-matrix shapes.
-    pub cooperative_matrix: Vec<CooperativeShape>,
+    pub cooperative_matrix: Vec<MatrixShape>,
     /// Bytes of workgroup memory.
     pub shared_memory: u32,
     /// Largest storage binding in bytes.
@@ -43,6 +32,8 @@ pub struct AdapterDescription {
     pub max_storage_buffers: u32,
     /// Timestamp support: `inside passes`, `per pass` or `none`.
     pub timestamps: String,
+    /// What is compiled for: all limits and features.
+    pub profile: DeviceProfile,
 }
 
 /// All adapters, real GPUs first, Vulkan before other ways to the same device; GL is left out (no f16, no subgroups).
@@ -94,11 +85,11 @@ pub fn list_adapters() -> Vec<AdapterDescription> {
 
 pub(crate) fn describe(index: usize, a: &wgpu::Adapter) -> AdapterDescription {
     let (info, limits, features) = (a.get_info(), a.limits(), a.features());
-    let profile = profile_of(a);
-    let coop = if features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+    let mut profile = profile_of(a);
+    let coop: Vec<MatrixShape> = if features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
         a.cooperative_matrix_properties()
             .iter()
-            .map(|p| CooperativeShape {
+            .map(|p| MatrixShape {
                 mnk: [p.m_size, p.n_size, p.k_size],
                 ab: format!("{:?}", p.ab_type).to_lowercase(),
                 cr: format!("{:?}", p.cr_type).to_lowercase(),
@@ -107,6 +98,7 @@ pub(crate) fn describe(index: usize, a: &wgpu::Adapter) -> AdapterDescription {
     } else {
         vec![]
     };
+    profile.matrix_shapes.clone_from(&coop);
     AdapterDescription {
         index,
         name: info.name.clone(),
@@ -128,6 +120,7 @@ pub(crate) fn describe(index: usize, a: &wgpu::Adapter) -> AdapterDescription {
             "none"
         }
         .into(),
+        profile,
     }
 }
 
@@ -166,6 +159,11 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         prefers_nhwc: true,
         packed_channels: 0,
         driver: driver_family(info),
+        // Devices are opened without cooperative matrices: no kernel uses them.
+        matrix_shapes: vec![],
+        gflops: 0.0,
+        gb_s: 0.0,
+        asked_rules: vec![],
     }
 }
 
@@ -178,7 +176,7 @@ fn guess_cores(info: &wgpu::AdapterInfo) -> u32 {
     }
 }
 
-fn driver_family(info: &wgpu::AdapterInfo) -> String {
+pub(crate) fn driver_family(info: &wgpu::AdapterInfo) -> String {
     let name = info.driver.to_lowercase();
     if name.contains("llvmpipe") || name.contains("lavapipe") {
         let major: String = info

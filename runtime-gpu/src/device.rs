@@ -1,6 +1,6 @@
 //! Opening a device.
 
-use crate::adapters::{AdapterDescription, adapters, backend_name, describe, profile_from};
+use crate::adapters::{AdapterDescription, adapters, backend_name, describe, driver_family, profile_from};
 use crate::error::GpuError;
 use crate::poller::Poller;
 use compiler::profile::DeviceProfile;
@@ -15,7 +15,8 @@ pub enum DeviceChoice {
     Index(usize),
     /// The n-th adapter of one backend: `vulkan:0`.
     Backend(String, usize),
-    /// The first whose name contains this text, case ignored.
+    /// The first whose name contains this text, case ignored; where none does, the first whose driver does: lavapipe's
+    /// device is called llvmpipe.
     Name(String),
 }
 impl DeviceChoice {
@@ -76,7 +77,12 @@ impl Gpu {
             DeviceChoice::Backend(b, n) => {
                 infos.iter().enumerate().filter(|(_, i)| backend_name(i.backend) == b).nth(*n).map(|(i, _)| i)
             }
-            DeviceChoice::Name(text) => infos.iter().position(|i| i.name.to_lowercase().contains(&text.to_lowercase())),
+            DeviceChoice::Name(text) => {
+                let wanted = text.to_lowercase();
+                let named = |name: &str| name.to_lowercase().contains(&wanted);
+                let by_driver = || infos.iter().position(|i| named(&i.driver) || named(&driver_family(i)));
+                infos.iter().position(|i| named(&i.name)).or_else(by_driver)
+            }
         };
         let Some(index) = found else {
             let asked = match choice {
@@ -123,6 +129,7 @@ impl Gpu {
             max_buffer: p.max_buffer,
             max_storage_buffers: p.max_storage_buffers,
             timestamps: "as opened".into(),
+            profile: p.clone(),
         };
         Gpu::wrap(device, queue, description)
     }

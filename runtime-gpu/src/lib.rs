@@ -21,7 +21,7 @@ mod run;
 mod session;
 mod storage;
 
-pub use adapters::{AdapterDescription, CooperativeShape, list_adapters, profile_of};
+pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};
 pub use error::GpuError;
 pub use measure::KernelTimer;

@@ -11,9 +11,19 @@ pub struct Common {
     /// Device: auto, cpu, a number, a name, or vulkan:N
     #[arg(long, default_value = "auto", help_heading = DEVICE)]
     pub device: String,
-    /// Compile for a named profile instead of a device that is here
+    /// Compile for a named profile; what runs on a device is compiled as far as that device can run it
     #[arg(long, value_name = "PROFILE", help_heading = DEVICE)]
     pub target: Option<String>,
+    /// Schedule rules to ask before all others, whether or not they suit the device
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        hide_possible_values = true,
+        value_parser = clap::builder::PossibleValuesParser::new(compiler::schedule::rules::names()),
+        help_heading = COMPILER
+    )]
+    pub rules: Vec<String>,
     /// Mixed precision: off, fp16, auto
     #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"], help_heading = COMPILER)]
     pub amp: String,

@@ -28,10 +28,10 @@ struct Tile {
     taps: i64,
 }
 
-/// Takes contractions on software devices with a fixed subgroup size.
+/// Takes contractions on software devices with a fixed subgroup size; asked for by name, on all devices with one.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     let c = contraction(sketch, unit)?;
-    if !sketch.profile.software {
+    if !sketch.profile.software && !sketch.asked {
         return Err(Decline("the device has real cores: tiles go through shared memory".into()));
     }
     let lanes = sketch.profile.fixed_subgroup().ok_or_else(|| Decline("the subgroup size is not fixed".into()))? as i64;

@@ -28,11 +28,11 @@ struct Tile {
     depth: i64,
 }
 
-/// Takes contractions with rows, columns and depth on devices with shared memory.
+/// Takes contractions with rows, columns and depth on devices with real cores; asked for by name, on all.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let c = contraction(sketch, unit)?;
-    if sketch.profile.software {
+    if sketch.profile.software && !sketch.asked {
         return Err(Decline("shared memory does not pay on a software device".into()));
     }
     if c.m.is_empty() || c.n.is_empty() || c.k.is_empty() {

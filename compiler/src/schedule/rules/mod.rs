@@ -64,8 +64,32 @@ pub static RULES: &[Rule] = &[
     Rule { name: "direct", tiles: false, apply: direct::apply },
 ];
 
+/// The rule that takes a function as a whole.
+const ROWS: &str = "rows";
+
+/// The names of all rules, in the order they are asked.
+pub fn names() -> Vec<&'static str> {
+    std::iter::once(ROWS).chain(RULES.iter().map(|r| r.name)).collect()
+}
+
+impl Rule {
+    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the sake of
+    /// the device's speed.
+    fn ask(&self, sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+        sketch.asked = sketch.profile.asks_for(self.name);
+        (self.apply)(sketch, unit)
+    }
+}
+
+/// The rules of units in the order they are asked for this profile: first those that are asked for by name.
+fn in_order(profile: &DeviceProfile) -> Vec<&'static Rule> {
+    let named = profile.asked_rules.iter().filter_map(|n| RULES.iter().find(|r| r.name == n));
+    named.chain(RULES.iter().filter(|r| !profile.asks_for(r.name))).collect()
+}
+
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
-/// prepacked.
+/// prepacked. Where the profile asks for rules by name, they come before all others; a function of which they take no
+/// part is scheduled as it would be without.
 ///
 /// # Errors
 /// When even the last rule fails: a bug.
@@ -78,72 +102,45 @@ pub fn schedule(
     sketch.inline_all();
     partition::partition_concats(&mut sketch);
     partition::partition_by_bindings(&mut sketch);
+    if !profile.asked_rules.is_empty() && !profile.asks_for(ROWS) {
+        let (scheduled, taken_by) = schedule_units(sketch.clone(), vec![])?;
+        if taken_by.iter().any(|rule| profile.asks_for(rule)) {
+            return Ok(scheduled);
+        }
+    }
     let mut missed = Vec::new();
     let mut whole = sketch.clone();
     let outputs: Vec<BufferId> = f.outputs().collect();
     match rows::apply_whole(&mut whole).and_then(|()| whole.require_whole_words(&outputs, &[])) {
-        Ok(()) => return finished(whole, "rows", missed),
-        Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule rows: {why}")),
+        Ok(()) => return finished(whole, ROWS, missed),
+        Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule {ROWS}: {why}")),
         Err(_) => {}
     }
-    let mut best: (u64, &'static str) = (0, "elementwise");
+    schedule_units(sketch, missed).map(|(scheduled, _)| scheduled)
+}
+
+/// Schedules the function's units one after another; also gives the rules that took them.
+fn schedule_units(
+    mut sketch: Sketch<'_>,
+    mut missed: Vec<String>,
+) -> Result<(Scheduled, Vec<&'static str>), ScheduleError> {
     let list = sketch.units()?;
     sketch.merge_outputs(&list);
     let mut units: VecDeque<Unit> = list.into();
-    for (work, rule) in pooling::schedule_windows(&mut sketch, &mut units, &mut missed) {
-        best = best.max((work, rule));
-    }
-    'units: while let Some(unit) = units.pop_front() {
-        let mut done = false;
+    let mut taken: Vec<(u64, &'static str)> = pooling::schedule_windows(&mut sketch, &mut units, &mut missed);
+    while let Some(unit) = units.pop_front() {
         if sketch.is_scheduled(&unit) {
             continue;
         }
         let later: Vec<Name> = units.iter().map(|u| u.output).collect();
-        for rule in RULES {
-            let saved = sketch.clone();
-            let target: Vec<BufferId> =
-                sketch.f.body.blocks().iter().filter(|b| b.name == unit.output).map(|b| b.buffer).collect();
-            let applied = (rule.apply)(&mut sketch, &unit);
-            let whole = applied.is_err() || sketch.require_whole_words(&target, &later).is_ok();
-            if let (Some(reduce), false, true) = (unit.reduce, whole, rule.tiles) {
-                // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
-                sketch = saved;
-                let copy = sketch.split_epilogue(reduce)?;
-                let pack = Unit {
-                    reduce: None,
-                    window: None,
-                    output: unit.output,
-                    work: analysis::iterations(&sketch, unit.output),
-                };
-                units.push_front(pack);
-                units.push_front(Unit { output: copy, ..unit });
-                continue 'units;
-            }
-            match applied.and_then(|()| sketch.require_whole_words(&target, &later)) {
-                Ok(()) => {
-                    if unit.work >= best.0 {
-                        best = (unit.work, rule.name);
-                    }
-                    done = true;
-                    break;
-                }
-                Err(Decline(why)) => {
-                    sketch = saved;
-                    if !why.is_empty() {
-                        missed.push(format!("rule {}: {}: {why}", rule.name, unit.name()));
-                    }
-                }
-            }
-        }
-        if !done {
-            return Err(ScheduleError {
-                instruction: format!("schedule {}", unit.name()),
-                message: format!("no rule takes it: {}", missed.join("; ")),
-                loops: None,
-            });
+        match schedule_unit(&mut sketch, &unit, &later, &mut missed)? {
+            Taken::By(rule) => taken.push((unit.work, rule)),
+            Taken::Apart(parts) => parts.into_iter().rev().for_each(|p| units.push_front(p)),
         }
     }
-    finished(sketch, best.1, missed)
+    // The rule of the unit with the most work, the later one of equals.
+    let rule = taken.iter().fold((0, "elementwise"), |best, t| if t.0 >= best.0 { *t } else { best }).1;
+    Ok((finished(sketch, rule, missed)?, taken.iter().map(|t| t.1).collect()))
 }
 
 /// Cuts kernels. Debug builds hold the result to what schedules that come from a file are held to.
@@ -155,4 +152,50 @@ fn finished(sketch: Sketch<'_>, rule: &'static str, missed: Vec<String>) -> Resu
         return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
     }
     Ok(Scheduled { function, rule, missed })
+}
+
+/// What became of a unit.
+enum Taken {
+    /// A rule scheduled it.
+    By(&'static str),
+    /// It became several, still to be scheduled.
+    Apart([Unit; 2]),
+}
+
+/// Asks the rules in order; the reasons of those that decline are added to `missed`.
+fn schedule_unit(
+    sketch: &mut Sketch<'_>,
+    unit: &Unit,
+    later: &[Name],
+    missed: &mut Vec<String>,
+) -> Result<Taken, ScheduleError> {
+    for rule in in_order(sketch.profile) {
+        let saved = sketch.clone();
+        let target: Vec<BufferId> =
+            sketch.f.body.blocks().iter().filter(|b| b.name == unit.output).map(|b| b.buffer).collect();
+        let applied = rule.ask(sketch, unit);
+        let whole = applied.is_err() || sketch.require_whole_words(&target, later).is_ok();
+        if let (Some(reduce), false, true) = (unit.reduce, whole, rule.tiles) {
+            // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
+            *sketch = saved;
+            let copy = sketch.split_epilogue(reduce)?;
+            let work = analysis::iterations(sketch, unit.output);
+            let pack = Unit { reduce: None, window: None, output: unit.output, work };
+            return Ok(Taken::Apart([Unit { output: copy, ..unit.clone() }, pack]));
+        }
+        match applied.and_then(|()| sketch.require_whole_words(&target, later)) {
+            Ok(()) => return Ok(Taken::By(rule.name)),
+            Err(Decline(why)) => {
+                *sketch = saved;
+                if !why.is_empty() {
+                    missed.push(format!("rule {}: {}: {why}", rule.name, unit.name()));
+                }
+            }
+        }
+    }
+    Err(ScheduleError {
+        instruction: format!("schedule {}", unit.name()),
+        message: format!("no rule takes it: {}", missed.join("; ")),
+        loops: None,
+    })
 }

@@ -10,8 +10,8 @@
 //! A tile of results is then a tile of rows of the contraction, the elements of each window next to each other. Rules see it as a
 //! [`Unit`] with a [`Window`]; two units that no rule takes so stay two kernels.
 
-use super::RULES;
 use super::analysis::{Unit, block_of, readers};
+use super::in_order;
 use super::sketch::{Decline, Sketch};
 use crate::int::{Int, product};
 use crate::name::Name;
@@ -143,14 +143,16 @@ fn schedule_pair(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit) -> Result
     let joined = sketch.clone();
     let target: Vec<BufferId> = block_of(&sketch.f, unit.output).map(|b| b.buffer).into_iter().collect();
     let mut why = Vec::new();
-    for rule in RULES {
+    let rules = in_order(sketch.profile);
+    for &rule in &rules {
         *sketch = joined.clone();
         // Tiles are worth more than a kernel less.
-        if !rule.tiles && RULES.iter().any(|r| r.tiles && (r.apply)(&mut apart.clone(), first).is_ok()) {
+        let tiled = || rules.iter().any(|r| r.tiles && r.ask(&mut apart.clone(), first).is_ok());
+        if !rule.tiles && !sketch.profile.asks_for(rule.name) && tiled() {
             why.push(format!("rule {} makes no tiles", rule.name));
             break;
         }
-        match (rule.apply)(sketch, &unit).and_then(|()| sketch.require_whole_words(&target, &[])) {
+        match rule.ask(sketch, &unit).and_then(|()| sketch.require_whole_words(&target, &[])) {
             Ok(()) => return Ok(rule.name),
             Err(Decline(reason)) if !reason.is_empty() => why.push(format!("rule {}: {reason}", rule.name)),
             Err(_) => {}

@@ -40,17 +40,17 @@ fn choose_threads(sketch: &Sketch<'_>, reduce: Name, results: i64, depth: i64) -
     let cores = i64::from(p.cores.max(1));
     if p.software {
         let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
-        if results >= cores * lanes || depth < 8 * lanes {
+        if !sketch.asked && (results >= cores * lanes || depth < 8 * lanes) {
             return Err(Decline(format!(
                 "{results} results of depth {depth} keep {cores} cores of {lanes} lanes busy"
             )));
         }
         return Ok(lanes);
     }
-    if depth < 64 {
+    if !sketch.asked && depth < 64 {
         return Err(Decline(format!("depth {depth} is too short to share")));
     }
-    if results >= 64 && !(results < 64 * cores && reads_neighbours(sketch, reduce)) {
+    if !sketch.asked && results >= 64 && !(results < 64 * cores && reads_neighbours(sketch, reduce)) {
         return Err(Decline(format!("{results} results are enough for {cores} cores, or their elements lie apart")));
     }
     let wanted = ((depth / 4).max(1) as u64).next_power_of_two() as i64;

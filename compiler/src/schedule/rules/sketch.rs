@@ -53,12 +53,14 @@ pub struct Sketch<'a> {
     pub profile: &'a DeviceProfile,
     /// Parameters that may be prepacked.
     pub constants: &'a [BufferId],
+    /// The rule at work was asked for by name: it takes what it can, whether or not that suits the device.
+    pub asked: bool,
 }
 
 impl<'a> Sketch<'a> {
     /// Starts with an unscheduled function.
     pub fn new(f: TensorFunction, constants: &'a [BufferId], profile: &'a DeviceProfile) -> Self {
-        Sketch { f, profile, constants }
+        Sketch { f, profile, constants, asked: false }
     }
     /// Applies any instruction.
     ///

@@ -76,7 +76,7 @@ fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Dec
         [4, 2].into_iter().find(|w| sketch.constant_extent(&last.extent).is_ok_and(|e| e % w == 0)).unwrap_or(1);
     let alone = loads_of(r, &window, None).ok_or_else(Decline::other_kind)? as f64;
     let for_each = if sketch.profile.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
-    let fewest = i64::from(sketch.profile.cores.max(1)) * for_each;
+    let fewest = if sketch.asked { 1 } else { i64::from(sketch.profile.cores.max(1)) * for_each };
     let mut best: Option<Tile> = None;
     for l in loops.iter().filter(|l| lanes == 1 || l.var != last.var) {
         let (Some(&(v, _)), Some(extent)) = (map.iter().find(|m| m.1 == l.var), l.extent.as_const()) else { continue };
@@ -94,7 +94,7 @@ fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Dec
         }
     }
     let best = best.ok_or_else(|| Decline(format!("no tile leaves {fewest} threads")))?;
-    if alone / best.loads < LEAST_GAIN {
+    if !sketch.asked && alone / best.loads < LEAST_GAIN {
         return Err(Decline(format!(
             "a tile of {} results loads {:.1} elements for each, one alone {alone}",
             best.windows, best.loads

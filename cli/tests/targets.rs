@@ -1,0 +1,65 @@
+//! Compiling for other devices and by rules of one's own, and running the result on the device that is here.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn block() -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts/block.weft").display().to_string()
+}
+
+fn weft(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).args(args).output().expect("the command runs")
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let out = weft(args);
+    assert!(out.status.success(), "weft {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+/// The rules of a compilation's groups.
+fn rules(compiled: &serde_json::Value) -> Vec<&str> {
+    let groups = compiled["groups"].as_array().expect("groups");
+    groups.iter().filter_map(|g| g["rule"].as_str()).collect()
+}
+
+#[test]
+fn schedules_of_every_profile_run_on_the_device_that_is_here() {
+    let profiles = json(&["devices", "--profiles", "--json"]);
+    let names = profiles["profiles"].as_array().expect("profiles").iter().filter_map(|p| p["name"].as_str());
+    for name in names {
+        let found = json(&["compare", &block(), "--target", name, "--device", "0", "--json"]);
+        assert_eq!(found["pass"], true, "{name}");
+        assert!(found["device"]["name"] != "CPU executor", "{name}");
+    }
+}
+
+#[test]
+fn a_rule_asked_for_by_name_takes_what_it_can() {
+    let plain = json(&["compile", &block(), "--target", "lavapipe", "--json"]);
+    assert!(!rules(&plain).contains(&"matmul-tiled"), "{plain}");
+    for rule in ["matmul-tiled", "direct", "elementwise,direct"] {
+        let asked = json(&["compile", &block(), "--target", "lavapipe", "--rules", rule, "--json"]);
+        let first = rule.split(',').next_back().expect("a rule");
+        assert!(rules(&asked).contains(&first), "{rule}: {:?}", rules(&asked));
+        let found = json(&["compare", &block(), "--device", "0", "--rules", rule, "--json"]);
+        assert_eq!(found["pass"], true, "{rule}");
+    }
+}
+
+#[test]
+fn an_unknown_rule_is_refused_with_the_list() {
+    let out = weft(&["compile", &block(), "--target", "lavapipe", "--rules", "matmul-tilde"]);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("matmul-tilde") && said.contains("matmul-tiled") && said.contains("rows"), "{said}");
+}
+
+#[test]
+fn a_target_named_with_a_device_is_limited_to_it() {
+    let alone = json(&["compile", &block(), "--target", "hopper", "--json"]);
+    assert_eq!(alone["profile"], "hopper");
+    let both = json(&["compile", &block(), "--target", "hopper", "--device", "0", "--json"]);
+    assert!(both["profile"].as_str().is_some_and(|p| p.starts_with("hopper on ")), "{}", both["profile"]);
+    assert!(rules(&both).contains(&"matmul-tiled"), "{:?}", rules(&both));
+}
