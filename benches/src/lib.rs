@@ -2,4 +2,5 @@
 
 pub mod scaling;
 pub mod statistics;
+pub mod test_device;
 pub mod zoo;

@@ -1,12 +1,12 @@
 //! What a session costs the host while it opens: the heap's peak stays below 1.3 times the weights. Memory that a driver takes
 //! for the device is not the program's heap and does not count, on software drivers either.
 
+use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
-use runtime_gpu::{DeviceChoice, Gpu, Session, SessionOptions};
+use runtime_gpu::{Session, SessionOptions};
 use shaders_gen::Emitter;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The system's allocator, counting.
@@ -34,14 +34,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn opening_a_session_holds_little_more_than_the_weights() {
-    let gpu = match Gpu::open(&DeviceChoice::Auto) {
-        Ok(gpu) => Arc::new(gpu),
-        Err(e) => {
-            assert!(std::env::var_os("CI").is_none(), "{e}");
-            eprintln!("NOT RUN: {e}");
-            return;
-        }
-    };
+    let gpu = test_device().unwrap_or_else(|e| panic!("{e}"));
     let profile = DeviceProfile { ..gpu.profile.clone() };
     for name in ["resnet18", "vgg16"] {
         PEAK.store(NOW.load(Ordering::Relaxed), Ordering::Relaxed);

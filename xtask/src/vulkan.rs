@@ -55,7 +55,9 @@ pub fn prepare(missing: Missing) -> Result<bool, String> {
     if missing == Missing::FailsInCi && in_ci() {
         return Err(advice.to_string());
     }
-    eprintln!("\n!!! {advice}\n!!! Going on without: whatever needs a GPU is skipped or runs on the CPU executor.\n");
+    eprintln!(
+        "\n!!! {advice}\n!!! Going on without: what can runs on the CPU executor, and tests that need a device fail.\n"
+    );
     Ok(false)
 }
 

@@ -1,4 +1,4 @@
-//! Running on the first adapter, where there is one.
+//! Running on the first adapter.
 
 use compiler::dtype::DType;
 use compiler::graph::Module;
@@ -6,16 +6,10 @@ use compiler::name::Name;
 use compiler::plan::{Content, Dispatch, EmitKernel, Plan, PlanBuffer, PlanKernel, Step, TensorSlot};
 use compiler::tensor::Tensor;
 use compiler::tir::{Access, BufferId, Encoding, Scope, TensorFunction};
-use runtime_gpu::{DeviceChoice, Gpu, Session, SessionOptions};
+use runtime_gpu::{Gpu, Session, SessionOptions};
 use shaders_gen::Emitter;
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
-
-/// The first adapter, opened once; none where the machine has none.
-pub fn device() -> Option<Arc<Gpu>> {
-    static GPU: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
-    GPU.get_or_init(|| Gpu::open(&DeviceChoice::Auto).ok().map(Arc::new)).clone()
-}
+use std::sync::Arc;
 
 /// Runs a plan once.
 pub fn run_plan(gpu: Arc<Gpu>, plan: &Plan, module: &Module, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {

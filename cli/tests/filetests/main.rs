@@ -17,24 +17,52 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filetests");
-    let mut files = Vec::new();
-    collect(&root, &mut files);
-    files.sort();
-    let trials = files.into_iter().map(|path| {
-        let name = path.strip_prefix(&root).unwrap_or(&path).with_extension("").display().to_string();
-        Trial::test(name.replace('\\', "/"), move || check(&path))
+    let mut found = Found::default();
+    found.collect(&root);
+    found.files.sort();
+    let name = |path: &Path| {
+        let inside = path.strip_prefix(&root).unwrap_or(path).with_extension("").display().to_string();
+        if inside.is_empty() { "filetests".to_string() } else { inside.replace('\\', "/") }
+    };
+    let tests = found.files.iter().map(|path| {
+        let path = path.clone();
+        Trial::test(name(&path), move || check(&path))
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    let faults = found.faults.iter().map(|(path, why)| {
+        let why = format!("{}: {why}", path.display());
+        Trial::test(name(path), move || Err(why.into()))
+    });
+    libtest_mimic::run(&Arguments::from_args(), tests.chain(faults).collect()).exit_code()
 }
 
-/// All `.weft` files below `folder`.
-fn collect(folder: &Path, out: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for path in entries.flatten().map(|e| e.path()) {
-        if path.is_dir() {
-            collect(&path, out);
-        } else if path.extension().is_some_and(|e| e == "weft") {
-            out.push(path);
+/// What the folder of the tests holds.
+#[derive(Default)]
+struct Found {
+    files: Vec<PathBuf>,
+    /// Folders that hold nothing to run, and files that nothing runs: a test that was lost must not pass.
+    faults: Vec<(PathBuf, String)>,
+}
+
+impl Found {
+    /// All `.weft` files below `folder`.
+    fn collect(&mut self, folder: &Path) {
+        let before = self.files.len();
+        match std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+            Err(e) => return self.faults.push((folder.into(), format!("cannot be read: {e}"))),
+            Ok(entries) => {
+                for path in entries.into_iter().map(|e| e.path()) {
+                    if path.is_dir() {
+                        self.collect(&path);
+                    } else if path.extension().is_some_and(|e| e == "weft") {
+                        self.files.push(path);
+                    } else {
+                        self.faults.push((path, "is no .weft file".into()));
+                    }
+                }
+            }
+        }
+        if self.files.len() == before {
+            self.faults.push((folder.into(), "holds no test".into()));
         }
     }
 }

@@ -4,11 +4,13 @@
 //! `; passes a,b`, or the standard ones), on the compiled module, and the device; and
 //! the compiled tensor functions, printed, parsed and scheduled again, must give the same WGSL. A module of tensor functions alone:
 //! each unscheduled function against its scheduled form, in the interpreter and on the device.
+//! The device runs kernels of its own profile, or of the header's `; profile NAME` as far as it can, with the rules of `; rules A,B`.
 //! `; seed N` draws other inputs, `; dim n=4 m=2` sets symbols (3 without it), `; device off` leaves out the device.
 
 use crate::file::TestFile;
 use crate::gpu;
 use crate::verbs::context;
+use benches::test_device::test_device;
 use compiler::agreement::{REORDERED, Tolerance, agree_in_slices};
 use compiler::attr::Attrs;
 use compiler::compile::{CompileError, Compiled, lower_module};
@@ -90,9 +92,12 @@ fn run_graph(t: &TestFile<'_>, mut m: Module, seed: u64) -> Result<String, Strin
             replay(&c, &cx.profile)?;
         }
     }
-    if let Some(gpu) = device(t) {
-        let f16 = gpu.profile.f16 && t.setting("f16") != Some("off");
-        let c = compile(&DeviceProfile { f16, ..gpu.profile.clone() }).map_err(|e| e.to_string())?;
+    if let Some(gpu) = device(t)? {
+        let named = t.setting("profile").map(|_| cx.profile.limited_to(&gpu.profile));
+        let profile = named.unwrap_or_else(|| gpu.profile.clone());
+        let f16 = profile.f16 && t.setting("f16") != Some("off");
+        let profile = DeviceProfile { f16, asked_rules: cx.profile.asked_rules.clone(), ..profile };
+        let c = compile(&profile).map_err(|e| e.to_string())?;
         let got = gpu::run_plan(gpu, &c.plan, &c.module, &inputs)?;
         report(&names, &want, &got, ON_DEVICE, half)?;
     }
@@ -134,8 +139,9 @@ fn optimise(t: &TestFile<'_>, mut m: Module, cx: &mut PassContext) -> Result<Mod
     Ok(m)
 }
 
-fn device(t: &TestFile<'_>) -> Option<Arc<Gpu>> {
-    if t.setting("device") == Some("off") { None } else { gpu::device() }
+/// The device, but for a test that does without.
+fn device(t: &TestFile<'_>) -> Result<Option<Arc<Gpu>>, String> {
+    if t.setting("device") == Some("off") { Ok(None) } else { test_device().map(Some) }
 }
 
 fn run_tensor(t: &TestFile<'_>, f: &TensorFunction, seed: u64) -> Result<String, String> {
@@ -159,7 +165,7 @@ fn run_tensor(t: &TestFile<'_>, f: &TensorFunction, seed: u64) -> Result<String,
     let got = run_scheduled_with(&scheduled, &symbols, &inputs)?;
     let names: Vec<String> = f.outputs().map(|b| format!("@{} {}", f.name, f.buffers[b].name)).collect();
     let out = report(&names, &want, &got, "scheduled", false)?;
-    if let Some(gpu) = device(t).filter(|_| symbols.is_empty() && !scheduled.kernels().is_empty()) {
+    if let Some(gpu) = device(t)?.filter(|_| symbols.is_empty() && !scheduled.kernels().is_empty()) {
         let packed = pack(&scheduled, &inputs)?;
         let got = gpu::run_tensor_function(gpu, &scheduled, &packed)?;
         report(&names, &want, &got, ON_DEVICE, false)?;

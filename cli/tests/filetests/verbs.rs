@@ -53,7 +53,13 @@ pub fn profile(t: &TestFile<'_>) -> Result<DeviceProfile, String> {
         Some("nchw16c") => profile.packed_channels = 16,
         Some(other) => return Err(format!("layouts `{other}`")),
     }
-    Ok(profile)
+    // Schedule rules asked for by name.
+    let asked = t.setting("rules").unwrap_or("").split(',').map(str::trim).filter(|n| !n.is_empty());
+    profile.asked_rules = asked.map(String::from).collect();
+    match profile.asked_rules.iter().find(|n| !compiler::schedule::rules::names().contains(&n.as_str())) {
+        Some(unknown) => Err(format!("there is no rule `{unknown}`")),
+        None => Ok(profile),
+    }
 }
 
 /// Canonical text, or the parser's error. The text must read back as an equal module and print as itself.
