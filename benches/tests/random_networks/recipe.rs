@@ -105,8 +105,19 @@ pub fn network() -> impl Strategy<Value = Network> {
     (input, prop::collection::vec(step, 1..14)).prop_map(|(input, steps)| Network { input, steps })
 }
 
+/// A module that was drawn.
+pub struct Drawn {
+    /// The module.
+    pub module: Module,
+    /// Steps of its network.
+    pub steps: usize,
+    /// Those that did not fit the values that were there.
+    pub left_out: usize,
+}
+
 /// Builds the network's module. A step that does not fit is left out.
-pub fn build(network: &Network) -> Module {
+pub fn build(network: &Network) -> Drawn {
+    let mut left_out = 0;
     let mut module = Module::new("main");
     let mut b = FunctionBuilder::new(&mut module, "main");
     let x = b.param("x", TensorType::fixed(DType::F32, &network.input));
@@ -117,8 +128,10 @@ pub fn build(network: &Network) -> Module {
         let newest = g.values.len() - 1;
         let v = g.values[newest - s.value.min(newest)];
         let other = g.values[s.other % g.values.len()];
-        let made = g.add(s.kind, v, other).unwrap_or_default();
-        g.values.extend(made);
+        match g.add(s.kind, v, other) {
+            Some(made) => g.values.extend(made),
+            None => left_out += 1,
+        }
     }
     let uses = g.b.function.uses();
     let mut results: Vec<ValueId> = Vec::new();
@@ -131,7 +144,7 @@ pub fn build(network: &Network) -> Module {
     let named: Vec<(Name, ValueId)> =
         results.into_iter().enumerate().map(|(i, v)| (Name::new(&format!("y{i}")), v)).collect();
     g.b.finish(&named);
-    module
+    Drawn { module, steps: network.steps.len(), left_out }
 }
 
 struct Growing<'m> {
