@@ -6,6 +6,7 @@ mod conformance;
 mod demo;
 mod driver;
 mod kernels;
+mod networks;
 mod peers;
 mod python;
 mod replay;
@@ -28,6 +29,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "demo", help: demo::HELP, run: demo::run },
     Command { name: "bless", help: bless::HELP, run: bless::run },
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
+    Command { name: "networks", help: networks::HELP, run: networks::run },
     Command { name: "kernels", help: kernels::HELP, run: kernels::run },
     Command { name: "report", help: report::HELP, run: report::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },

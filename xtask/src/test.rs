@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases and the kernels of the zoo";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, a trained network and the kernels of the zoo";
 
 /// One check.
 struct Step {
@@ -17,21 +17,30 @@ struct Step {
     command: Command,
 }
 
-/// Runs the command. `--quick` leaves out lints, documentation, ONNX's cases and the kernels of the zoo; `--drivers all`
-/// repeats the tests that use a device on
-/// each software driver.
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Options {
+    /// Without lints, documentation, ONNX's cases, the trained network and the kernels of the zoo.
+    quick: bool,
+    /// Whole networks in every layout and precision.
+    full: bool,
+    /// The tests that use a device once more on each software driver.
+    drivers: bool,
+}
+
+/// Runs the command with what [`Options`] ask for.
 ///
 /// # Errors
 /// Lists the steps that failed.
 pub fn run(args: &[String]) -> Result<(), String> {
-    let (quick, drivers) = options(args)?;
+    let Options { quick, full, drivers } = options(args)?;
     let mut failed = Vec::new();
     if let Err(why) = prepare(Missing::FailsInCi) {
         eprintln!("{why}");
         failed.push("a Vulkan driver".to_string());
     }
     add_components(quick);
-    for s in steps(quick) {
+    for s in steps(quick, full) {
         heading(&s.title);
         let start = Instant::now();
         let mut command = s.command;
@@ -46,7 +55,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     }
     if !quick {
         match tested_weft() {
-            Ok(weft) => failed.extend(whole_checks(&weft)),
+            Ok(weft) => failed.extend(whole_checks(&weft, full)),
             Err(why) => failed.push(format!("the command ({why})")),
         }
     }
@@ -62,19 +71,20 @@ pub fn run(args: &[String]) -> Result<(), String> {
     }
 }
 
-fn options(args: &[String]) -> Result<(bool, bool), String> {
-    let (mut quick, mut drivers) = (false, false);
+fn options(args: &[String]) -> Result<Options, String> {
+    let mut o = Options::default();
     let mut rest = args.iter().map(String::as_str);
     while let Some(a) = rest.next() {
         match a {
-            "--quick" => quick = true,
-            "--drivers" if rest.next() == Some("all") => drivers = true,
-            "--drivers=all" => drivers = true,
+            "--quick" => o.quick = true,
+            "--full" => o.full = true,
+            "--drivers" if rest.next() == Some("all") => o.drivers = true,
+            "--drivers=all" => o.drivers = true,
             "--drivers" => return Err("--drivers takes `all`".into()),
             other => return Err(format!("unknown argument {other}; usage: cargo xtask test {HELP}")),
         }
     }
-    Ok((quick, drivers))
+    if o.quick && o.full { Err("--quick and --full exclude each other".into()) } else { Ok(o) }
 }
 
 /// The program that the tests have built: another selection of packages would build its dependencies again.
@@ -84,9 +94,10 @@ fn tested_weft() -> Result<PathBuf, String> {
 }
 
 /// The checks that run the command over many models; gives those that failed.
-fn whole_checks(weft: &Path) -> Vec<String> {
-    let checks: [(&str, &dyn Fn() -> Result<(), String>); 3] = [
+fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
+    let checks: [(&str, &dyn Fn() -> Result<(), String>); 4] = [
         ("ONNX's node cases", &|| conformance::test(weft)),
+        ("cargo xtask networks", &|| crate::networks::test(weft, full)),
         ("cargo xtask kernels", &|| crate::kernels::check(weft, &[])),
         ("cargo xtask report", &|| crate::report::check(weft, &[])),
     ];
@@ -122,7 +133,7 @@ fn add_components(quick: bool) {
     }
 }
 
-fn steps(quick: bool) -> Vec<Step> {
+fn steps(quick: bool, full: bool) -> Vec<Step> {
     let step = |command: Command| Step { title: show(&command), command };
     let mut list = vec![step(cargo(&["fmt", "--check"]))];
     if !quick {
@@ -138,6 +149,10 @@ fn steps(quick: bool) -> Vec<Step> {
         ])));
     }
     list.push(step(cargo(&["test", "--workspace", "--no-fail-fast"])));
+    if full {
+        // What every run takes has run already.
+        list.push(step(cargo(&["test", "--package", "benches", "--test", "whole_networks", "--", "--ignored"])));
+    }
     if !quick {
         let mut doc = cargo(&["doc", "--workspace", "--exclude", "viewer", "--no-deps"]);
         doc.env("RUSTDOCFLAGS", "-D warnings");
@@ -161,15 +176,17 @@ mod tests {
 
     #[test]
     fn quick_keeps_the_tests() {
-        let titles = |quick| steps(quick).into_iter().map(|s| s.title).collect::<Vec<_>>();
-        assert_eq!(titles(true), ["cargo fmt --check", "cargo test --workspace --no-fail-fast"]);
-        assert_eq!(titles(false).len(), 4);
+        let titles = |quick, full| steps(quick, full).into_iter().map(|s| s.title).collect::<Vec<_>>();
+        assert_eq!(titles(true, false), ["cargo fmt --check", "cargo test --workspace --no-fail-fast"]);
+        assert_eq!((titles(false, false).len(), titles(false, true).len()), (4, 5));
     }
 
     #[test]
     fn unknown_arguments_are_refused() {
         let parse = |list: &[&str]| options(&list.iter().map(|s| s.to_string()).collect::<Vec<_>>());
-        assert_eq!(parse(&["--quick", "--drivers", "all"]), Ok((true, true)));
+        let asked = Options { quick: true, full: false, drivers: true };
+        assert_eq!(parse(&["--quick", "--drivers", "all"]), Ok(asked));
+        assert!(parse(&["--full"]).is_ok_and(|o| o.full) && parse(&["--full", "--quick"]).is_err());
         assert!(parse(&["--drivers", "some"]).is_err());
         assert!(parse(&["--fast"]).is_err());
     }

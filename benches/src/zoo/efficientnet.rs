@@ -17,14 +17,15 @@ pub(super) fn efficientnet_b0(net: &mut Net<'_>, x: &Act) -> Built {
         (6, 5, 2, 192, 4),
         (6, 3, 1, 320, 1),
     ];
-    let mut x = conv_norm(net, x, "features.0", ConvSpec::same(32, 3).stride(2))?;
+    let size = net.size;
+    let mut x = conv_norm(net, x, "features.0", ConvSpec::same(size.width(32), 3).stride(2))?;
     for (i, (expand, kernel, first_stride, out, blocks)) in stages.into_iter().enumerate() {
-        for j in 0..blocks {
+        for j in 0..size.depth(blocks) {
             let stride = if j == 0 { first_stride } else { 1 };
-            x = mb_conv(net, &x, &format!("features.{}.{j}", i + 1), (expand, kernel, stride, out))?;
+            x = mb_conv(net, &x, &format!("features.{}.{j}", i + 1), (expand, kernel, stride, size.width(out)))?;
         }
     }
-    let x = conv_norm(net, &x, "features.8", ConvSpec::same(1280, 1))?;
+    let x = conv_norm(net, &x, "features.8", ConvSpec::same(size.width(1280), 1))?;
     net.head(&x, "avgpool", "classifier.1")
 }
 

@@ -10,18 +10,20 @@ pub(super) fn mobilenet_v2(net: &mut Net<'_>, x: &Act) -> Built {
     // Expansion, channels, blocks, stride of the first one.
     let stages =
         [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
-    let mut x = conv_norm(net, x, "features.0", ConvSpec::same(32, 3).stride(2))?;
-    let mut channels = 32;
+    let size = net.size;
+    let mut channels = size.width(32);
+    let mut x = conv_norm(net, x, "features.0", ConvSpec::same(channels, 3).stride(2))?;
     let mut index = 1;
     for (expand, out, blocks, first_stride) in stages {
-        for j in 0..blocks {
+        let out = size.width(out);
+        for j in 0..size.depth(blocks) {
             let stride = if j == 0 { first_stride } else { 1 };
             x = block(net, &x, &format!("features.{index}"), (channels, expand, out, stride))?;
             channels = out;
             index += 1;
         }
     }
-    let x = conv_norm(net, &x, "features.18", ConvSpec::same(1280, 1))?;
+    let x = conv_norm(net, &x, "features.18", ConvSpec::same(size.width(1280), 1))?;
     net.head(&x, "", "classifier.1")
 }
 

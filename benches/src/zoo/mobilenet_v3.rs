@@ -15,8 +15,11 @@ struct Block {
 }
 
 pub(super) fn mobilenet_v3_small(net: &mut Net<'_>, x: &Act) -> Built {
-    let block =
-        |kernel, hidden, out, squeeze, hard_swish, stride| Block { kernel, hidden, out, squeeze, hard_swish, stride };
+    let size = net.size;
+    let block = |kernel, hidden, out, squeeze, hard_swish, stride| {
+        let (hidden, out) = (size.width(hidden), size.width(out));
+        Block { kernel, hidden, out, squeeze, hard_swish, stride }
+    };
     let blocks = [
         block(3, 16, 16, true, false, 2),
         block(3, 72, 24, false, false, 2),
@@ -30,16 +33,16 @@ pub(super) fn mobilenet_v3_small(net: &mut Net<'_>, x: &Act) -> Built {
         block(5, 576, 96, true, true, 1),
         block(5, 576, 96, true, true, 1),
     ];
-    let mut x = conv_norm(net, x, "features.0", ConvSpec::same(16, 3).stride(2), true)?;
+    let mut x = conv_norm(net, x, "features.0", ConvSpec::same(size.width(16), 3).stride(2), true)?;
     for (i, b) in blocks.iter().enumerate() {
         x = inverted_residual(net, &x, &format!("features.{}", i + 1), b)?;
     }
-    let x = conv_norm(net, &x, "features.12", ConvSpec::same(576, 1), true)?;
+    let x = conv_norm(net, &x, "features.12", ConvSpec::same(size.width(576), 1), true)?;
     let x = net.global_average_pool(&x, "avgpool")?;
     let x = net.flatten(&x, "")?;
-    let x = net.linear(&x, "classifier.0", 576, 1024, SMOOTH_GAIN)?;
+    let x = net.linear(&x, "classifier.0", size.width(576), size.width(1024), SMOOTH_GAIN)?;
     let x = net.hard_swish(&x, "classifier.1")?;
-    net.linear(&x, "classifier.3", 1024, 1000, LOGIT_SPREAD)
+    net.linear(&x, "classifier.3", size.width(1024), 1000, LOGIT_SPREAD)
 }
 
 fn activate(net: &mut Net<'_>, x: &Act, path: &str, hard_swish: bool) -> Built {

@@ -12,6 +12,7 @@ mod mobilenet_v3;
 pub mod moments;
 mod net;
 mod resnet;
+mod size;
 mod squeezenet;
 mod unet;
 mod vgg;
@@ -20,6 +21,7 @@ pub mod weights;
 
 use compiler::graph::{BuildError, Module};
 use net::{Act, Net};
+pub use size::Size;
 
 /// A model of the zoo.
 #[derive(Clone, Copy)]
@@ -38,6 +40,9 @@ pub struct ZooEntry {
     pub output: &'static str,
     /// How networks of this kind are trained to see pixels: `imagenet` (torchvision's classifiers) or `unit` (0..1).
     pub preset: &'static str,
+    /// The form that tests run whole: the smallest image that every layer can take, and so few channels and layers that the
+    /// CPU executor is done in moments.
+    pub smallest: Size,
     build: fn(&mut Net<'_>, &Act) -> Result<Act, BuildError>,
 }
 
@@ -56,6 +61,14 @@ pub enum ZooError {
     /// A batch of nothing, or one whose input no machine holds.
     #[error("a batch of {0} is not possible")]
     BadBatch(usize),
+    /// Behind the name's colon stands no form of a network.
+    #[error("the form `{text}`: {why}; a form is `smallest`, or some of image=PIXELS,narrow=N,layers=N")]
+    BadSize {
+        /// What was asked for.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The architecture does not type-check.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -67,7 +80,7 @@ const BATCH_LIMIT: usize = 65_536;
 const IMAGE: [usize; 3] = [3, 224, 224];
 
 macro_rules! zoo {
-    ($($name:literal, $parameters:literal, $macs:literal, $input:expr, $output:literal, $preset:literal, $build:expr, $description:literal;)*) => {
+    ($($name:literal, $parameters:literal, $macs:literal, $input:expr, $output:literal, $preset:literal, $build:expr, $smallest:expr, $description:literal;)*) => {
         &[$(ZooEntry {
             name: $name,
             description: $description,
@@ -76,24 +89,25 @@ macro_rules! zoo {
             input: $input,
             output: $output,
             preset: $preset,
+            smallest: Size { image: $smallest.0, narrow: $smallest.1, layers: $smallest.2 },
             build: $build,
         }),*]
     };
 }
 
-/// Every model, in the order of `weft zoo`.
+/// Every model, in the order of `weft zoo`. The smallest form is image, narrow, layers.
 static MODELS: &[ZooEntry] = zoo! {
-    "resnet18", 11_689_512, 1_814_073_344, IMAGE, "logits", "imagenet", resnet::resnet18, "residual network, 18 layers, basic blocks";
-    "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", "imagenet", resnet::resnet50, "residual network, 50 layers, bottlenecks (v1.5)";
-    "resnet101", 44_549_160, 7_801_405_440, IMAGE, "logits", "imagenet", resnet::resnet101, "residual network, 101 layers, bottlenecks (v1.5)";
-    "mobilenet_v2", 3_504_872, 300_774_272, IMAGE, "logits", "imagenet", mobilenet_v2::mobilenet_v2, "inverted residuals, depthwise convolutions, ReLU6";
-    "mobilenet_v3_small", 2_542_856, 56_510_400, IMAGE, "logits", "imagenet", mobilenet_v3::mobilenet_v3_small, "inverted residuals with squeeze and excitation, hard swish";
-    "efficientnet_b0", 5_288_548, 385_814_752, IMAGE, "logits", "imagenet", efficientnet::efficientnet_b0, "scaled inverted residuals with squeeze and excitation, SiLU";
-    "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", "imagenet", squeezenet::squeezenet1_1, "fire modules: squeeze, then two expansions side by side";
-    "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", "imagenet", vgg::vgg16, "plain 3x3 convolutions and three large dense layers";
-    "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", "imagenet", densenet::densenet121, "each layer reads all before it in its block";
-    "unet", 31_031_810, 48_171_581_440, [3, 256, 256], "output", "unit", unet::unet, "segmentation, widths 64 to 1024, transposed convolutions, two classes";
-    "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", "imagenet", vit::vit_b_16, "vision transformer, 12 layers, patches of 16";
+    "resnet18", 11_689_512, 1_814_073_344, IMAGE, "logits", "imagenet", resnet::resnet18, (32, 4, 2), "residual network, 18 layers, basic blocks";
+    "resnet50", 25_557_032, 4_089_184_256, IMAGE, "logits", "imagenet", resnet::resnet50, (32, 4, 2), "residual network, 50 layers, bottlenecks (v1.5)";
+    "resnet101", 44_549_160, 7_801_405_440, IMAGE, "logits", "imagenet", resnet::resnet101, (32, 4, 6), "residual network, 101 layers, bottlenecks (v1.5)";
+    "mobilenet_v2", 3_504_872, 300_774_272, IMAGE, "logits", "imagenet", mobilenet_v2::mobilenet_v2, (32, 2, 4), "inverted residuals, depthwise convolutions, ReLU6";
+    "mobilenet_v3_small", 2_542_856, 56_510_400, IMAGE, "logits", "imagenet", mobilenet_v3::mobilenet_v3_small, (32, 2, 1), "inverted residuals with squeeze and excitation, hard swish";
+    "efficientnet_b0", 5_288_548, 385_814_752, IMAGE, "logits", "imagenet", efficientnet::efficientnet_b0, (32, 2, 4), "scaled inverted residuals with squeeze and excitation, SiLU";
+    "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", "imagenet", squeezenet::squeezenet1_1, (32, 2, 1), "fire modules: squeeze, then two expansions side by side";
+    "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", "imagenet", vgg::vgg16, (32, 4, 3), "plain 3x3 convolutions and three large dense layers";
+    "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", "imagenet", densenet::densenet121, (32, 4, 6), "each layer reads all before it in its block";
+    "unet", 31_031_810, 48_171_581_440, [3, 256, 256], "output", "unit", unet::unet, (16, 4, 1), "segmentation, widths 64 to 1024, transposed convolutions, two classes";
+    "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", "imagenet", vit::vit_b_16, (32, 4, 2), "vision transformer, 12 layers, patches of 16";
 };
 
 /// Every model.
@@ -107,20 +121,25 @@ pub fn find(name: &str) -> Option<&'static ZooEntry> {
 }
 
 /// Builds a model for `batch` images with weights from `seed`. The entry is `main`, its input `input` is
-/// `f32[batch, channels, height, width]`. Weights are generated when they are read.
+/// `f32[batch, channels, height, width]`. Weights are generated when they are read. A colon and a form ([`Size::parse`])
+/// may follow the name.
 ///
 /// # Errors
-/// An unknown name, or a batch of 0.
+/// An unknown name or form, or a batch of 0.
 pub fn build(name: &str, batch: usize, seed: u64) -> Result<Module, ZooError> {
-    let Some(entry) = find(name) else {
-        return Err(ZooError::UnknownModel { name: name.into(), known: MODELS.iter().map(|m| m.name).collect() });
+    let (plain, form) = name.split_once(':').map_or((name, None), |(plain, form)| (plain, Some(form)));
+    let Some(entry) = find(plain) else {
+        return Err(ZooError::UnknownModel { name: plain.into(), known: MODELS.iter().map(|m| m.name).collect() });
     };
+    let size = form.map_or(Ok(Size::FULL), |text| Size::parse(text, entry.smallest))?;
     if batch == 0 || batch > BATCH_LIMIT {
         return Err(ZooError::BadBatch(batch));
     }
     let mut module = Module::new("main");
-    let mut net = Net::new(&mut module, seed);
-    let input = net.input(batch, entry.input);
+    let mut net = Net::new(&mut module, seed, size);
+    let [channels, height, width] = entry.input;
+    let image = if size.image > 0 { [channels, size.image, size.image] } else { [channels, height, width] };
+    let input = net.input(batch, image);
     let output = (entry.build)(&mut net, &input)?;
     net.finish(entry.output, &output);
     Ok(module)

@@ -1,6 +1,7 @@
 //! Layers with PyTorch's parameter names and the node names of its ONNX exporter.
 
 use super::moments::{Moments, Run};
+use super::size::Size;
 use super::weights::{Fill, Generated, stream_of};
 use compiler::dtype::DType;
 use compiler::graph::{BuildError, Constant, FunctionBuilder, Module, Origins, TensorType, ValueId};
@@ -75,6 +76,8 @@ impl ConvSpec {
 /// Builds one network.
 pub(super) struct Net<'m> {
     pub(super) b: FunctionBuilder<'m>,
+    /// The form to build.
+    pub(super) size: Size,
     seed: u64,
     used: FxHashMap<String, usize>,
 }
@@ -93,8 +96,8 @@ fn scope_of(path: &str) -> String {
 }
 
 impl<'m> Net<'m> {
-    pub(super) fn new(module: &'m mut Module, seed: u64) -> Net<'m> {
-        Net { b: FunctionBuilder::new(module, "main"), seed, used: FxHashMap::default() }
+    pub(super) fn new(module: &'m mut Module, seed: u64, size: Size) -> Net<'m> {
+        Net { b: FunctionBuilder::new(module, "main"), size, seed, used: FxHashMap::default() }
     }
 
     /// The images: normalised, so of mean 0 and variance 1.

@@ -15,13 +15,15 @@ pub(super) fn resnet101(net: &mut Net<'_>, x: &Act) -> Built {
 }
 
 fn resnet(net: &mut Net<'_>, x: &Act, layers: [usize; 4], bottleneck: bool) -> Built {
-    let x = net.conv(x, "conv1", ConvSpec { pad: 3, ..ConvSpec::same(64, 7).stride(2) })?;
+    let size = net.size;
+    let layers = layers.map(|n| size.depth(n));
+    let x = net.conv(x, "conv1", ConvSpec { pad: 3, ..ConvSpec::same(size.width(64), 7).stride(2) })?;
     let x = net.batch_norm(&x, "bn1", 1.0, EPSILON)?;
     let x = net.relu(&x, "relu")?;
     let mut x = net.max_pool(&x, "maxpool", 3, 2, 1, false)?;
     let gain = branch_gain(layers.iter().sum());
     for (i, blocks) in layers.into_iter().enumerate() {
-        let width = 64 << i;
+        let width = size.width(64 << i);
         for j in 0..blocks {
             let path = format!("layer{}.{j}", i + 1);
             let stride = if i > 0 && j == 0 { 2 } else { 1 };

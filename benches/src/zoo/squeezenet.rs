@@ -5,7 +5,8 @@ use super::weights::Fill;
 use compiler::ops::conv::Conv;
 
 pub(super) fn squeezenet1_1(net: &mut Net<'_>, x: &Act) -> Built {
-    let x = net.conv(x, "features.0", ConvSpec { pad: 0, ..ConvSpec::same(64, 3).stride(2).biased() })?;
+    let size = net.size;
+    let x = net.conv(x, "features.0", ConvSpec { pad: 0, ..ConvSpec::same(size.width(64), 3).stride(2).biased() })?;
     let mut x = net.relu(&x, "features.1")?;
     // Squeezed and expanded channels; none for a pool.
     let layers = [
@@ -25,7 +26,7 @@ pub(super) fn squeezenet1_1(net: &mut Net<'_>, x: &Act) -> Built {
         let path = format!("features.{}", i + 2);
         x = match layer {
             None => net.max_pool(&x, &path, 3, 2, 0, true)?,
-            Some((squeeze, expand)) => fire(net, &x, &path, squeeze, expand)?,
+            Some((squeeze, expand)) => fire(net, &x, &path, size.width(squeeze), size.width(expand))?,
         };
     }
     let x = classify(net, &x)?;
@@ -49,8 +50,9 @@ fn fire(net: &mut Net<'_>, x: &Act, path: &str, squeeze: usize, expand: usize) -
 /// The last convolution gives the logits before the mean over positions. Its filters are not centered: what all
 /// positions share must differ between the classes.
 fn classify(net: &mut Net<'_>, x: &Act) -> Built {
-    let std = LOGIT_SPREAD / (512.0 * x.moments.square()).sqrt();
-    let weight = net.param("classifier.1.weight", &[1000, 512, 1, 1], Fill::Normal { std }).0;
+    let channels = x.moments.channels();
+    let std = LOGIT_SPREAD / (channels as f64 * x.moments.square()).sqrt();
+    let weight = net.param("classifier.1.weight", &[1000, channels, 1, 1], Fill::Normal { std }).0;
     let bias = net.bias("classifier.1", 1000);
     let value = net.node("classifier.1", "Conv", Conv::default(), &[x.value, weight, bias])?;
     Ok(net.act(value, super::moments::Moments::uniform(1000, 0.0, LOGIT_SPREAD * LOGIT_SPREAD)))

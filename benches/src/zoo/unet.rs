@@ -10,9 +10,10 @@ const WIDTHS: [usize; 5] = [64, 128, 256, 512, 1024];
 const CLASSES: usize = 2;
 
 pub(super) fn unet(net: &mut Net<'_>, x: &Act) -> Built {
+    let widths = WIDTHS.map(|w| net.size.width(w));
     let mut skips = Vec::new();
     let mut x = x.clone();
-    for (i, width) in WIDTHS.into_iter().enumerate() {
+    for (i, width) in widths.into_iter().enumerate() {
         if i > 0 {
             x = net.max_pool(&x, &format!("down{i}.pool"), 2, 2, 0, false)?;
         }
@@ -21,9 +22,9 @@ pub(super) fn unet(net: &mut Net<'_>, x: &Act) -> Built {
     }
     skips.pop();
     for (i, skip) in skips.iter().enumerate().rev() {
-        let up = up_conv(net, &x, &format!("up{}", i + 1), WIDTHS[i])?;
+        let up = up_conv(net, &x, &format!("up{}", i + 1), widths[i])?;
         x = net.concat(&[skip, &up], &format!("decoder{}", i + 1))?;
-        x = double_conv(net, &x, &format!("decoder{}", i + 1), WIDTHS[i])?;
+        x = double_conv(net, &x, &format!("decoder{}", i + 1), widths[i])?;
     }
     net.conv(&x, "head", ConvSpec::same(CLASSES, 1).biased())
 }

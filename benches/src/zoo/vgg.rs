@@ -6,10 +6,12 @@ use super::net::{Act, Built, ConvSpec, LOGIT_SPREAD, Net};
 const CENTERED: f64 = 0.5;
 
 pub(super) fn vgg16(net: &mut Net<'_>, x: &Act) -> Built {
+    let size = net.size;
     let mut x = x.clone();
     let mut index = 0;
     for (convs, width) in [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)] {
-        for _ in 0..convs {
+        let width = size.width(width);
+        for _ in 0..size.depth(convs) {
             x = net.conv(
                 &x,
                 &format!("features.{index}"),
@@ -21,11 +23,14 @@ pub(super) fn vgg16(net: &mut Net<'_>, x: &Act) -> Built {
         x = net.max_pool(&x, &format!("features.{index}"), 2, 2, 0, false)?;
         index += 1;
     }
-    // The adaptive pool to 7x7 changes nothing at this size.
+    // The adaptive pool to 7x7 changes nothing at the size that the network is made for; at others the dense layers have
+    // what is there.
     let x = net.flatten(&x, "")?;
-    let x = net.linear(&x, "classifier.0", 512 * 7 * 7, 4096, 1.0)?;
+    let features = net.b.ty(x.value).shape[1].as_const().map_or(0, |n| n as usize);
+    let dense = size.width(4096);
+    let x = net.linear(&x, "classifier.0", features, dense, 1.0)?;
     let x = net.relu(&x, "classifier.1")?;
-    let x = net.linear(&x, "classifier.3", 4096, 4096, 1.0)?;
+    let x = net.linear(&x, "classifier.3", dense, dense, 1.0)?;
     let x = net.relu(&x, "classifier.4")?;
-    net.linear(&x, "classifier.6", 4096, 1000, LOGIT_SPREAD)
+    net.linear(&x, "classifier.6", dense, 1000, LOGIT_SPREAD)
 }

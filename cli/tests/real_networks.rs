@@ -1,0 +1,37 @@
+//! Networks against ONNX Runtime's results, through the real command on a device: a trained one that is kept here, and one of the zoo
+//! whose expected results are (`benches/models/README.md` says where they come from).
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What every run takes: NCHW in f32, NHWC in f16.
+const MODES: [[&str; 4]; 2] = [["--layout", "nchw", "--amp", "off"], ["--layout", "nhwc", "--amp", "fp16"]];
+
+fn stored(name: &str) -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../benches/models").join(name).display().to_string()
+}
+
+/// Compares a model on a device with stored results, in every mode.
+fn agrees(model: &[&str], results: &str) {
+    for mode in MODES {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
+        c.arg("compare").args(model).args(["--against", &stored(results), "--json"]).args(mode);
+        let out = c.output().expect("the command runs");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{model:?} {mode:?}: {said}");
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        assert_eq!(json["pass"], true, "{model:?} {mode:?}");
+        assert!(json["device"]["name"] != "CPU executor", "{model:?} {mode:?} ran on no device: {said}");
+        assert!(json["outputs"].as_array().is_some_and(|o| !o.is_empty()), "{model:?} {mode:?} compared nothing");
+    }
+}
+
+#[test]
+fn a_trained_classifier() {
+    agrees(&[&stored("ppocr_v2_cls.onnx"), "-i", &stored("ppocr_v2_cls.in.npz")], "ppocr_v2_cls.out.npz");
+}
+
+#[test]
+fn a_network_of_the_zoo() {
+    agrees(&["squeezenet1_1", "--seed", "0"], "squeezenet1_1.out.npz");
+}
