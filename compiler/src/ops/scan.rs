@@ -5,25 +5,28 @@ use super::unary::{Domain, infer_map, math_dtype};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
+use crate::int::Int;
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::{Combiner, Cond, Expr};
+use crate::tir::{BinaryOp, Combiner, Cond, Expr};
 
 attr_struct! {
-    /// The upper or lower triangle of the last two dimensions; 0 elsewhere.
+    /// The upper or lower triangle of the last two dimensions; 0 elsewhere. The diagonal that bounds it may be the integer
+    /// operand 1.
     pub struct Trilu("trilu") {
         /// Whether the upper triangle stays.
         pub upper: bool = true,
-        /// The diagonal that bounds it, counted to the right.
+        /// The diagonal that bounds it, counted to the right, where it is no operand.
         pub k: i64 = 0,
     }
 }
 impl Op for Trilu {
     fn arity(&self) -> (usize, usize) {
-        (1, 1)
+        (1, 2)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        cx.input(1).map_or(Ok(()), |t| require_one_integer("the diagonal", t))?;
         match cx.require(0)?.rank() {
             0 | 1 => Err("takes matrices".into()),
             _ => infer_map(cx, Domain::Any),
@@ -32,6 +35,17 @@ impl Op for Trilu {
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let ty = cx.output_type(0).clone();
+        if let Some(k) = cx.input(1) {
+            let dtype = cx.dtype(k);
+            let k = Expr::load(k, vec![Int::new(0); cx.shape(k).len()]);
+            let kept = if self.upper { BinaryOp::Ge } else { BinaryOp::Le };
+            let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+                let diagonal = Expr::Index(i[i.len() - 1].clone() - &i[i.len() - 2], dtype);
+                Expr::select(Expr::binary(kept, diagonal, k), Expr::load(x, i.to_vec()), Expr::int(0, ty.dtype))
+            });
+            cx.output(0, out);
+            return Ok(());
+        }
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {
             let (row, column) = (i[i.len() - 2].clone(), &i[i.len() - 1]);
             // Beyond any dimension all diagonals are alike, and sums of indices stay small.
@@ -43,11 +57,17 @@ impl Op for Trilu {
         Ok(())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-        let k = cx.constant(Tensor::scalar(self.k));
+        let given = cx.input(1);
+        let k = if given.is_empty() { cx.constant(Tensor::scalar(self.k)) } else { given };
         let (inputs, outputs) = (vec![cx.input(0), k], cx.outputs.clone());
         cx.node("Trilu", inputs, outputs, vec![("upper", OnnxAttr::Int(self.upper as i64))]);
         Ok(())
     }
+}
+
+/// An operand that gives a number: an integer tensor of one element.
+fn require_one_integer(what: &str, t: &TensorType) -> OpResult<()> {
+    if t.dtype.is_int() && t.numel().is(1) { Ok(()) } else { Err(format!("{what} is {t:?}, not one integer")) }
 }
 
 macro_rules! running_ops {
@@ -55,12 +75,14 @@ macro_rules! running_ops {
         attr_struct! {
             $(#[$doc])*
             pub struct $name($text) {
-                /// The axis; negative counts from the end.
+                /// The axis; negative counts from the end. Not used with `dynamic`.
                 pub axis: i64 = 0,
                 /// Whether an element's own value is left out.
                 pub exclusive: bool = false,
                 /// Whether to start from the end.
                 pub reverse: bool = false,
+                /// Whether the axis is the integer operand 1.
+                pub dynamic: bool = false,
             }
         }
         impl $name {
@@ -71,27 +93,40 @@ macro_rules! running_ops {
         }
         impl Op for $name {
             fn arity(&self) -> (usize, usize) {
-                (1, 1)
+                if self.dynamic { (2, 2) } else { (1, 1) }
             }
             fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-                normalize_axis(self.axis, cx.require(0)?.rank())?;
+                match self.dynamic {
+                    true => require_one_integer("the axis", cx.require(1)?)?,
+                    false => normalize_axis(self.axis, cx.require(0)?.rank()).map(|_| ())?,
+                }
                 infer_map(cx, Domain::Number)
+            }
+            fn has_compute(&self) -> bool {
+                !self.dynamic
             }
             fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                 self.running().compute(cx)
             }
             fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
-                Some(self.running().eval(inputs[0].as_ref()?).map(|t| vec![t]))
+                let mut running = self.running();
+                if self.dynamic {
+                    running.axis = inputs.get(1)?.as_ref()?.to_i64_vec().first().copied()?;
+                }
+                Some(running.eval(inputs[0].as_ref()?).map(|t| vec![t]))
             }
             fn precision(&self) -> Precision {
                 Precision::Never
             }
             fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
+                if self.dynamic {
+                    return None;
+                }
                 let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
                 Some(PermutedOp::uniform($name { axis, ..self.clone() }, perm, 1, 1))
             }
             fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
-                let axis = cx.constant(Tensor::scalar(self.axis));
+                let axis = if self.dynamic { cx.input(1) } else { cx.constant(Tensor::scalar(self.axis)) };
                 let (inputs, outputs) = (vec![cx.input(0), axis], cx.outputs.clone());
                 let flags = [("exclusive", self.exclusive), ("reverse", self.reverse)];
                 cx.node($onnx, inputs, outputs, flags.map(|(k, v)| (k, OnnxAttr::Int(v as i64))).to_vec());
@@ -176,28 +211,37 @@ pub const ONNX: &[OnnxImport] = &[
 
 fn import_trilu(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     let x = cx.input(0)?;
-    let k = match cx.opt(1) {
-        None => 0,
-        Some(_) => cx.const_ints(1).and_then(|v| v.first().copied()).ok_or("k is not known at compile time")?,
-    };
-    Ok(vec![cx.add(Trilu { upper: cx.attrs.int("upper").unwrap_or(1) != 0, k }, &[x])?])
+    let upper = cx.attrs.int("upper").unwrap_or(1) != 0;
+    match (cx.opt(1), cx.const_ints(1)) {
+        (Some(k), None) => Ok(vec![cx.add(Trilu { upper, k: 0 }, &[x, k])?]),
+        (_, known) => {
+            let k = known.and_then(|v| v.first().copied()).unwrap_or(0);
+            Ok(vec![cx.add(Trilu { upper, k }, &[x])?])
+        }
+    }
 }
 
-/// The axis, and whether sums are exclusive and reversed.
-fn import_running(cx: &ImportContext<'_, '_>) -> Result<(i64, bool, bool), String> {
-    let axis = cx.const_ints(1).and_then(|v| v.first().copied()).ok_or("the axis is not known at compile time")?;
+/// The constant axis, if it is one; whether sums are exclusive and reversed; and the operands.
+fn import_running(cx: &ImportContext<'_, '_>) -> Result<(Option<i64>, bool, bool, Vec<ValueId>), String> {
+    let axis = cx.const_ints(1).and_then(|v| v.first().copied());
     let flag = |name| cx.attrs.int(name).unwrap_or(0) != 0;
-    Ok((axis, flag("exclusive"), flag("reverse")))
+    let mut operands = vec![cx.input(0)?];
+    if axis.is_none() {
+        operands.push(cx.input(1)?);
+    }
+    Ok((axis, flag("exclusive"), flag("reverse"), operands))
 }
 
 fn import_cumsum(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
-    let (x, (axis, exclusive, reverse)) = (cx.input(0)?, import_running(cx)?);
-    Ok(vec![cx.add(CumSum { axis, exclusive, reverse }, &[x])?])
+    let (axis, exclusive, reverse, operands) = import_running(cx)?;
+    let op = CumSum { axis: axis.unwrap_or(0), exclusive, reverse, dynamic: axis.is_none() };
+    Ok(vec![cx.add(op, &operands)?])
 }
 
 fn import_cumprod(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
-    let (x, (axis, exclusive, reverse)) = (cx.input(0)?, import_running(cx)?);
-    Ok(vec![cx.add(CumProd { axis, exclusive, reverse }, &[x])?])
+    let (axis, exclusive, reverse, operands) = import_running(cx)?;
+    let op = CumProd { axis: axis.unwrap_or(0), exclusive, reverse, dynamic: axis.is_none() };
+    Ok(vec![cx.add(op, &operands)?])
 }
 
 #[cfg(test)]
@@ -212,6 +256,12 @@ mod tests {
         assert_eq!(run(Trilu { upper: true, k: 1 }, &[&x]).to_i64_vec(), [0, 2, 3, 0, 0, 6]);
         assert_eq!(run(Trilu { upper: false, k: 0 }, &[&x]).to_i64_vec(), [1, 0, 0, 4, 5, 0]);
         assert_eq!(run(Trilu { upper: false, k: i64::MAX }, &[&x]), x);
+        for k in [-2i64, -1, 0, 1, 3] {
+            for upper in [false, true] {
+                let given = run(Trilu { upper, k: 0 }, &[&x, &Tensor::scalar(k)]);
+                assert_eq!(given, run(Trilu { upper, k }, &[&x]), "{upper} {k}");
+            }
+        }
         assert!(try_run(Trilu::default(), &[&Tensor::ints(&[1])]).is_err());
     }
 
@@ -220,15 +270,19 @@ mod tests {
         let x = random(&[2, 5, 3], 1);
         for axis in -1..2 {
             for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
-                run_both(CumSum { axis, exclusive, reverse }, &[&x]);
-                run_both(CumProd { axis, exclusive, reverse }, &[&x]);
+                run_both(CumSum { axis, exclusive, reverse, dynamic: false }, &[&x]);
+                run_both(CumProd { axis, exclusive, reverse, dynamic: false }, &[&x]);
+                let at = Tensor::ints(&[axis]);
+                let dynamic = run(CumSum { axis: 0, exclusive, reverse, dynamic: true }, &[&x, &at]);
+                assert_eq!(dynamic, run(CumSum { axis, exclusive, reverse, dynamic: false }, &[&x]));
             }
         }
         let x = Tensor::ints(&[1, 2, 3]);
-        let of = |exclusive, reverse| run(CumSum { axis: 0, exclusive, reverse }, &[&x]).to_i64_vec();
+        let of = |exclusive, reverse| run(CumSum { axis: 0, exclusive, reverse, dynamic: false }, &[&x]).to_i64_vec();
         assert_eq!(of(false, false), [1, 3, 6]);
         assert_eq!(of(true, true), [5, 3, 0]);
-        let product = |exclusive, reverse| run(CumProd { axis: 0, exclusive, reverse }, &[&x]).to_i64_vec();
+        let product =
+            |exclusive, reverse| run(CumProd { axis: 0, exclusive, reverse, dynamic: false }, &[&x]).to_i64_vec();
         assert_eq!(product(false, false), [1, 2, 6]);
         assert_eq!(product(true, true), [6, 3, 1]);
     }

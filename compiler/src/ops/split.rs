@@ -1,7 +1,10 @@
 //! Cutting a tensor along an axis.
 
+use super::binary::Sub;
 use super::packed::{PackedOp, whole_groups};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
+use super::scan::CumSum;
+use super::slice::Slice;
 use super::{DataLayout, InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
@@ -89,8 +92,11 @@ fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
     let x = cx.input(0)?;
     let ty = cx.ty(0)?;
     let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(0), ty.rank())?;
-    let sizes: Vec<Int> = if cx.opt(1).is_some() {
-        cx.int_values(1).ok_or("the sizes are not known at compile time")?
+    let sizes: Vec<Int> = if let Some(sizes) = cx.opt(1) {
+        match cx.int_values(1) {
+            Some(sizes) => sizes,
+            None => return split_at_run_time(cx, x, sizes, axis),
+        }
     } else if let Some(sizes) = cx.attrs.ints("split") {
         sizes.iter().map(|&s| Int::new(s)).collect()
     } else {
@@ -104,6 +110,29 @@ fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
         return Err(format!("{:?} does not split into these parts: {sizes:?}", ty.shape[axis]));
     }
     cx.add_multi(Split { axis: axis as i64, sizes }, vec![Some(x)])
+}
+
+/// Sizes that are known only at run time: part `i` is the slice before the sum of the sizes up to it.
+fn split_at_run_time(
+    cx: &mut ImportContext<'_, '_>,
+    x: ValueId,
+    sizes: ValueId,
+    axis: usize,
+) -> Result<Vec<ValueId>, String> {
+    let ends = cx.add(CumSum::default(), &[sizes])?;
+    let starts = cx.add(Sub {}, &[ends, sizes])?;
+    let mut parts = Vec::with_capacity(cx.num_outputs);
+    for i in 0..cx.num_outputs as i64 {
+        let one = |cx: &mut ImportContext<'_, '_>, v| {
+            let (starts, ends) = (vec![Int::new(i)], vec![Int::new(i + 1)]);
+            cx.add(Slice { starts, ends, axes: vec![0], ..Slice::default() }, &[v])
+        };
+        let (start, end) = (one(cx, starts)?, one(cx, ends)?);
+        let mut dims = cx.type_of(x).shape;
+        dims[axis] = cx.fresh_dim("split", i as usize);
+        parts.push(cx.add(Slice { axes: vec![axis as i64], dims, ..Slice::default() }, &[x, start, end])?);
+    }
+    Ok(parts)
 }
 
 #[cfg(test)]

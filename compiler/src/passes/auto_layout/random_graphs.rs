@@ -205,7 +205,7 @@ fn add_any(b: &mut FunctionBuilder<'_>, d: &mut Dice, x: ValueId, dims: &[usize]
             let place = add(b, op, &[x])?;
             add(b, cast::Cast::new(DType::F32), &place)
         }
-        13 => add(b, scan::CumSum { axis: signed, exclusive: d.one_in(2), reverse: d.one_in(2) }, &[x]),
+        13 => add(b, scan::CumSum { axis: signed, exclusive: d.one_in(2), reverse: d.one_in(2), dynamic: false }, &[x]),
         14 => {
             let list = match d.below(3) {
                 0 => Tensor::from_vec(vec![], vec![d.below(n) as i64]),
