@@ -37,6 +37,7 @@ use args::Command;
 use compiler::passes::PassDef;
 use error::{CliError, CliResult, Code, catch_bugs};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What a program of one's own adds to the command.
@@ -74,7 +75,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extensions: &Extensions) ->
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("{}", e.render());
+            output::print_error(&e.render().to_string());
             if !common.state.json_is_written() {
                 // Where even this cannot be written, the exit code says it.
                 let _ = output::write_json(common, &e.to_json());
@@ -88,7 +89,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extensions: &Extensions) ->
 fn usage(e: &clap::Error, args: &[OsString]) -> ExitCode {
     let code = Code::Usage as u8;
     let label = format!("error[{code}]:");
-    eprint!("{}", e.render().to_string().replacen("error:", &output::alarming(&label), 1));
+    let text = e.render().to_string().replacen("error:", &output::alarming(&label), 1);
+    output::print_error(text.trim_end());
     let json = args.iter().filter_map(|a| a.to_str()).find(|a| *a == "--json" || a.starts_with("--json="));
     if let Some(json) = json {
         let target = json.strip_prefix("--json=").unwrap_or("-").to_string();
@@ -109,8 +111,32 @@ fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
     Ok(())
 }
 
+/// What the command would write is tried before it works for it.
+fn check_outputs(command: &Command) -> CliResult<()> {
+    let (file, folder) = match command {
+        Command::Compile(a) => (a.output.as_ref(), a.emit_dir.as_ref()),
+        Command::Opt(a) => (a.output.as_ref(), None),
+        Command::Run(a) => (a.output.as_ref(), None),
+        Command::Compare(a) => (a.write_keep.as_ref(), None),
+        Command::Export(a) => (Some(&a.output), None),
+        _ => (None, None),
+    };
+    let common = command.common();
+    let json = common.json.as_deref().filter(|target| *target != "-").map(Path::new);
+    json.into_iter().chain(file.map(PathBuf::as_path)).try_for_each(output::verify_writable)?;
+    folder.map_or(Ok(()), |f| output::verify_folder(f))
+}
+
+/// Sizes in files and data are refused beyond what the machine has left.
+fn bound_memory() {
+    let free = models::free_memory().and_then(|free| usize::try_from(free).ok());
+    compiler::tensor::limit_host_memory(free.unwrap_or(isize::MAX as usize));
+}
+
 fn dispatch(command: &Command, extensions: &Extensions) -> CliResult<()> {
     check_options(command, extensions)?;
+    check_outputs(command)?;
+    bound_memory();
     match command {
         Command::Devices(a) => devices::execute(a),
         Command::Inspect(a) => inspect::execute(a),

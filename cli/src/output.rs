@@ -1,10 +1,14 @@
-//! Results to stdout, logs to stderr, progress only on a terminal.
+//! Results to stdout, logs to stderr, progress only on a terminal; files whole or not at all, and never in place of what is
+//! not a plain file.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use comfy_table::{Attribute, Cell, Color, ContentArrangement};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -72,21 +76,152 @@ pub fn print_text(text: &str) -> CliResult<()> {
     }
 }
 
-/// Writes a file whole or not at all: to a temporary name beside it, then renamed.
-pub fn write_file(path: &std::path::Path, bytes: &[u8]) -> CliResult<()> {
-    let fail = |e: std::io::Error| CliError::usage(format!("cannot write {}: {e}", path.display()));
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).map_err(|e| {
-        let _ = std::fs::remove_file(&temporary);
-        fail(e)
-    })
+/// Prints a line to stderr. Where nobody listens any more there is nobody to tell.
+pub fn print_error(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Writes a file whole or not at all: to a temporary file beside it that then takes its place. A symbolic link stays and
+/// its target is written; into a device or a pipe the bytes go, and it stays what it is.
+pub fn write_file(path: &Path, bytes: &[u8]) -> CliResult<()> {
+    let write = || match Place::of(path)? {
+        Place::File(target) => {
+            let mut file = beside(&target)?;
+            file.write_all(bytes)?;
+            file.persist(&target).map(drop).map_err(|e| e.error)
+        }
+        Place::Stream => open_stream(path)?.write_all(bytes),
+    };
+    write().map_err(|e| cannot_write(path, &e))
+}
+
+/// Refuses, before any work is done, an output path that [`write_file`] could not write.
+pub fn verify_writable(path: &Path) -> CliResult<()> {
+    let check = || match Place::of(path)? {
+        Place::File(target) => beside(&target).map(drop),
+        // Opening a pipe now would end its reader; a device has to be tried.
+        Place::Stream => Ok(()),
+    };
+    check().map_err(|e: std::io::Error| cannot_write(path, &e))
+}
+
+/// Refuses a folder that cannot be made or written to.
+pub fn verify_folder(folder: &Path) -> CliResult<()> {
+    let there = folder.ancestors().find(|p| p.exists()).unwrap_or(Path::new("."));
+    verify_writable(&there.join(".weft"))
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> CliError {
+    CliError::usage(format!("cannot write {}: {why}", path.display()))
+}
+
+/// What stands at an output path.
+enum Place {
+    /// A plain file of ours, or nothing yet; links are followed.
+    File(PathBuf),
+    /// A device or a pipe.
+    Stream,
+}
+impl Place {
+    fn of(path: &Path) -> std::io::Result<Place> {
+        let refuse = |why: &str| Err(std::io::Error::other(why));
+        match std::fs::metadata(path) {
+            Ok(m) if m.is_dir() => refuse("it is a folder"),
+            Ok(m) if m.is_file() && m.permissions().readonly() => refuse("it is read-only"),
+            Ok(m) if m.is_file() => {
+                OpenOptions::new().write(true).open(path)?;
+                Ok(Place::File(path.canonicalize()?))
+            }
+            Ok(m) if takes_bytes(&m) => Ok(Place::Stream),
+            Ok(_) => refuse("it is neither a plain file nor a device that takes text"),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
+            Err(_) if path.is_symlink() => refuse("it is a symbolic link to nothing"),
+            Err(_) if path.to_string_lossy().ends_with(std::path::is_separator) => refuse("it names no file"),
+            Err(_) => Ok(Place::File(path.to_path_buf())),
+        }
+    }
+}
+
+/// A temporary file in the folder of `target`, with the owner and permissions that `target` has or will get. It goes away
+/// unless it is persisted.
+fn beside(target: &Path) -> std::io::Result<NamedTempFile> {
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".weft-");
+    match std::fs::metadata(target) {
+        Ok(old) => {
+            let file = builder.tempfile_in(folder).map_err(plain_error)?;
+            keep_owner(file.as_file(), &old)?;
+            file.as_file().set_permissions(old.permissions())?;
+            Ok(file)
+        }
+        Err(_) => with_usual_permissions(&mut builder).tempfile_in(folder).map_err(plain_error),
+    }
+}
+
+/// The system's error without the path of the temporary file, which nobody asked for.
+fn plain_error(e: std::io::Error) -> std::io::Error {
+    e.raw_os_error().map_or_else(|| std::io::Error::from(e.kind()), std::io::Error::from_raw_os_error)
+}
+
+#[cfg(unix)]
+fn with_usual_permissions<'b, 'n>(b: &'b mut tempfile::Builder<'n, 'n>) -> &'b mut tempfile::Builder<'n, 'n> {
+    use std::os::unix::fs::PermissionsExt;
+    // The process's mask takes its part off, as for any new file.
+    b.permissions(std::fs::Permissions::from_mode(0o666))
+}
+#[cfg(not(unix))]
+fn with_usual_permissions<'b, 'n>(b: &'b mut tempfile::Builder<'n, 'n>) -> &'b mut tempfile::Builder<'n, 'n> {
+    b
+}
+
+/// A file that belongs to somebody else stays theirs: replacing it is refused where its owner cannot be kept.
+#[cfg(unix)]
+fn keep_owner(new: &File, old: &Metadata) -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let ours = new.metadata()?;
+    if (ours.uid(), ours.gid()) == (old.uid(), old.gid()) {
+        return Ok(());
+    }
+    let kept = std::os::unix::fs::fchown(new, Some(old.uid()), Some(old.gid()));
+    kept.map_err(|_| std::io::Error::other("it belongs to another user"))
+}
+#[cfg(not(unix))]
+fn keep_owner(_new: &File, _old: &Metadata) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// True for character devices and pipes.
+#[cfg(unix)]
+fn takes_bytes(m: &Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    m.file_type().is_char_device() || m.file_type().is_fifo()
+}
+#[cfg(not(unix))]
+fn takes_bytes(_m: &Metadata) -> bool {
+    true
+}
+
+/// Opens a device or pipe for writing. A pipe that nobody reads from is an error, not a wait.
+#[cfg(unix)]
+fn open_stream(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let probe = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let _reader_is_there = probe.map_err(|e| match e.raw_os_error() {
+        Some(libc::ENXIO) => std::io::Error::other("it is a pipe that nobody reads from"),
+        _ => e,
+    })?;
+    OpenOptions::new().write(true).open(path)
+}
+#[cfg(not(unix))]
+fn open_stream(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).open(path)
 }
 
 /// A log line on stderr.
 pub fn log(common: &Common, text: impl AsRef<str>) {
     if !common.quiet {
-        eprintln!("{}", text.as_ref());
+        print_error(text.as_ref());
     }
 }
 
