@@ -1,11 +1,12 @@
 //! npz and npy files.
 
 use crate::error::{CliError, CliResult};
+use crate::models::{open_plain, read_plain};
 use compiler::dtype::DType;
-use compiler::tensor::Tensor;
+use compiler::tensor::{Tensor, ensure_room};
 use half::f16;
 use npyz::{DType as NpyType, NpyFile, WriterBuilder};
-use std::io::{Cursor, Read};
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 /// Named tensors in file order.
@@ -14,7 +15,8 @@ pub type Named = Vec<(String, Tensor)>;
 /// Reads every array of an npz file.
 pub fn read_npz(path: &Path) -> CliResult<Named> {
     let fail = |why: String| CliError::input(format!("cannot read {}: {why}", path.display()));
-    let mut npz = npyz::npz::NpzArchive::open(path).map_err(|e| fail(e.to_string()))?;
+    let file = BufReader::new(open_plain(path).map_err(|e| fail(e.to_string()))?);
+    let mut npz = npyz::npz::NpzArchive::new(file).map_err(|e| fail(e.to_string()))?;
     let names: Vec<String> = npz.array_names().map(String::from).collect();
     let mut out = Vec::with_capacity(names.len());
     for name in names {
@@ -29,7 +31,7 @@ pub fn read_npz(path: &Path) -> CliResult<Named> {
 /// Reads one npy file.
 pub fn read_npy(path: &Path) -> CliResult<Tensor> {
     let fail = |why: String| CliError::input(format!("cannot read {}: {why}", path.display()));
-    let bytes = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
+    let bytes = read_plain(path).map_err(|e| fail(e.to_string()))?;
     let npy = NpyFile::new(Cursor::new(bytes)).map_err(|e| fail(e.to_string()))?;
     read_array(npy).map_err(fail)
 }
@@ -39,6 +41,8 @@ fn read_array<R: Read>(npy: NpyFile<R>) -> Result<Tensor, String> {
     let fortran = npy.order() == npyz::Order::Fortran && shape.len() > 1;
     let NpyType::Plain(ty) = npy.dtype() else { return Err("is a structured array".into()) };
     let code = ty.to_string();
+    let bytes = shape.iter().try_fold(ty.size_field() as usize, |n, &d| n.checked_mul(d));
+    ensure_room(bytes.unwrap_or(usize::MAX))?;
     macro_rules! go {
         ($t:ty) => {{
             let v: Vec<$t> = npy.into_vec().map_err(|e| e.to_string())?;

@@ -3,79 +3,134 @@
 use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
+use benches::zoo::ZooError;
 use bytes::Bytes;
 use compiler::dtype::DType;
 use compiler::graph::{Module, TensorType, choose_shapes, input_ports, set_input_shapes};
 use compiler::name::Name;
-use compiler::onnx::{ExternalData, ImportOptions, import_onnx_with};
+use compiler::onnx::{ExternalData, ImportOptions, MODEL_FILE, import_onnx_with, skim_model};
 use compiler::passes::{PassContext, Sequential, default_pipeline};
-use compiler::tensor::{DataSource, Tensor};
+use compiler::tensor::{DataSource, Tensor, ensure_room, reserve};
 use rand::{RngExt, SeedableRng};
+use rustc_hash::FxHashMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-/// A file mapped into memory, kept open by the slices of it.
-fn map_file(path: &Path) -> std::io::Result<Bytes> {
-    let file = std::fs::File::open(path)?;
-    if file.metadata()?.len() == 0 {
-        return Ok(Bytes::new());
+/// Opens a plain file. Anything else is refused unopened: a pipe would wait for a writer, a device may never end.
+pub fn open_plain(path: &Path) -> std::io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return Err(std::io::Error::other("it is a folder"));
     }
-    // SAFETY: the map is read-only; a file that another program changes meanwhile gives wrong numbers, as with any reader.
-    let map = unsafe { memmap2::Mmap::map(&file)? };
-    Ok(Bytes::from_owner(map))
+    if !kind.is_file() {
+        return Err(std::io::Error::other("it is no plain file (a pipe or a device)"));
+    }
+    File::open(path)
 }
 
-/// External tensor data in the model's folder.
-struct Folder(PathBuf);
-struct FileSlice {
-    path: PathBuf,
-    offset: u64,
-    length: Option<u64>,
+/// All bytes of a plain file.
+pub fn read_plain(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    open_plain(path)?.read_to_end(&mut out)?;
+    Ok(out)
 }
-impl ExternalData for Folder {
-    fn open(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Arc<dyn DataSource>, String> {
-        let path = self.0.join(location);
-        let inside = path.canonicalize().ok().zip(self.0.canonicalize().ok()).is_none_or(|(p, f)| p.starts_with(f));
+
+/// The text of a plain file.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    String::from_utf8(read_plain(path)?).map_err(|_| std::io::Error::other("it is no UTF-8 text"))
+}
+
+/// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no longer
+/// there are an error.
+struct DataFile {
+    path: PathBuf,
+    file: Mutex<File>,
+    size: u64,
+}
+impl DataFile {
+    fn open(path: &Path) -> std::io::Result<Arc<DataFile>> {
+        let file = open_plain(path)?;
+        let size = file.metadata()?.len();
+        Ok(Arc::new(DataFile { path: path.to_path_buf(), file: Mutex::new(file), size }))
+    }
+}
+
+/// External tensor data: in the model's own file, and in files of its folder.
+struct Folder {
+    folder: PathBuf,
+    model: Arc<DataFile>,
+    open: Mutex<FxHashMap<PathBuf, Arc<DataFile>>>,
+}
+struct FileSlice {
+    file: Arc<DataFile>,
+    offset: u64,
+    length: u64,
+}
+impl Folder {
+    fn file(&self, location: &str) -> Result<Arc<DataFile>, String> {
+        if location == MODEL_FILE {
+            return Ok(self.model.clone());
+        }
+        let path = self.folder.join(location);
+        let inside =
+            path.canonicalize().ok().zip(self.folder.canonicalize().ok()).is_none_or(|(p, f)| p.starts_with(f));
         if !inside {
             return Err(format!("external data `{location}` leaves the model's folder"));
         }
-        let size = std::fs::metadata(&path).map_err(|e| format!("external data {}: {e}", path.display()))?.len();
-        let end = offset.checked_add(length.unwrap_or(0));
-        if end.is_none_or(|e| e > size) {
-            return Err(format!(
-                "external data {} has {size} bytes, the model asks for {offset}+{}",
-                path.display(),
-                length.unwrap_or(0)
-            ));
+        let mut open = self.open.lock().map_err(|e| e.to_string())?;
+        if let Some(file) = open.get(&path) {
+            return Ok(file.clone());
         }
-        Ok(Arc::new(FileSlice { path, offset, length }))
+        let file = DataFile::open(&path).map_err(|e| format!("external data {}: {e}", path.display()))?;
+        open.insert(path, file.clone());
+        Ok(file)
+    }
+}
+impl ExternalData for Folder {
+    fn open(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Arc<dyn DataSource>, String> {
+        let file = self.file(location)?;
+        let (size, name) = (file.size, file.path.display().to_string());
+        let length = length.unwrap_or(size.saturating_sub(offset));
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            return Err(format!("external data {name} has {size} bytes, the model asks for {offset}+{length}"));
+        }
+        Ok(Arc::new(FileSlice { file, offset, length }))
     }
 }
 impl DataSource for FileSlice {
     fn read(&self) -> Result<Bytes, String> {
-        let all = map_file(&self.path).map_err(|e| format!("{}: {e}", self.path.display()))?;
-        let end = self.length.map_or(all.len(), |l| (self.offset + l) as usize);
-        if (self.offset as usize) > end || end > all.len() {
-            return Err(format!("{} is shorter than the model says", self.path.display()));
+        let length = usize::try_from(self.length).map_err(|e| e.to_string())?;
+        let mut out = reserve(length)?;
+        let mut file = self.file.file.lock().map_err(|e| e.to_string())?;
+        let read =
+            file.seek(SeekFrom::Start(self.offset)).and_then(|_| file.by_ref().take(self.length).read_to_end(&mut out));
+        match read {
+            Ok(n) if n == length => Ok(out.into()),
+            Ok(_) => Err(format!("{} became shorter after it was opened", self.file.path.display())),
+            Err(e) => Err(format!("{}: {e}", self.file.path.display())),
         }
-        Ok(all.slice(self.offset as usize..end))
     }
 }
 
-/// The bytes of an ONNX file and where its external data is.
+/// An ONNX file without its large tensors, and where those and its external data are.
 pub fn read_onnx(path: &Path) -> CliResult<(Bytes, Box<dyn ExternalData>)> {
-    let bytes = map_file(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
-    if compiler::trace::CompileTrace::recognizes(&bytes) {
+    let fail = |e: std::io::Error| CliError::input(format!("cannot read {}: {e}", path.display()));
+    if crate::trace::begins_as_trace(path) {
         return Err(CliError::input(format!("{} is a compile trace, not a model", path.display()))
             .help("`weft inspect`, `explain`, `diff` and `view` read traces"));
     }
+    let model = DataFile::open(path).map_err(fail)?;
+    let file = model.file.lock().map_err(|e| CliError::input(e.to_string()))?.try_clone().map_err(fail)?;
+    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| CliError::from(e).at(path.display().to_string()))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
-    Ok((bytes, Box::new(Folder(folder))))
+    Ok((bytes, Box::new(Folder { folder, model, open: Mutex::default() })))
 }
 
 /// True when `model` names a file rather than a zoo model.
 pub fn is_path(model: &str) -> bool {
-    model.contains(['/', '\\', '.']) || Path::new(model).exists()
+    model.contains(['/', '\\', '.']) || Path::new(model).is_file()
 }
 
 /// Loads a model and decides its open dimensions from the options and from `inputs`. An ONNX model is told its shapes
@@ -100,7 +155,7 @@ pub fn load_with_values(
     }
     let mut module = load_open(model, common)?;
     let shapes = decide_shapes(input_ports(&module), common, inputs)?;
-    set_input_shapes(&mut module, &shapes).map_err(|e| CliError::usage(e.to_string()))?;
+    set_input_shapes(&mut module, &shapes)?;
     Ok(module)
 }
 
@@ -126,7 +181,8 @@ pub fn ports(model: &str, common: &Common) -> CliResult<Vec<(Name, TensorType)>>
     Ok(names.into_iter().zip(types.map_err(|e| CliError::usage(e.to_string()))?).collect())
 }
 
-fn is_onnx(model: &str) -> bool {
+/// True when `model` names an ONNX file.
+pub fn is_onnx(model: &str) -> bool {
     is_path(model) && Path::new(model).extension().is_none_or(|e| e != "weft")
 }
 
@@ -134,19 +190,15 @@ fn is_onnx(model: &str) -> bool {
 pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     let path = Path::new(model);
     if !is_path(model) {
-        return benches::zoo::build(model, common.batch.unwrap_or(1) as usize, common.seed).map_err(|e| {
-            CliError::input(format!("no model `{model}`: {e}"))
-                .help("`weft zoo` lists the built-in models; a file needs its path")
+        return benches::zoo::build(model, common.batch.unwrap_or(1) as usize, common.seed).map_err(|e| match e {
+            ZooError::BadBatch(_) => CliError::new(Code::Device, e.to_string()).help("give a smaller --batch"),
+            _ => CliError::input(format!("no model `{model}`: {e}"))
+                .help("`weft zoo` lists the built-in models; a file needs its path"),
         });
     }
     if path.extension().is_some_and(|e| e == "weft") {
-        let text = std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {model}: {e}")))?;
-        let mut module = compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(model))?;
-        compiler::check::check_module(&module).map_err(|e| {
-            CliError::input(e.to_string())
-                .at(model)
-                .help("the loops show the culprit; docs/schedule.md says what is held")
-        })?;
+        let text = read_text(path).map_err(|e| CliError::input(format!("cannot read {model}: {e}")))?;
+        let mut module = parse_checked(&text).map_err(|e| e.at(model))?;
         if let Some(source) = &common.weights {
             fill_constants(&mut module, source, common)?;
         }
@@ -154,6 +206,24 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     }
     let (bytes, external) = read_onnx(path)?;
     compiler::onnx::import_onnx(bytes, &*external).map_err(|e| CliError::from(e).at(model))
+}
+
+/// Parses text of a model, which anything may have written: what the passes rely on is checked.
+fn parse_checked(text: &str) -> CliResult<Module> {
+    let module = compiler::text::parse_module(text).map_err(|e| CliError::input(e.to_string()))?;
+    if !module.functions.contains_key(&module.entry) {
+        return Err(CliError::input("the text has no graph function for a run to start in").help(
+            "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",
+        ));
+    }
+    compiler::verify::verify_module(&module).map_err(|list| {
+        let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
+        CliError::input(lines.join("\n"))
+    })?;
+    compiler::check::check_module(&module).map_err(|e| {
+        CliError::input(e.to_string()).help("the loops show the culprit; docs/schedule.md says what is held")
+    })?;
+    Ok(module)
 }
 
 /// Gives constants that stand in a text without data those of the same name and type in `source`, as the passes leave
@@ -191,7 +261,7 @@ fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
 
 /// The shape of every input: from `--shape`, `--dim`, `--batch` and the model, in this order. What the model leaves open comes from
 /// the arrays of `inputs`; an open first dimension is 1 where nothing says otherwise.
-fn decide_shapes(
+pub fn decide_shapes(
     ports: Vec<(Name, TensorType)>,
     common: &Common,
     inputs: Option<&Named>,
@@ -213,7 +283,7 @@ fn decide_shapes(
         }
     }
     let choose = |batch: Option<usize>, dims: &[(Name, i64)]| {
-        choose_shapes(ports.clone(), batch, dims, &shapes).map_err(|e| CliError::usage(e.to_string()))
+        choose_shapes(ports.clone(), batch, dims, &shapes).map_err(CliError::from)
     };
     let batch = common.batch.map(|b| b as usize);
     let open = choose(batch, &dims)?;
@@ -323,7 +393,11 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
                 }
                 out.push(t);
             }
-            None => out.push(random_tensor(ty.dtype, shape, common.seed.wrapping_add(i as u64))),
+            None => {
+                let bytes = ty.bytes().unwrap_or(usize::MAX);
+                ensure_room(bytes).map_err(|e| CliError::new(Code::Device, format!("input `{}`: {e}", names[i])))?;
+                out.push(random_tensor(ty.dtype, shape, common.seed.wrapping_add(i as u64)));
+            }
         }
     }
     Ok(out)
@@ -338,12 +412,39 @@ fn check_memory(module: &Module) -> CliResult<()> {
         .chain(f.results())
         .filter_map(|&v| f.ty(v).bytes())
         .fold(0u64, |sum, n| sum.saturating_add(n as u64));
-    match runtime_gpu::available_memory() {
-        Some(free) if need > free => Err(CliError::new(
-            Code::Device,
-            format!("inputs and results take {} MiB, the machine has {} MiB available", need >> 20, free >> 20),
-        )
-        .help("give smaller sizes with --batch, --dim or --shape")),
+    check_room("inputs and results take", need)
+}
+
+/// What the CPU executor holds at once must fit in memory.
+pub fn check_cpu_memory(module: &Module) -> CliResult<()> {
+    check_room("on the CPU the model takes", compiler::cpu::peak_bytes(module.main()))
+}
+
+/// Bytes of memory that the process may still take: what the machine has left, and of a limit on the process (`ulimit -v`)
+/// the half, since drivers and threads take their part of it.
+pub fn free_memory() -> Option<u64> {
+    let machine = runtime_gpu::available_memory();
+    [machine, process_limit().map(|bytes| bytes / 2)].into_iter().flatten().min()
+}
+
+#[cfg(unix)]
+fn process_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call fills the structure that it is given.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+#[cfg(not(unix))]
+fn process_limit() -> Option<u64> {
+    None
+}
+
+fn check_room(what: &str, need: u64) -> CliResult<()> {
+    match free_memory() {
+        Some(free) if need > free => {
+            let text = format!("{what} {} MiB, the machine has {} MiB available", need >> 20, free >> 20);
+            Err(CliError::new(Code::Device, text).help("give smaller sizes with --batch, --dim or --shape"))
+        }
         _ => Ok(()),
     }
 }
@@ -357,7 +458,7 @@ pub fn random_tensor(dtype: DType, shape: Vec<usize>, seed: u64) -> Tensor {
         Tensor::from_f64(dtype, shape, (0..n).map(|_| normal()))
     } else {
         let high = if dtype == DType::Bool { 2 } else { 8 };
-        Tensor::from_f64(dtype, shape, (0..n).map(|_| rng.random_range(0..high) as f64).collect::<Vec<_>>())
+        Tensor::from_f64(dtype, shape, (0..n).map(|_| rng.random_range(0..high) as f64))
     }
 }
 
@@ -374,4 +475,41 @@ pub fn profile(name: &str) -> CliResult<compiler::profile::DeviceProfile> {
             "`weft devices --profiles` shows what each one is; `--device` chooses among the devices that are here",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::graph::FunctionBuilder;
+    use compiler::onnx::export_onnx;
+    use compiler::ops::binary::Add;
+
+    /// A model with a tensor that stays in the file, and one that does not.
+    fn model() -> Vec<u8> {
+        let mut module = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut module, "main");
+        let large = b.constant("large", &Tensor::from_vec(vec![50_000], (0..50_000).map(|i| i as f32).collect()));
+        let small = b.constant("small", &Tensor::from_vec(vec![1], vec![1f32]));
+        let sum = b.add(Add {}, &[large, small]).expect("adds");
+        b.finish(&[(Name::new("y"), sum)]);
+        export_onnx(&module).expect("exports")
+    }
+
+    #[test]
+    fn weights_are_read_when_they_are_needed_and_checked_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model.onnx");
+        std::fs::write(&path, model()).expect("writes");
+        let (bytes, external) = read_onnx(&path).expect("opens");
+        assert!(bytes.len() < 2000, "{} bytes are in memory", bytes.len());
+        let module = compiler::onnx::import_onnx(bytes, &*external).expect("imports");
+        let values = || -> Vec<Result<Tensor, String>> { module.constants.values().map(|c| c.load()).collect() };
+        let before: Vec<Tensor> = values().into_iter().collect::<Result<_, _>>().expect("reads");
+        assert_eq!(before.iter().map(Tensor::len).max(), Some(50_000));
+        assert_eq!(before.iter().map(|t| t.to_f32_vec()[t.len() - 1]).fold(0.0, f32::max), 49_999.0);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opens");
+        file.set_len(1000).expect("cuts");
+        let errors: Vec<String> = values().into_iter().filter_map(Result::err).collect();
+        assert!(errors.len() == 1 && errors[0].contains("became shorter after it was opened"), "{errors:?}");
+    }
 }

@@ -18,7 +18,9 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
             std::io::stdin().read_to_string(&mut s).map_err(|e| CliError::input(format!("cannot read stdin: {e}")))?;
             s
         }
-        path => std::fs::read_to_string(path).map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?,
+        path => {
+            crate::models::read_text(path.as_ref()).map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?
+        }
     };
     let mut module =
         compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(a.file.clone()))?;

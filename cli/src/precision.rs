@@ -20,7 +20,7 @@ pub fn keep_list(common: &Common) -> CliResult<Vec<KeepF32>> {
         match p.strip_prefix('@') {
             None => out.push(KeepF32::listed(p)),
             Some(file) => {
-                let text = std::fs::read_to_string(file)
+                let text = crate::models::read_text(file.as_ref())
                     .map_err(|e| CliError::usage(format!("--keep-f32 {p}: cannot read {file}: {e}")))?;
                 let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
                 out.extend(lines.map(KeepF32::listed));

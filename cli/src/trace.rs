@@ -3,6 +3,7 @@
 use crate::args::Common;
 use crate::compile::show;
 use crate::error::{CliError, CliResult};
+use crate::models::{open_plain, read_plain};
 use crate::output::{print_text, si, table, write_json};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::{CompileTrace, MAGIC};
@@ -13,11 +14,13 @@ use std::path::Path;
 /// True for a file that ends in `.trace` or begins as a trace does.
 pub fn is_trace(path: &str) -> bool {
     let path = Path::new(path);
-    if path.extension().is_some_and(|e| e == "trace") {
-        return true;
-    }
+    path.extension().is_some_and(|e| e == "trace") || begins_as_trace(path)
+}
+
+/// True for a file that begins as a trace does.
+pub fn begins_as_trace(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
-    let read = std::fs::File::open(path).and_then(|mut f| f.read_exact(&mut start));
+    let read = open_plain(path).and_then(|mut f| f.read_exact(&mut start));
     read.is_ok() && start == *MAGIC
 }
 
@@ -27,7 +30,7 @@ pub fn is_trace(path: &str) -> bool {
 /// Code 3 when the file cannot be read, or is no trace of this version.
 pub fn read(path: &Path) -> CliResult<CompileTrace> {
     let place = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
+    let bytes = read_plain(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
     CompileTrace::from_bytes(&bytes).map_err(|e| CliError::input(e.to_string()).at(place))
 }
 

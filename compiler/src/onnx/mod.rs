@@ -8,6 +8,7 @@ mod external;
 mod import;
 mod inspect;
 mod proto;
+mod skim;
 mod tensor_data;
 
 pub use context::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
@@ -16,6 +17,7 @@ pub use export::{FUNCTION_DOMAIN, export_onnx, export_tensor};
 pub use external::{ExternalData, NoExternalData, verify_location};
 pub use import::{ImportOptions, OLDEST_OPSET, import_onnx, import_onnx_with, onnx_inputs};
 pub use inspect::inspect_onnx;
+pub use skim::{MODEL_FILE, skim_model};
 pub use tensor_data::{dtype_from_onnx, dtype_to_onnx, parse_tensor_proto};
 
 /// The opset of ai.onnx that exported models use: axes of reductions and `num_outputs` of Split follow it; Gelu and

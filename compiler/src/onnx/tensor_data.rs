@@ -3,13 +3,15 @@
 use super::error::ImportError;
 use super::external::{ExternalData, verify_location};
 use super::proto::{SparseTensorProto, TensorProto};
+use super::skim::MODEL_FILE;
 use crate::dtype::DType;
 use crate::graph::Constant;
 use crate::name::Name;
-use crate::tensor::{ConstData, Element, Tensor};
+use crate::tensor::{ConstData, DataSource, Element, Tensor};
 use bytes::Bytes;
 use half::{bf16, f16};
 use prost::Message;
+use std::sync::Arc;
 
 /// Why a tensor could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,13 +163,28 @@ fn read_external(t: &TensorProto, byte_len: u64, external: &dyn ExternalData) ->
         parsed.map_err(|_| TensorError::Invalid(format!("external data {key} {text:?} is no number")))
     };
     let location = entry("location").ok_or_else(|| TensorError::Invalid("external data has no location".into()))?;
-    verify_location(location)?;
+    let inline = location == MODEL_FILE;
+    if !inline {
+        verify_location(location)?;
+    }
     let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?.unwrap_or(byte_len));
     if length != byte_len {
-        return Err(TensorError::Invalid(format!("needs {byte_len} bytes, its external data has {length}")));
+        let (dtype, whose) = (t.data_type.unwrap_or(0), if inline { "got" } else { "its external data has" });
+        let dtype = dtype_from_onnx(dtype).map_err(TensorError::Type)?;
+        return Err(TensorError::Invalid(format!("{dtype}{:?} needs {byte_len} bytes, {whose} {length}", t.dims)));
     }
     offset.checked_add(length).ok_or_else(|| TensorError::Invalid("external data ends beyond any file".into()))?;
-    Ok(ConstData::Lazy(external.open(location, offset, Some(length))?))
+    let source = external.open(location, offset, Some(length))?;
+    let bools = t.data_type == Some(dtype_to_onnx(DType::Bool));
+    Ok(ConstData::Lazy(if bools { Arc::new(Bools(source)) } else { source }))
+}
+
+/// Bools of a file, as [`normalize_bools`] leaves them.
+struct Bools(Arc<dyn DataSource>);
+impl DataSource for Bools {
+    fn read(&self) -> Result<Bytes, String> {
+        self.0.read().map(normalize_bools)
+    }
 }
 
 /// The fields for typed data: which one holds a type is fixed by onnx.proto.
