@@ -1,6 +1,7 @@
 //! One way to fail: a code, one sentence, where, why, and what to do.
 
 use compiler::compile::CompileError;
+use compiler::graph::BindError;
 use compiler::onnx::ImportError;
 use compiler::passes::PassErrorKind;
 use runtime_gpu::GpuError;
@@ -145,6 +146,20 @@ impl From<CompileError> for CliError {
     }
 }
 
+impl From<BindError> for CliError {
+    fn from(e: BindError) -> CliError {
+        match &e {
+            BindError::TooLarge(_) => too_large(&e),
+            _ => CliError::usage(e.to_string()),
+        }
+    }
+}
+
+/// Sizes that no memory holds.
+fn too_large(e: &dyn fmt::Display) -> CliError {
+    CliError::new(Code::Device, e.to_string()).help("give smaller sizes with --batch, --dim or --shape")
+}
+
 impl From<ImportError> for CliError {
     fn from(e: ImportError) -> CliError {
         match &e {
@@ -172,7 +187,8 @@ impl From<ImportError> for CliError {
             ImportError::UnsupportedType { .. } | ImportError::OldOpset { .. } => {
                 CliError::new(Code::Unsupported, e.to_string())
             }
-            ImportError::Shape(_) => CliError::usage(e.to_string()),
+            ImportError::Shape(e) => CliError::from(e.clone()),
+            ImportError::TooLarge { .. } => too_large(&e),
             _ => CliError::input(e.to_string()),
         }
     }

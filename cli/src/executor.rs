@@ -267,7 +267,10 @@ impl Executor {
         device: &Device,
         profile: &DeviceProfile,
     ) -> CliResult<Executor> {
-        let on_cpu = |module| Ok(Executor::Cpu { module: Box::new(cpu_module(module, &pipeline)?) });
+        let on_cpu = |module| {
+            crate::models::check_cpu_memory(&module)?;
+            Ok(Executor::Cpu { module: Box::new(cpu_module(module, &pipeline)?) })
+        };
         let Device::Gpu(gpu) = device else { return on_cpu(module) };
         let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
         {
@@ -339,7 +342,11 @@ pub fn cache_dir() -> Option<std::path::PathBuf> {
 
 /// Runs the entry function on the CPU executor.
 pub fn run_on_cpu(module: &Module, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
-    compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| CliError::new(Code::Input, e.to_string()))
+    compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| {
+        let text = e.to_string();
+        let code = if text.ends_with(compiler::tensor::NO_ROOM) { Code::Device } else { Code::Input };
+        CliError::new(code, text)
+    })
 }
 
 /// As [`run_on_cpu`], with progress as the stage `stage`: large networks take minutes there.

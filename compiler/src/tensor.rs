@@ -5,6 +5,58 @@ use bytes::Bytes;
 use half::{bf16, f16};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Dimensions that a tensor may have. Nobody's network comes near; a file that asks for a billion is damaged.
+pub const MAX_RANK: usize = 64;
+
+/// Ends the message about memory that cannot be had.
+pub const NO_ROOM: &str = "are more than there is memory for";
+
+/// The most bytes of one piece of host memory.
+static HOST_LIMIT: AtomicUsize = AtomicUsize::new(isize::MAX as usize);
+
+/// Sets the most bytes that [`reserve`] gives at once. The compiler knows no machine: the program around it says how much
+/// memory there is, so that a size read from a file is refused before the system ends the process for it.
+pub fn limit_host_memory(bytes: usize) {
+    HOST_LIMIT.store(bytes, Ordering::Relaxed);
+}
+
+/// An empty vector with room for `len` elements. Memory whose size comes from a file or from data is taken through here.
+///
+/// # Errors
+/// When the room is beyond the limit of [`limit_host_memory`], or the system refuses it.
+pub fn reserve<T>(len: usize) -> Result<Vec<T>, String> {
+    let limit = HOST_LIMIT.load(Ordering::Relaxed);
+    let bytes = len.checked_mul(size_of::<T>());
+    let refuse = || match bytes {
+        Some(bytes) => format!("{} MiB {NO_ROOM}", bytes >> 20),
+        None => format!("{len} elements {NO_ROOM}"),
+    };
+    let mut out = Vec::new();
+    if bytes.is_none_or(|b| b > limit) || out.try_reserve_exact(len).is_err() {
+        return Err(refuse());
+    }
+    Ok(out)
+}
+
+/// Checks that there is room for `bytes` bytes at this moment.
+///
+/// # Errors
+/// As [`reserve`].
+pub fn ensure_room(bytes: usize) -> Result<(), String> {
+    reserve::<u8>(bytes).map(drop)
+}
+
+/// `len` times `value`, in memory from [`reserve`].
+///
+/// # Errors
+/// As [`reserve`].
+pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, String> {
+    let mut out = reserve(len)?;
+    out.resize(len, value);
+    Ok(out)
+}
 
 /// A dense row-major host tensor.
 #[derive(Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! From a module of groups to tensor functions, kernels and the plan.
 
 use super::memory::{Lifetime, assign_pool};
-use super::residency::{Lowered, device_values, lower_all};
+use super::residency::{Lowered, check_bindings, device_values, lower_all};
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, Node, NodeId, TensorType, ValueId};
@@ -125,6 +125,7 @@ impl<'a> Planner<'a> {
         let main = self.module.main().clone();
         self.check_sizes(&main)?;
         self.lowered = lower_all(&self.module, &main, self.profile);
+        check_bindings(&main, &self.lowered, self.profile)?;
         self.on_device = device_values(&main, &self.lowered);
         for (i, &p) in main.params().iter().enumerate() {
             let host = Place::Host(HostContent::Input(i));

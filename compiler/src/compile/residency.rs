@@ -3,6 +3,7 @@
 //! A view shares its operand's memory, so both live in the same place. Constants are not asked: host steps read them from the
 //! module, kernels from a device buffer of their own.
 
+use super::CompileError;
 use super::lower::{assign_encodings, is_view, lower_group};
 use super::planning::value_encoding;
 use crate::dtype::DType;
@@ -10,7 +11,7 @@ use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, CallTensor, Const};
 use crate::profile::DeviceProfile;
-use crate::tir::TensorFunction;
+use crate::tir::{BufferId, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What a group becomes.
@@ -124,4 +125,55 @@ pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfil
         }
     }
     out
+}
+
+/// What one element of a result needs is bound to one kernel, each tensor with all its banks: that must fit what a kernel has.
+///
+/// # Errors
+/// The first group that takes more: the CPU executor has no such limit.
+pub(super) fn check_bindings(
+    main: &Function,
+    lowered: &FxHashMap<NodeId, Lowered>,
+    profile: &DeviceProfile,
+) -> Result<(), CompileError> {
+    for &n in &main.blocks[main.body].nodes {
+        let Some(Lowered::Kernel(t)) = lowered.get(&n) else { continue };
+        for block in t.body.blocks() {
+            let mut together = vec![block.buffer];
+            certain_loads(&block.value, &mut together);
+            together.sort_unstable();
+            together.dedup();
+            let params = together.iter().filter(|b| t.params.iter().any(|p| p.buffer == **b));
+            let need = params.map(|&b| banks(t, b, profile)).fold(0u64, u64::saturating_add);
+            if need > u64::from(profile.max_storage_buffers) {
+                return Err(CompileError::NeedsCpu(format!(
+                    "`{}` works on tensors of {need} bindings at once, a kernel has {} on {}",
+                    main.nodes[n].name, profile.max_storage_buffers, profile.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bindings of a buffer.
+fn banks(t: &TensorFunction, b: BufferId, profile: &DeviceProfile) -> u64 {
+    let buffer = &t.buffers[b];
+    let numel = buffer.numel().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    let bytes = buffer.encoding.storage_bytes(buffer.dtype, numel);
+    if bytes <= profile.max_binding { 1 } else { bytes.div_ceil(profile.bank_bytes()) }
+}
+
+/// Buffers that every element's value reads. A schedule may split a choice into kernels that read one side each.
+fn certain_loads(e: &Expr, out: &mut Vec<BufferId>) {
+    match e {
+        Expr::Load(b, _) => out.push(*b),
+        Expr::Select(condition, ..) => certain_loads(condition, out),
+        Expr::Unary(_, a) | Expr::Cast(_, a) => certain_loads(a, out),
+        Expr::Binary(_, a, b) => {
+            certain_loads(a, out);
+            certain_loads(b, out);
+        }
+        Expr::Const(..) | Expr::Index(..) | Expr::All(_) => {}
+    }
 }

@@ -344,6 +344,21 @@ fn last_uses(f: &Function, block: BlockId) -> Vec<Vec<ValueId>> {
     out
 }
 
+/// Bytes of all values that are held at once when the function's body runs, where it takes most. Values of sizes that only a
+/// run decides, and those of regions and callees, are left out.
+pub fn peak_bytes(f: &Function) -> u64 {
+    let bytes = |v: &ValueId| f.ty(*v).bytes().unwrap_or(0) as u64;
+    let total = |list: &[ValueId]| list.iter().map(bytes).fold(0, u64::saturating_add);
+    let mut now = total(f.params());
+    let mut most = now;
+    for (&n, dead) in f.blocks[f.body].nodes.iter().zip(last_uses(f, f.body)) {
+        now = now.saturating_add(total(&f.nodes[n].outputs));
+        most = most.max(now);
+        now = now.saturating_sub(total(&dead));
+    }
+    most
+}
+
 fn collect_uses(f: &Function, n: NodeId, out: &mut Vec<ValueId>) {
     out.extend(f.nodes[n].inputs.iter().flatten());
     for &r in &f.nodes[n].regions {

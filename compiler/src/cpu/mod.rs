@@ -17,7 +17,7 @@ mod node;
 mod scalar;
 mod stage;
 
-pub use graph::{ExecError, HostFunction, HostFunctions, Interpreter, MAX_CALL_DEPTH, run_function};
+pub use graph::{ExecError, HostFunction, HostFunctions, Interpreter, MAX_CALL_DEPTH, peak_bytes, run_function};
 pub(crate) use lockstep::sample_kernels;
 pub use lockstep::{run_scheduled, run_scheduled_with};
 pub use node::{eval_expression, eval_node};

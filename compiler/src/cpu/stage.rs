@@ -60,7 +60,7 @@ pub(super) fn execute(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId
     for (i, stage) in plan.iter().enumerate() {
         let shape = fixed_shape(f, stage.buffer)?;
         let buffer = &f.buffers[stage.buffer];
-        let mut out = Storage::new(element_count(buffer.dtype, &shape)? * buffer.dtype.size());
+        let mut out = Storage::new(element_count(buffer.dtype, &shape)? * buffer.dtype.size())?;
         if !out.as_ref().is_empty() {
             let views: Vec<Option<View<'_>>> = memory.iter().map(|t| t.as_ref().map(View::of)).collect();
             match &stage.work {

@@ -1,11 +1,13 @@
 //! Specialising a module: open dimensions and input shapes become numbers, and types follow.
 
-use super::{BlockId, Function, Module, NodeId, TensorType};
+use super::builder::possible;
+use super::{BlockId, Function, Module, NodeId, TOO_LARGE, TensorType};
 use crate::attr::{Attr, Attrs};
 use crate::int::{Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::{InferContext, OpRef};
 use crate::tir::{Stmt, TensorFunction};
+use crate::verify::is_sane_type;
 use rustc_hash::FxHashMap;
 
 /// Why a module could not be specialised.
@@ -38,6 +40,9 @@ pub enum BindError {
         /// Why not.
         why: String,
     },
+    /// Sizes that no memory holds.
+    #[error("{0}")]
+    TooLarge(String),
     /// A node does not accept the new types.
     #[error("node `{node}` ({op}): {message}")]
     Node {
@@ -189,6 +194,11 @@ pub fn choose_shapes(
     for d in types.iter_mut().flat_map(|t| t.shape.iter_mut()) {
         *d = d.replace(&mut |v| map.get(&v).cloned());
     }
+    for (ty, &(name, _)) in types.iter().zip(&ports) {
+        if !is_sane_type(ty) {
+            return Err(BindError::TooLarge(format!("`{name}` is {ty:?}, {TOO_LARGE}")));
+        }
+    }
     Ok(types)
 }
 
@@ -219,8 +229,11 @@ fn reinfer_block(module: &mut Module, f: &mut Function, block: BlockId) -> Resul
         specialize_callee(module, f, n)?;
         let node = &f.nodes[n];
         let cx = InferContext::new(module, f, &node.inputs, &node.regions);
-        let types =
-            node.op.infer(&cx).map_err(|message| BindError::Node { node: node.name, op: node.op.name(), message })?;
+        let types = node.op.infer(&cx).and_then(possible);
+        let types = types.map_err(|message| match message.ends_with(TOO_LARGE) {
+            true => BindError::TooLarge(format!("node `{}`: {message}", node.name)),
+            false => BindError::Node { node: node.name, op: node.op.name(), message },
+        })?;
         for (v, mut ty) in node.outputs.clone().into_iter().zip(types) {
             ty.shape.iter_mut().for_each(|d| *d = simplify_dim(d));
             f.values[v].ty = ty;

@@ -4,7 +4,8 @@ use super::{Block, BlockId, Constant, Function, Module, Node, NodeId, Origins, T
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, OpRef};
-use crate::tensor::Tensor;
+use crate::tensor::{MAX_RANK, Tensor};
+use crate::verify::is_sane_type;
 
 /// Why a node could not be added.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -70,6 +71,21 @@ pub struct FunctionBuilder<'m> {
     block: BlockId,
     name: Option<Name>,
     origins: Origins,
+}
+
+/// Ends the message about a type that is refused for its size alone: nothing else is wrong with the model.
+pub const TOO_LARGE: &str = "which no memory holds";
+
+/// Result types, unless one of them cannot be: sizes in files and attributes may be anything.
+///
+/// # Errors
+/// The first type that is negative, too large for any memory, or of too many dimensions.
+pub(super) fn possible(types: Vec<TensorType>) -> Result<Vec<TensorType>, String> {
+    match types.iter().find(|t| !is_sane_type(t)) {
+        Some(t) if t.rank() > MAX_RANK => Err(format!("a result has {} dimensions, at most {MAX_RANK} are", t.rank())),
+        Some(t) => Err(format!("a result is {t:?}, {TOO_LARGE}")),
+        None => Ok(types),
+    }
 }
 
 impl<'m> FunctionBuilder<'m> {
@@ -150,14 +166,12 @@ impl<'m> FunctionBuilder<'m> {
         regions: Vec<BlockId>,
     ) -> Result<Vec<ValueId>, BuildError> {
         let op = op.into();
-        let types = {
-            let cx = InferContext::new(self.module, &self.function, &inputs, &regions);
-            op.infer(&cx).map_err(|message| BuildError {
-                op: op.name(),
-                node: self.name.unwrap_or_else(|| Name::new(op.name())),
-                message,
-            })?
-        };
+        let cx = InferContext::new(self.module, &self.function, &inputs, &regions);
+        let types = op.infer(&cx).and_then(possible).map_err(|message| BuildError {
+            op: op.name(),
+            node: self.name.unwrap_or_else(|| Name::new(op.name())),
+            message,
+        })?;
         Ok(self.push_node(op, inputs, regions, types))
     }
     /// Appends a node whose result types are known.

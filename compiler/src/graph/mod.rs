@@ -14,7 +14,7 @@ pub use bind::{
     BindError, bind_dims, choose_shapes, input_ports, open_dims, reinfer, set_input_shape, set_input_shapes,
     substitute_dims,
 };
-pub use builder::{BuildError, FunctionBuilder};
+pub use builder::{BuildError, FunctionBuilder, TOO_LARGE};
 
 use crate::arena::Arena;
 use crate::define_id;

@@ -8,7 +8,7 @@ use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::cast::Cast;
 use crate::ops::reshape::Reshape;
-use crate::tensor::Tensor;
+use crate::tensor::{MAX_RANK, Tensor};
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
 
@@ -107,6 +107,17 @@ impl ImportContext<'_, '_> {
     /// A dimension that is known only when the node has run: a symbol that nothing else in the function has.
     pub fn fresh_dim(&mut self, base: &str, i: usize) -> Dim {
         Dim::var(format!("{}_{base}{}_{i}", self.b.function.name, self.b.function.values.len()).as_str())
+    }
+    /// Dimensions of a result whose shape is operand `i`, known only at run time: a fresh symbol for each of its elements.
+    ///
+    /// # Errors
+    /// An operand whose length is not known, or is more than a shape has.
+    pub fn fresh_dims(&mut self, base: &str, i: usize) -> Result<Vec<Dim>, String> {
+        let rank = self.ty(i)?.numel().as_const().ok_or("the rank of the result is not known")?;
+        if !(0..=MAX_RANK as i64).contains(&rank) {
+            return Err(format!("the result has {rank} dimensions, at most {MAX_RANK} are"));
+        }
+        Ok((0..rank as usize).map(|d| self.fresh_dim(base, d)).collect())
     }
     /// Adds a node with one result.
     ///

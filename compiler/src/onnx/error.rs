@@ -81,6 +81,16 @@ pub enum ImportError {
         /// The ONNX type.
         ty: String,
     },
+    /// A node's result, or the constants that the model makes, are beyond any memory: nothing else is wrong with it.
+    #[error("node `{node}` ({op}): {message}")]
+    TooLarge {
+        /// The node.
+        node: Name,
+        /// Its ONNX op type.
+        op: String,
+        /// How large.
+        message: String,
+    },
     /// Shapes were chosen that the model's inputs do not have.
     #[error(transparent)]
     Shape(#[from] crate::graph::BindError),

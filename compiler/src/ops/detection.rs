@@ -6,7 +6,7 @@ use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, reserve};
 use crate::{attr_enum, attr_struct};
 
 attr_struct! {
@@ -133,6 +133,9 @@ attr_struct! {
         pub scale: f64 = 1.0,
     }
 }
+/// The most samples of a cell along an axis.
+const SAMPLE_LIMIT: i64 = 10_000;
+
 impl Op for RoiAlign {
     fn arity(&self) -> (usize, usize) {
         (3, 3)
@@ -142,7 +145,7 @@ impl Op for RoiAlign {
         if x.rank() != 4 || rois.rank() != 2 || images.rank() != 1 || !x.dtype.is_float() || !images.dtype.is_int() {
             return Err(format!("regions {rois:?} of {x:?} in images {images:?}"));
         }
-        if self.height < 1 || self.width < 1 || self.samples < 0 {
+        if self.height < 1 || self.width < 1 || !(0..=SAMPLE_LIMIT).contains(&self.samples) {
             return Err(format!("{} by {} cells of {} samples", self.height, self.width, self.samples));
         }
         let cells = [Int::new(self.height), Int::new(self.width)];
@@ -192,7 +195,8 @@ impl RoiAlign {
         }
         let data = x.to_f64_vec();
         let (rows, columns) = (self.height as usize, self.width as usize);
-        let mut out = Vec::with_capacity(images.len() * channels * rows * columns);
+        let total = [images.len(), channels, rows, columns].iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        let mut out = reserve(total.unwrap_or(usize::MAX))?;
         for (roi, &image) in rois.chunks_exact(4).zip(images) {
             let image =
                 usize::try_from(image).ok().filter(|&i| i < count).ok_or(format!("there is no image {image}"))?;
@@ -203,8 +207,13 @@ impl RoiAlign {
                 if self.half_pixel { s } else { s.max(1.0) }
             };
             let (cell_w, cell_h) = (span(0) / columns as f64, span(1) / rows as f64);
-            let samples =
-                |cell: f64| if self.samples > 0 { self.samples as usize } else { cell.ceil().clamp(0.0, 1e4) as usize };
+            let samples = |cell: f64| {
+                if self.samples > 0 {
+                    self.samples as usize
+                } else {
+                    cell.ceil().clamp(0.0, SAMPLE_LIMIT as f64) as usize
+                }
+            };
             let (nx, ny) = (samples(cell_w), samples(cell_h));
             let places = |start: f64, cell: f64, n: usize, k: usize, size: usize| -> Vec<_> {
                 let at = |s: usize| start + k as f64 * cell + (s as f64 + 0.5) * cell / n as f64;

@@ -1,7 +1,8 @@
 //! Copying elements on the host, for ops whose result shape is known only when they run.
 
 use super::OpResult;
-use crate::tensor::Tensor;
+use crate::dtype::DType;
+use crate::tensor::{Tensor, ensure_room};
 
 /// Sizes given at run time, as they must not be negative.
 pub(super) fn check_sizes(sizes: &[i64]) -> OpResult<Vec<usize>> {
@@ -48,14 +49,12 @@ pub(super) fn broadcast_host(x: &Tensor, shape: &[usize]) -> OpResult<Tensor> {
         return Err(format!("{:?} does not broadcast to {shape:?}", x.shape()));
     }
     let out: Vec<usize> = from.iter().zip(&to).map(|(&a, &b)| if a == 1 { b } else { a }).collect();
-    check_count(&out)?;
+    check_count(x.dtype(), &out)?;
     Ok(gather_host(&x.reshaped(from.clone()), &out, |axis, i| if from[axis] == 1 { 0 } else { i }))
 }
 
-/// Refuses a shape whose elements no memory holds.
-pub(super) fn check_count(shape: &[usize]) -> OpResult<()> {
-    match shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) {
-        Some(n) if n < 1 << 36 => Ok(()),
-        _ => Err(format!("shape {shape:?} is too large")),
-    }
+/// Refuses a tensor that memory does not hold.
+pub(super) fn check_count(dtype: DType, shape: &[usize]) -> OpResult<()> {
+    let bytes = shape.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d));
+    bytes.ok_or_else(|| format!("a tensor {dtype}{shape:?} is too large")).and_then(ensure_room)
 }

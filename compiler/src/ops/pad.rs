@@ -223,7 +223,7 @@ impl Pad {
         let pads = spread(pads, &axes, rank, 0)?;
         let size = |d: usize| (x.shape()[d] as i64).saturating_add(pads[d]).saturating_add(pads[d + rank]);
         let shape = super::host_copy::check_sizes(&(0..rank).map(size).collect::<Vec<_>>())?;
-        super::host_copy::check_count(&shape)?;
+        super::host_copy::check_count(x.dtype(), &shape)?;
         if self.mode != PadMode::Constant && x.is_empty() {
             return Err("there is no element to repeat".into());
         }

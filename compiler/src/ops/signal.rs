@@ -12,7 +12,7 @@ use crate::graph::{TensorType, ValueId};
 use crate::int::Int;
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, filled};
 use crate::tir::{Combiner, Cond, Expr, UnaryOp};
 use std::f64::consts::PI;
 
@@ -269,7 +269,7 @@ fn import_mel(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         let f = 700.0 * (10f64.powf((i as f64 * step + mel(low)) / 2595.0) - 1.0);
         (((length + 1.0) * f / rate).floor().max(0.0) as usize).min(bins.saturating_sub(1))
     };
-    let mut matrix = vec![0.0; bins * count];
+    let mut matrix = bins.checked_mul(count).ok_or("too many bands".to_string()).and_then(|n| filled(n, 0.0))?;
     for band in 0..count {
         let (left, centre, right) = (edge(band), edge(band + 1), edge(band + 2));
         if left == centre {

@@ -101,6 +101,9 @@ fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
         sizes.iter().map(|&s| Int::new(s)).collect()
     } else {
         let n = cx.attrs.int("num_outputs").unwrap_or(cx.num_outputs as i64).max(1);
+        if n > cx.num_outputs.max(1) as i64 {
+            return Err(format!("num_outputs is {n}, the node has {} outputs", cx.num_outputs));
+        }
         let size = ty.shape[axis].ceil_div(n);
         let last = ty.shape[axis].clone() - size.clone() * (n - 1);
         let even = ty.shape[axis].as_const().is_none();

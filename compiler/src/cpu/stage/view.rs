@@ -1,7 +1,7 @@
 //! Typed views of host tensors, and aligned memory that becomes one.
 
 use crate::dtype::DType;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, filled};
 use bytes::Bytes;
 use half::{bf16, f16};
 use std::borrow::Cow;
@@ -59,8 +59,8 @@ pub(super) struct Storage {
     bytes: usize,
 }
 impl Storage {
-    pub(super) fn new(bytes: usize) -> Storage {
-        Storage { words: vec![0; bytes.div_ceil(8)], bytes }
+    pub(super) fn new(bytes: usize) -> Result<Storage, String> {
+        Ok(Storage { words: filled(bytes.div_ceil(8), 0)?, bytes })
     }
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..self.bytes]

@@ -43,6 +43,9 @@ pub const OLDEST_OPSET: i64 = 7;
 /// Nodes that may come out of inlining functions and unrolling loops.
 const NODE_LIMIT: usize = 1_000_000;
 
+/// Bytes of constants that nodes may make, beside those of the file: windows, grids, filled tensors.
+const MADE_LIMIT: usize = 1 << 30;
+
 /// Imports a model into a module whose entry is `main`.
 ///
 /// # Errors
@@ -137,6 +140,8 @@ pub(crate) struct Importer<'p> {
     opsets: Opsets,
     /// Nodes imported so far.
     imported: Cell<usize>,
+    /// Bytes of constants made so far.
+    made: Cell<usize>,
 }
 
 /// What is fixed inside one graph body or function body.
@@ -171,7 +176,7 @@ impl<'p> Importer<'p> {
         let opsets = Opsets::new(&model.opset_import);
         let key = |f: &'p FunctionProto| (canonical_domain(f.domain.as_deref()), f.name.as_deref().unwrap_or(""));
         let functions = model.functions.iter().map(|f| (key(f), f)).collect();
-        Ok(Importer { graph, functions, external, opsets, imported: Cell::new(0) })
+        Ok(Importer { graph, functions, external, opsets, imported: Cell::new(0), made: Cell::new(0) })
     }
 
     /// Refuses operators that nothing imports, all at once.

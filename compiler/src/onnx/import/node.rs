@@ -6,8 +6,8 @@ use super::super::tensor_data::TensorError;
 use super::super::{ImportContext, OnnxAttrs, OnnxImport};
 use super::fold::fold_new_nodes;
 use super::support::Resolved;
-use super::{Environment, Importer, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
-use crate::graph::{Constant, FunctionBuilder, Origins, ValueId};
+use super::{Environment, Importer, MADE_LIMIT, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
+use crate::graph::{Constant, FunctionBuilder, Origins, TOO_LARGE, ValueId};
 use crate::name::Name;
 use rustc_hash::FxHashMap;
 
@@ -55,6 +55,9 @@ impl NodeRef<'_> {
     }
     /// By the convention of the ops' importers (see [`ImportContext`]), some messages are no fault of the model.
     pub(super) fn refused(&self, message: String) -> ImportError {
+        if message.ends_with(TOO_LARGE) {
+            return ImportError::TooLarge { node: self.name, op: self.op(), message };
+        }
         let model_is_right = message.contains("unsupported") || message.contains("at compile time");
         if model_is_right { self.unsupported(message) } else { self.invalid(message) }
     }
@@ -127,9 +130,23 @@ impl<'p> Importer<'p> {
         let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
         b.set_source(Some(node.name));
         let (num_outputs, first) = (node.node.output.len(), b.function.nodes.len());
+        let constants = b.module.constants.len();
         let mut cx = ImportContext { b, opset, inputs, attrs, num_outputs };
         let results = (row.import)(&mut cx).map_err(|m| node.refused(m))?;
+        self.count_made(node, b.module.constants.values().skip(constants))?;
         Ok(fold_new_nodes(b, first, node.name.as_str(), results))
+    }
+
+    /// Adds constants that a node made out of its attributes and sizes to those so far. A file of some bytes may ask for any
+    /// number of them.
+    fn count_made<'c>(&self, node: &NodeRef<'p>, made: impl Iterator<Item = &'c Constant>) -> Result<(), ImportError> {
+        let bytes = made.fold(self.made.get(), |n, c| n.saturating_add(c.byte_len()));
+        self.made.set(bytes);
+        if bytes <= MADE_LIMIT {
+            return Ok(());
+        }
+        let message = format!("the constants that the model computes take more than {} MiB", MADE_LIMIT >> 20);
+        Err(ImportError::TooLarge { node: node.name, op: node.op(), message })
     }
 
     /// Applies the row of an ai.onnx op that the importer itself needs (newest opset).
