@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::int::Int;
 use crate::name::Name;
+use crate::schedule::identity;
 use crate::tensor::Tensor;
 use crate::tir::{
     Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, Stmt, TensorFunction,
@@ -105,7 +106,8 @@ impl<'a> ComputeContext<'a> {
         out
     }
     /// A stage `out[i...] = combine over r of value(i, r)`; accumulates in `dtype`. Extents of constant 1 get no loop
-    /// (their index is 0), and without any loop left the stage is a plain `compute`.
+    /// (their index is 0), and without any loop left the stage is a plain `compute`. Over an extent of 0 nothing is read, and
+    /// every element is the combiner's identity.
     pub fn reduce(
         &mut self,
         label: &str,
@@ -115,6 +117,9 @@ impl<'a> ComputeContext<'a> {
         combiner: Combiner,
         value: impl FnOnce(&[Int], &[Int]) -> Expr,
     ) -> BufferId {
+        if extents.iter().any(|d| d.is(0)) {
+            return self.compute(label, shape, dtype, |_| identity(combiner, dtype));
+        }
         let out = self.buffer(label, shape, dtype);
         let name = self.function.buffers[out].name;
         let spatial = shape.iter().enumerate().map(|(i, d)| (Name::new(&format!("{name}_i{i}")), d.clone()));

@@ -88,9 +88,14 @@ impl Op for GatherElements {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, indices) = (cx.require(0)?, require_indices(cx, 1)?);
-        normalize_axis(self.axis, x.rank())?;
+        let axis = normalize_axis(self.axis, x.rank())?;
         if indices.rank() != x.rank() {
             return Err(format!("indices of rank {} for rank {}", indices.rank(), x.rank()));
+        }
+        let inside = |(i, d): (&Dim, &Dim)| i.as_const().zip(d.as_const()).is_none_or(|(i, d)| i <= d);
+        let mut pairs = indices.shape.iter().zip(&x.shape).enumerate();
+        if !pairs.all(|(a, pair)| a == axis || inside(pair)) {
+            return Err(format!("indices {:?} reach beyond data {:?}", indices.shape, x.shape));
         }
         Ok(vec![TensorType::new(x.dtype, indices.shape.clone())])
     }

@@ -59,6 +59,12 @@ fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<Value
         cx.cast(v, DType::F32)
     };
     let [query, key, value] = [operand(cx, 0)?, operand(cx, 1)?, operand(cx, 2)?];
+    for i in [0, 1, 2, 4, 5].into_iter().filter(|&i| cx.opt(i).is_some()).collect::<Vec<_>>() {
+        let ty = cx.ty(i)?;
+        if ty.rank() != 3 {
+            return Err(format!("operand {i} is {ty:?}, not of rank 3"));
+        }
+    }
     let (batch, tokens) = (cx.ty(0)?.shape[0].clone(), cx.ty(0)?.shape[1].as_const());
     let tokens = tokens.filter(|&t| t <= TOKEN_LIMIT).ok_or("unsupported: the tokens are too many to unroll")?;
     let query = split_heads(cx, query, Some(q_heads))?;

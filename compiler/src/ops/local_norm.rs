@@ -57,15 +57,18 @@ impl Op for Lrn {
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let (x, out) = (cx.require(0)?, cx.output_type(0).clone());
         let acc = out.dtype.accumulator();
-        let before = (self.size - 1) / 2;
-        let squares = cx.reduce("squares", &out.shape, acc, &[self.size.into()], Combiner::Sum, |o, r| {
+        // Neighbours beyond the first and last channel count for nothing, however many the window has.
+        let reach = out.shape[1].as_const().map_or(i64::MAX, |c| (c - 1).max(0));
+        let before = ((self.size - 1) / 2).min(reach);
+        let after = (self.size / 2).min(reach);
+        let squares = cx.reduce("squares", &out.shape, acc, &[(before + after + 1).into()], Combiner::Sum, |o, r| {
             let mut at = o.to_vec();
             at[1] = o[1].clone() + &r[0] - before;
             let mut conds = vec![];
             if before > 0 {
                 conds.push(Cond::ge(at[1].clone(), 0));
             }
-            if self.size - 1 > before {
+            if after > 0 {
                 conds.push(Cond::lt(at[1].clone(), &out.shape[1]));
             }
             let x = Expr::load(x, at).cast(out.dtype, acc);

@@ -2,7 +2,7 @@
 
 use super::OpResult;
 use super::binary::{Div, Equal, Mul};
-use super::broadcast::Expand;
+use super::broadcast::{Expand, unify_dims};
 use super::gather::{Gather, GatherElements};
 use super::reduce::{Reduce, ReduceKind};
 use super::reshape::{Squeeze, Unsqueeze};
@@ -37,8 +37,17 @@ fn import_cross_entropy(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>
 fn likelihood(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
     let dtype = cx.type_of(x).dtype;
     let (mut target, target_ty) = (cx.input(1)?, cx.ty(1)?);
-    if !target_ty.dtype.is_int() || target_ty.rank() + 1 != cx.type_of(x).rank() {
-        return Err(format!("the target is {target_ty:?} for scores {:?}", cx.type_of(x)));
+    let scores = cx.type_of(x);
+    let places = scores.shape.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, d)| d);
+    let fits = target_ty.shape.iter().zip(places).all(|(t, s)| unify_dims(t, s).is_ok());
+    if !target_ty.dtype.is_int() || target_ty.rank() + 1 != scores.rank() || scores.rank() < 2 || !fits {
+        return Err(format!("the target is {target_ty:?} for scores {scores:?}"));
+    }
+    if let Some(weight) = cx.opt(2) {
+        let weight = cx.type_of(weight);
+        if weight.rank() != 1 || unify_dims(&weight.shape[0], &scores.shape[1]).is_err() {
+            return Err(format!("the weights are {weight:?} for scores {scores:?}"));
+        }
     }
     let ignored = match cx.attrs.int("ignore_index") {
         None => None,

@@ -28,9 +28,6 @@ struct Product {
 }
 
 fn check_depth(a: &Int, b: &Int) -> OpResult<Int> {
-    if a.is(0) || b.is(0) {
-        return Err("contracts over a dimension of size 0".into());
-    }
     unify_dims(a, b).map_err(|_| format!("cannot contract {a} columns with {b} rows"))
 }
 
@@ -293,11 +290,21 @@ mod tests {
     }
 
     #[test]
+    fn a_product_of_nothing_is_zero() {
+        let empty = |shape: &[usize]| Tensor::zeros(DType::F32, shape.to_vec());
+        let got = run(MatMul {}, &[&empty(&[2, 0]), &empty(&[0, 3])]);
+        assert_eq!((got.shape(), got.to_f64_vec()), (&[2, 3][..], vec![0.0; 6]));
+        let got = run(Gemm { beta: 2.0, ..Gemm::default() }, &[&empty(&[1, 0]), &empty(&[0, 2]), &random(&[2], 1)]);
+        assert_eq!(got.to_f64_vec(), random(&[2], 1).to_f64_vec().iter().map(|c| 2.0 * c).collect::<Vec<_>>());
+        assert_eq!(run(MatMul {}, &[&empty(&[2, 0]), &empty(&[0])]).to_f64_vec(), [0.0; 2]);
+    }
+
+    #[test]
     fn shapes_that_do_not_fit_are_refused() {
         let refusal = |a: &[usize], b: &[usize]| try_run(MatMul {}, &[&random(a, 1), &random(b, 2)]).unwrap_err();
         assert!(refusal(&[2, 3], &[4, 2]).contains("contract"));
         assert!(refusal(&[2, 2, 3], &[3, 3, 2]).contains("broadcast"));
         assert!(refusal(&[], &[3]).contains("scalar"));
-        assert!(refusal(&[2, 0], &[0, 3]).contains("size 0"));
+        assert!(refusal(&[2, 0], &[4, 3]).contains("contract"));
     }
 }

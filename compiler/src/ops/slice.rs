@@ -43,10 +43,13 @@ struct Range {
 /// dimensions as large enough for a constant start.
 fn resolve(d: &Dim, start: &Int, end: &Int, step: i64) -> (Int, Dim) {
     if let (Some(d), Some(start), Some(end)) = (d.as_const(), start.as_const(), end.as_const()) {
+        if d == 0 {
+            return (Int::new(0), Int::new(0));
+        }
         let wrap = |v: i64| if v < 0 { v.saturating_add(d) } else { v };
         let (low, high) = if step > 0 { (0, d) } else { (-1, d - 1) };
-        let start = wrap(start).clamp(low.max(0), high.max(0));
-        let end = wrap(end).clamp(low, high.max(low));
+        let start = wrap(start).clamp(low.max(0), high);
+        let end = wrap(end).clamp(low, high);
         let span = if step > 0 { end - start } else { start - end };
         let stride = step.unsigned_abs().min(i64::MAX as u64) as i64;
         return (Int::new(start), Int::new(if span <= 0 { 0 } else { (span - 1) / stride + 1 }));
@@ -257,6 +260,9 @@ fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Strin
         return Ok(vec![cx.add(Slice { starts, ends, axes, steps, dims: vec![] }, &[x])?]);
     }
     let count = cx.ty(1)?.numel().as_const().unwrap_or(ty.rank() as i64);
+    if count > ty.rank() as i64 {
+        return Err(format!("{count} starts for rank {}", ty.rank()));
+    }
     let axes = match axes {
         Some(axes) if axes.is_empty() => (0..count).collect(),
         Some(axes) => axes,
@@ -310,6 +316,16 @@ mod tests {
             i = i.saturating_add(step);
         }
         out
+    }
+
+    #[test]
+    fn nothing_has_no_elements_in_any_direction() {
+        let nothing = Tensor::ints(&[]);
+        for (start, end, step) in [(0, 5, 1), (1, i64::MIN + 1, -1), (-1, i64::MIN, -2)] {
+            let op = Slice { starts: ints(&[start]), ends: ints(&[end]), steps: vec![step], ..Slice::default() };
+            assert_eq!(op.slice_host(&nothing).unwrap(), nothing);
+            assert_eq!(try_run(op, &[&nothing]).unwrap(), [nothing.clone()]);
+        }
     }
 
     #[test]

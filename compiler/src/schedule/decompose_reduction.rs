@@ -32,7 +32,7 @@ attr_struct! {
 }
 
 /// The identity of a combiner.
-pub(super) fn identity(c: Combiner, t: DType) -> Expr {
+pub(crate) fn identity(c: Combiner, t: DType) -> Expr {
     match (c, t) {
         (Combiner::Sum, _) => Expr::constant(0.0, t),
         (Combiner::Prod, _) => Expr::constant(1.0, t),

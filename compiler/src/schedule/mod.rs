@@ -41,6 +41,7 @@ pub use bind::{Axis, Bind};
 pub use compute_at::{ComputeAt, LocalScope};
 pub use cut_kernel::CutKernel;
 pub use decompose_reduction::DecomposeReduction;
+pub(crate) use decompose_reduction::identity;
 pub use flatten_buffer::FlattenBuffer;
 pub use fuse::Fuse;
 pub use inline::Inline;
