@@ -1,12 +1,13 @@
 //! `weft inspect`
 
-use crate::args::InspectArgs;
 use crate::args::shared::refuse_for_trace;
+use crate::args::{Common, InspectArgs};
 use crate::error::{CliError, CliResult, Code};
-use crate::models::{is_path, load_open, read_onnx};
+use crate::models::{decide_shapes, is_onnx, load, load_open, read_onnx};
 use crate::output::{print_text, si, table, write_json};
 use compiler::inspect::{Inspection, inspect_module};
 use compiler::int::Dim;
+use compiler::onnx::{ImportError, ImportOptions, inspect_onnx, onnx_inputs};
 use std::path::Path;
 
 /// Shows what is in each model.
@@ -15,9 +16,11 @@ pub fn execute(a: &InspectArgs) -> CliResult<()> {
         refuse_for_trace(&a.common, trace)?;
         return crate::trace::inspect(&a.models, &a.common);
     }
-    let mut all = Vec::new();
+    let (mut all, mut open) = (Vec::new(), None);
     for m in &a.models {
-        all.push((m, look(m, a)?));
+        let (seen, undecided) = look(m, a)?;
+        all.push((m, seen));
+        open = open.or(undecided.map(|e| e.at(m.as_str())));
     }
     let values: Vec<serde_json::Value> = all.iter().map(|(_, i)| i.to_json()).collect();
     let json = if let [one] = values.as_slice() { one.clone() } else { values.into() };
@@ -31,17 +34,39 @@ pub fn execute(a: &InspectArgs) -> CliResult<()> {
             Err(CliError::new(Code::Unsupported, format!("{} operators are not supported", i.unsupported.len()))
                 .at(m.as_str()))
         }
-        None => Ok(()),
+        None => open.map_or(Ok(()), Err),
     }
 }
 
-fn look(model: &str, a: &InspectArgs) -> CliResult<Inspection> {
-    let path = Path::new(model);
-    if is_path(model) && path.extension().is_none_or(|e| e != "weft") {
-        let (bytes, external) = read_onnx(path)?;
-        return compiler::onnx::inspect_onnx(bytes, &*external).map_err(|e| CliError::from(e).at(model));
+/// The summary of a model; also why it is not known what Weft supports of it, where that depends on sizes that are open.
+fn look(model: &str, a: &InspectArgs) -> CliResult<(Inspection, Option<CliError>)> {
+    let c = &a.common;
+    let sized = c.batch.is_some() || !c.dim.is_empty() || !c.shape.is_empty();
+    if is_onnx(model) {
+        return look_at_onnx(model, c, sized);
     }
-    Ok(inspect_module(&load_open(model, &a.common)?))
+    let module = if sized { load(model, c, None)? } else { load_open(model, c)? };
+    Ok((inspect_module(&module), None))
+}
+
+/// A model is shown with its dimensions open where it can be imported so. Otherwise what counts is whether a compilation
+/// imports it, with the sizes that it would choose.
+fn look_at_onnx(model: &str, common: &Common, sized: bool) -> CliResult<(Inspection, Option<CliError>)> {
+    let (bytes, external) = read_onnx(Path::new(model))?;
+    let look = |options: &ImportOptions| inspect_onnx(bytes.clone(), &*external, options);
+    let fail = |e: ImportError| CliError::from(e).at(model);
+    let open = look(&ImportOptions::default());
+    let ports = onnx_inputs(bytes.clone());
+    let whole = matches!(&open, Ok(i) if i.unsupported.is_empty());
+    let ports = match ports {
+        Ok(ports) if sized || !whole => ports,
+        _ => return open.map(|i| (i, None)).map_err(fail),
+    };
+    match (decide_shapes(ports, common, None), open) {
+        (Ok(shapes), _) => look(&ImportOptions { shapes, ..ImportOptions::default() }).map(|i| (i, None)).map_err(fail),
+        (Err(e), Ok(seen)) if !sized => Ok((Inspection { unsupported: vec![], ..seen }, Some(e))),
+        (Err(e), _) => Err(e.at(model)),
+    }
 }
 
 fn show(model: &str, i: &Inspection) -> CliResult<()> {

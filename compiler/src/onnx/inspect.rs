@@ -2,7 +2,9 @@
 
 use super::error::ImportError;
 use super::external::ExternalData;
-use super::import::{Importer, decode_model, import_onnx, import_type, real_inputs, unsupported_ops};
+use super::import::{
+    ImportOptions, Importer, decode_model, import_onnx_with, import_type, real_inputs, unsupported_ops,
+};
 use super::proto::{GraphProto, ModelProto, TypeValue, ValueInfoProto};
 use super::tensor_data::dtype_from_onnx;
 use crate::inspect::{Inspection, Port, count_macs, sort_histogram};
@@ -10,11 +12,16 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Summary of an ONNX model. Operators are counted under their ONNX names, branches and bodies included.
+/// Summary of an ONNX model, with its inputs as `options` decide them. Operators are counted under their ONNX names, branches
+/// and bodies included.
 ///
 /// # Errors
-/// As [`import_onnx`], except that unsupported operators are part of the summary.
-pub fn inspect_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Inspection, ImportError> {
+/// As [`import_onnx_with`], except that unsupported operators are part of the summary.
+pub fn inspect_onnx(
+    bytes: Bytes,
+    external: &dyn ExternalData,
+    options: &ImportOptions,
+) -> Result<Inspection, ImportError> {
     let model = decode_model(bytes.clone())?;
     let importer = Importer::new(&model, external)?;
     let mut unsupported = unsupported_ops(&importer);
@@ -22,7 +29,7 @@ pub fn inspect_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Inspect
     let mut outputs: Option<Vec<Port>> = None;
     let mut macs = None;
     if unsupported.is_empty() {
-        match import_onnx(bytes, external) {
+        match import_onnx_with(bytes, external, options) {
             Ok(module) => {
                 let f = crate::inspect::inspect_module(&module);
                 (inputs, outputs, macs) = (Some(f.inputs), Some(f.outputs), count_macs(&module));

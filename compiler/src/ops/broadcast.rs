@@ -3,7 +3,7 @@
 use super::host_copy::{broadcast_host, check_count, check_sizes, gather_host};
 use super::permute::{PermutedOp, permute};
 use super::reshape::target_dims;
-use super::{InferContext, Op, OpResult};
+use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -104,6 +104,10 @@ impl Op for Expand {
         cx.output(0, out);
         Ok(())
     }
+    fn with_known_sizes(&self, cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
+        let open = self.shape.is_empty() && self.dims.is_empty();
+        Some((Expand { shape: cx.int_input(1)?, ..self.clone() }.into(), 1)).filter(|_| open)
+    }
     fn has_compute(&self) -> bool {
         self.dims.is_empty()
     }
@@ -182,6 +186,10 @@ impl Op for Tile {
         cx.output(0, out);
         Ok(())
     }
+    fn with_known_sizes(&self, cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
+        let open = self.repeats.is_empty() && self.dims.is_empty();
+        Some((Tile { repeats: cx.int_input(1)?, dims: vec![] }.into(), 1)).filter(|_| open)
+    }
     fn has_compute(&self) -> bool {
         self.dims.is_empty()
     }
@@ -195,7 +203,7 @@ impl Op for Tile {
         }
         Some(check_sizes(&repeats).and_then(|r| {
             let shape: Vec<usize> = x.shape().iter().zip(&r).map(|(d, r)| d.saturating_mul(*r)).collect();
-            check_count(&shape)?;
+            check_count(x.dtype(), &shape)?;
             Ok(vec![gather_host(x, &shape, |axis, i| i % x.shape()[axis])])
         }))
     }
@@ -222,9 +230,10 @@ fn import_expand(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     if let Some(shape) = cx.int_values(1) {
         return Ok(vec![cx.add(Expand { shape, dims: vec![] }, &[x])?]);
     }
-    let rank = cx.ty(1)?.numel().as_const().ok_or("the rank of the result is not known")?;
-    let rank = (rank as usize).max(cx.ty(0)?.rank());
-    let dims = (0..rank).map(|i| cx.fresh_dim("expand", i)).collect();
+    let mut dims = cx.fresh_dims("expand", 1)?;
+    for i in dims.len()..cx.ty(0)?.rank() {
+        dims.push(cx.fresh_dim("expand", i));
+    }
     let shape = cx.input(1)?;
     Ok(vec![cx.add(Expand { shape: vec![], dims }, &[x, shape])?])
 }

@@ -4,6 +4,7 @@ use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::TensorType;
 use crate::name::Name;
+use crate::tensor::Tensor;
 
 attr_struct! {
     /// Reads the module constant `name`. No operands.
@@ -109,17 +110,63 @@ impl Op for CallHost {
         (0, usize::MAX)
     }
     fn infer(&self, _cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        if self.dtypes.len() != self.shapes.len() {
-            return Err("dtypes and shapes differ in number".into());
-        }
-        Ok(self.dtypes.iter().zip(&self.shapes).map(|(d, s)| TensorType::new(*d, s.clone())).collect())
+        declared_types(&self.dtypes, &self.shapes)
     }
     fn has_compute(&self) -> bool {
         false
     }
+    fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        Some(Err(format!("calls the host function `{}`, which is not registered", self.callee)))
+    }
     fn effects(&self) -> super::Effects {
         super::Effects { stateful: true }
     }
+}
+
+attr_struct! {
+    /// Ends the run with a message: stands for a branch that the model's shapes make impossible, which a run must not take.
+    pub struct Trap("trap") {
+        /// Why.
+        pub message: String = String::new(),
+        /// Result dtypes.
+        pub dtypes: Vec<crate::dtype::DType> = vec![],
+        /// Result shapes.
+        pub shapes: Vec<Vec<crate::int::Int>> = vec![],
+    }
+}
+impl Trap {
+    /// In place of results of these types.
+    pub fn of(types: &[TensorType], message: String) -> Trap {
+        let dtypes = types.iter().map(|t| t.dtype).collect();
+        Trap { message, dtypes, shapes: types.iter().map(|t| t.shape.clone()).collect() }
+    }
+}
+impl Op for Trap {
+    fn arity(&self) -> (usize, usize) {
+        (0, 0)
+    }
+    fn num_results(&self) -> usize {
+        self.dtypes.len()
+    }
+    fn infer(&self, _cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        declared_types(&self.dtypes, &self.shapes)
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
+        Some(Err(self.message.clone()))
+    }
+    fn effects(&self) -> super::Effects {
+        super::Effects { stateful: true }
+    }
+}
+
+fn declared_types(dtypes: &[crate::dtype::DType], shapes: &[Vec<crate::int::Int>]) -> OpResult<Vec<TensorType>> {
+    if dtypes.len() != shapes.len() {
+        return Err("dtypes and shapes differ in number".into());
+    }
+    Ok(dtypes.iter().zip(shapes).map(|(d, s)| TensorType::new(*d, s.clone())).collect())
 }
 
 attr_struct! {

@@ -4,7 +4,7 @@ use super::cast::{Cast, dtype_of_onnx, onnx_code};
 use super::host_copy::{check_count, check_sizes};
 use super::permute::normalize_axis;
 use super::reshape::target_dims;
-use super::{InferContext, Op, OpResult};
+use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -52,6 +52,10 @@ impl Op for Full {
         cx.output(0, out);
         Ok(())
     }
+    fn with_known_sizes(&self, cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
+        let open = self.shape.is_empty() && self.dims.is_empty();
+        Some((Full { shape: cx.int_input(0)?, ..self.clone() }.into(), 0)).filter(|_| open)
+    }
     fn has_compute(&self) -> bool {
         self.dims.is_empty()
     }
@@ -60,7 +64,7 @@ impl Op for Full {
             return None;
         }
         let shape = check_sizes(&inputs.first()?.as_ref()?.to_i64_vec());
-        Some(shape.and_then(|s| check_count(&s).map(|()| vec![filled(self.dtype, s, self.value)])))
+        Some(shape.and_then(|s| check_count(self.dtype, &s).map(|()| vec![filled(self.dtype, s, self.value)])))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
@@ -129,8 +133,11 @@ impl Op for Range {
         let dtype = inputs[0].as_ref()?.dtype();
         let all: Option<Vec<f64>> = inputs.iter().map(|t| t.as_ref()?.to_f64_vec().first().copied()).collect();
         let &[start, limit, delta] = all?.as_slice() else { return None };
-        let made = range_size(start, limit, delta);
-        Some(made.map(|n| vec![Tensor::from_f64(dtype, vec![n as usize], (0..n).map(|i| start + i as f64 * delta))]))
+        let size = range_size(start, limit, delta);
+        Some(size.and_then(|n| {
+            check_count(dtype, &[n as usize])?;
+            Ok(vec![Tensor::from_f64(dtype, vec![n as usize], (0..n).map(|i| start + i as f64 * delta))])
+        }))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.size.as_var().filter(|_| self.dynamic).into_iter().collect()
@@ -241,8 +248,7 @@ fn import_constant_of_shape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueI
     let dtype = value.dtype();
     let value = *value.to_f64_vec().first().ok_or("the value is empty")?;
     let Some(shape) = cx.int_values(0) else {
-        let rank = cx.ty(0)?.numel().as_const().ok_or("the rank of the result is not known")?;
-        let dims = (0..rank as usize).map(|i| cx.fresh_dim("full", i)).collect();
+        let dims = cx.fresh_dims("full", 0)?;
         let shape = cx.input(0)?;
         return Ok(vec![cx.add(Full { shape: vec![], value, dtype, dims }, &[shape])?]);
     };

@@ -128,6 +128,11 @@ pub trait Op: OpBase {
     fn has_compute(&self) -> bool {
         true
     }
+    /// The op with integer operands as attributes, for an op that may have its sizes as either, and how many operands then
+    /// are left; `None` where they are attributes already, or not known as expressions of the module's symbols.
+    fn with_known_sizes(&self, _cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
+        None
+    }
     /// Host evaluation for ops without a tensor expression (`None`: interpret the tensor expression).
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         None
@@ -452,7 +457,7 @@ macro_rules! ops {
 }
 
 ops! {
-    control { Const, Call, CallTensor, CallHost, If, Let }
+    control { Const, Call, CallTensor, CallHost, Trap, If, Let }
     conv { Conv }
     matmul { MatMul, Gemm }
     permuted_matmul { PermutedMatMul }

@@ -2,7 +2,7 @@
 
 use super::broadcast::same_dim;
 use super::permute::{PermutedOp, normalize_axes, normalize_axis, permutation_without, permuted_axis};
-use super::{InferContext, Op, OpResult};
+use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, flatten_index, product, simplify, unflatten_index};
@@ -157,9 +157,10 @@ attr_struct! {
     }
 }
 impl Reshape {
-    /// To a shape, which may have one -1.
+    /// To a shape, which may have one -1; a 0 in it is a dimension without elements.
     pub fn to(shape: Vec<Int>) -> Reshape {
-        Reshape { shape, allowzero: false, dims: vec![] }
+        let allowzero = shape.iter().any(|d| d.is(0));
+        Reshape { shape, allowzero, dims: vec![] }
     }
     fn resolve(&self, from: &[Dim], target: &[Dim]) -> OpResult<Vec<Dim>> {
         let mut shape: Vec<Dim> = Vec::with_capacity(target.len());
@@ -207,6 +208,10 @@ impl Op for Reshape {
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         compute_reshape(cx)
+    }
+    fn with_known_sizes(&self, cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
+        let open = self.shape.is_empty() && self.dims.is_empty();
+        Some((Reshape { shape: cx.int_input(1)?, ..self.clone() }.into(), 1)).filter(|_| open)
     }
     fn has_compute(&self) -> bool {
         self.dims.is_empty()
@@ -378,8 +383,7 @@ fn import_reshape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String
     if let Some(shape) = cx.int_values(1) {
         return Ok(vec![cx.add(Reshape { shape, allowzero, dims: vec![] }, &[x])?]);
     }
-    let rank = cx.ty(1)?.numel().as_const().ok_or("the rank of the result is not known")?;
-    let dims = (0..rank as usize).map(|i| cx.fresh_dim("reshape", i)).collect();
+    let dims = cx.fresh_dims("reshape", 1)?;
     let shape = cx.input(1)?;
     Ok(vec![cx.add(Reshape { shape: vec![], allowzero, dims }, &[x, shape])?])
 }

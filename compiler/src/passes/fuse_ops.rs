@@ -32,9 +32,11 @@ use super::rewriter::count_uses;
 use super::{FuseMode, Pass, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
-use crate::graph::{BlockId, Function, Module, NodeId};
+use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::name::Name;
+use crate::ops::InferContext;
 use crate::ops::concat::Concat;
+use crate::ops::control::Const;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
@@ -73,6 +75,7 @@ impl FuseOps {
         counter: &mut usize,
         cx: &mut PassContext,
     ) -> Result<(), PassError> {
+        take_sizes_in(module, f);
         let mut blocks = vec![f.body];
         blocks.extend(f.walk().iter().flat_map(|&n| f.nodes[n].regions.clone()));
         for block in blocks {
@@ -156,6 +159,21 @@ impl FuseOps {
             groups[slot].push(n);
         }
         groups
+    }
+}
+
+/// Sizes that an op reads from an operand become attributes where they are known as expressions: inside a group nothing says
+/// how the operand was computed. (Constants go into the group with their users.)
+fn take_sizes_in(module: &Module, f: &mut Function) {
+    for n in f.walk() {
+        let node = &f.nodes[n];
+        let cx = InferContext::new(module, f, &node.inputs, &node.regions);
+        let Some((op, left)) = node.op.with_known_sizes(&cx) else { continue };
+        let computed = |v: &Option<ValueId>| v.is_some_and(|v| f.def_op::<Const>(v).is_none());
+        if node.inputs.len() > left && node.inputs[left..].iter().any(computed) {
+            f.nodes[n].op = op;
+            f.nodes[n].inputs.truncate(left);
+        }
     }
 }
 

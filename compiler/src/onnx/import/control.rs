@@ -6,8 +6,8 @@ use super::super::{OnnxAttr, OnnxAttrs};
 use super::node::{NodeRef, add_constant};
 use super::{Environment, Importer, Scope, attributes};
 use crate::dtype::DType;
-use crate::graph::{Constant, FunctionBuilder, ValueId};
-use crate::ops::control::If;
+use crate::graph::{BlockId, Constant, FunctionBuilder, TensorType, ValueId};
+use crate::ops::control::{If, Trap};
 use crate::ops::permute::normalize_axis;
 use crate::ops::{OpRef, int_value};
 use crate::tensor::Tensor;
@@ -40,6 +40,23 @@ impl Control {
             _ => None,
         }
     }
+}
+
+/// A branch in place of one that is impossible for the shapes at hand, with results as those of the other branch: exporters
+/// write an `If` around what depends on a size or a rate, and only one of its branches fits each. It is an error to take it.
+///
+/// # Errors
+/// `why`, where it is no matter of shapes.
+fn trap(b: &mut FunctionBuilder<'_>, other: BlockId, why: ImportError) -> Result<BlockId, ImportError> {
+    let ImportError::Invalid { node, op, message } = &why else { return Err(why) };
+    let text = format!("the branch that runs is impossible for these shapes: node `{node}` ({op}): {message}");
+    let types: Vec<TensorType> = b.function.blocks[other].results.iter().map(|&v| b.ty(v).clone()).collect();
+    let block = b.new_block();
+    b.set_source(Some(*node));
+    let made = b.in_block(block, |b| b.add_multi(Trap::of(&types, text), vec![], vec![]));
+    let results = made.map_err(|_| why)?;
+    b.set_block_results(block, results);
+    Ok(block)
 }
 
 /// A boolean or integer scalar that is known now.
@@ -166,13 +183,21 @@ impl<'p> Importer<'p> {
             let taken = (known == 0) as usize;
             return self.import_body(b, branches[taken], prefix(taken), &[], scope);
         }
-        let mut regions = Vec::with_capacity(2);
-        for (i, graph) in branches.into_iter().enumerate() {
+        let import = |b: &mut FunctionBuilder<'_>, i: usize| -> Result<BlockId, ImportError> {
             let block = b.new_block();
-            let results = b.in_block(block, |b| self.import_body(b, graph, prefix(i), &[], scope))?;
-            b.set_block_results(block, results);
-            regions.push(block);
-        }
+            let results = b.in_block(block, |b| self.import_body(b, branches[i], prefix(i), &[], scope));
+            results.map(|results| {
+                b.set_block_results(block, results);
+                block
+            })
+        };
+        let sides = [import(b, 0), import(b, 1)];
+        let regions = match sides {
+            [Ok(then), Ok(other)] => vec![then, other],
+            [Ok(then), Err(e)] => vec![then, trap(b, then, e)?],
+            [Err(e), Ok(other)] => vec![trap(b, other, e)?, other],
+            [Err(e), Err(_)] => return Err(e),
+        };
         b.set_source(Some(node.name));
         b.add_multi(OpRef::new(If {}), vec![Some(condition)], regions).map_err(|e| {
             // Branches of different types are legal ONNX.
