@@ -4,7 +4,7 @@ use crate::args::RunArgs;
 use crate::arrays::{Named, write_npz};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor};
-use crate::models::{inputs_for, load, load_with_values};
+use crate::models::{inputs_for, load, load_with_values, read_plain};
 use crate::output::print_text;
 use crate::report::report;
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::onnx::parse_tensor_proto;
 use compiler::tensor::Tensor;
+use compiler::text::{compare_modules, parse_module, print_module};
 use std::path::Path;
 
 /// Runs a model once.
@@ -42,8 +43,7 @@ fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
         if !path.exists() {
             break;
         }
-        let bytes =
-            std::fs::read(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+        let bytes = read_plain(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
         out.push(parse_tensor_proto(Bytes::from(bytes)).map_err(|e| CliError::from(e).at(path.display().to_string()))?);
     }
     Ok(out)
@@ -87,6 +87,13 @@ fn has_open_sizes(module: &Module) -> bool {
     f.walk().iter().any(|&n| !f.nodes[n].op.defined_symbols().is_empty())
 }
 
+/// `parse(print(m)) == m`: the many test cases hold the text of imported models too.
+fn text_says_all(m: &Module) -> CliResult<()> {
+    let bug = |e: String| CliError::new(Code::Bug, format!("the text of the model: {e}"));
+    let again = parse_module(&print_module(m)).map_err(|e| bug(e.to_string()))?;
+    compare_modules(m, &again).map_err(bug)
+}
+
 /// Runs an ONNX test case: inputs by position where their names are empty, outputs compared.
 pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agreed> {
     let names = crate::models::input_names(&a.model, &a.common)?;
@@ -105,6 +112,9 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
         // Sizes that only a run defines are for the CPU executor; a device wants to know them.
         let none = CliError::usage("no sizes are given");
         module = load_with_sizes(a, &mut given, none).unwrap_or(module);
+    }
+    if cfg!(debug_assertions) {
+        text_says_all(&module)?;
     }
     let inputs = inputs_for(&module, Some(&given), &a.common)?;
     let executor = Executor::new(module, &a.common, device, &inputs)?;

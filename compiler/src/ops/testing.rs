@@ -6,6 +6,7 @@ use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
 use crate::onnx::{ImportContext, OnnxAttr, OnnxAttrs};
 use crate::tensor::Tensor;
+use crate::text::{compare_modules, parse_module, print_module};
 
 /// Runs `op` on present operands.
 pub fn try_run(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
@@ -52,9 +53,19 @@ pub fn run_onnx(
     let attrs = OnnxAttrs(attrs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect());
     let mut cx = ImportContext { b: &mut b, opset, inputs, attrs, num_outputs: outputs };
     let values = (row.import)(&mut cx)?;
-    let results: Vec<(Name, ValueId)> = values.into_iter().map(|v| (Name::new("r"), v)).collect();
+    let name = |i: usize| Name::new(&format!("r{i}"));
+    let results: Vec<(Name, ValueId)> = values.into_iter().enumerate().map(|(i, v)| (name(i), v)).collect();
     b.finish(&results);
+    assert_text_says_all(&module);
     crate::cpu::run_function(&module, module.entry, &given).map_err(|e| e.to_string())
+}
+
+/// `parse(print(m)) == m`, whatever names and sizes a model came with.
+#[track_caller]
+pub fn assert_text_says_all(m: &Module) {
+    let text = print_module(m);
+    let again = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    compare_modules(m, &again).unwrap_or_else(|e| panic!("{e}\n{text}"));
 }
 
 /// Transposes the operands as `op.permuted(perm)` says, and holds the results against those of `op`, transposed.

@@ -11,7 +11,8 @@ use super::super::{
 use crate::dtype::DType;
 use crate::graph::Module;
 use crate::name::Name;
-use crate::ops::control::{Const, If};
+use crate::ops::control::{Const, If, Trap};
+use crate::ops::testing::assert_text_says_all;
 use crate::tensor::Tensor;
 use bytes::Bytes;
 use prost::Message;
@@ -53,8 +54,11 @@ fn model(graph: GraphProto) -> ModelProto {
     }
 }
 
+/// Imports a model, whose text must say all of it.
 fn import(m: &ModelProto) -> Result<Module, ImportError> {
-    import_onnx(m.encode_to_vec().into(), &NoExternalData)
+    let module = import_onnx(m.encode_to_vec().into(), &NoExternalData)?;
+    assert_text_says_all(&module);
+    Ok(module)
 }
 
 /// `r = if c { w } else { five() }` with an initializer `w` captured, a function of the model, and nodes out of order.
@@ -137,7 +141,7 @@ fn cut_off_models_are_refused() {
         // A prefix may still be a whole model when only trailing functions are missing; then an operator is unknown.
         let e = import_onnx(Bytes::copy_from_slice(&bytes[..end]), &NoExternalData).unwrap_err();
         assert!(matches!(e, ImportError::Malformed(_) | ImportError::Unsupported(_)), "{end}: {e}");
-        let _ = inspect_onnx(Bytes::copy_from_slice(&bytes[..end]), &NoExternalData);
+        let _ = inspect_onnx(Bytes::copy_from_slice(&bytes[..end]), &NoExternalData, &ImportOptions::default());
     }
 }
 
@@ -193,7 +197,8 @@ fn unsupported_operators_are_listed_at_once() {
     let found: Vec<_> = list.iter().map(|u| (u.op.as_str(), u.domain.as_str(), u.nodes.clone())).collect();
     let names = |l: &[&str]| l.iter().map(|n| Name::new(n)).collect::<Vec<_>>();
     assert_eq!(found, [("Nonsense", "", names(&["Nonsense_0", "Nonsense_2"])), ("Other", "my", names(&["mine"]))]);
-    let summary = inspect_onnx(model(graph).encode_to_vec().into(), &NoExternalData).unwrap();
+    let summary =
+        inspect_onnx(model(graph).encode_to_vec().into(), &NoExternalData, &ImportOptions::default()).unwrap();
     assert_eq!(summary.unsupported, list);
     assert_eq!(summary.ops.iter().map(|(k, v)| (k.as_str(), *v)).collect::<Vec<_>>(), [("Nonsense", 2), ("Other", 1)]);
 }
@@ -294,4 +299,48 @@ fn symbolic_shapes_are_exported_as_shape_arithmetic() {
     let open = import(&reshape_model()).unwrap();
     let again = import_onnx(export_onnx(&open).unwrap().into(), &NoExternalData).unwrap();
     assert_eq!(again.main().result_types, open.main().result_types);
+}
+
+/// `r = if c { x @ x } else { x }` for a run-time `c`: only some shapes of `x` fit the first branch.
+fn branches_by_shape(columns: i64) -> ModelProto {
+    let product = branch(vec![node("MatMul", &["x", "x"], &["p"], vec![])], "p");
+    let same = branch(vec![node("Identity", &["x"], &["s"], vec![])], "s");
+    let attrs = vec![graph_attr("then_branch", product), graph_attr("else_branch", same)];
+    let dims = [2, columns].map(|d| Some(DimensionValue::Value(d))).to_vec();
+    model(GraphProto {
+        node: vec![node("If", &["c"], &["r"], attrs)],
+        input: vec![input("c", vec![], 9), input("x", dims, 1)],
+        output: vec![input("r", vec![], 1)],
+        ..GraphProto::default()
+    })
+}
+
+#[test]
+fn a_branch_that_the_shapes_forbid_may_stand_but_not_run() {
+    let m = import(&branches_by_shape(3)).unwrap();
+    let f = m.main();
+    assert!(f.walk().iter().any(|&n| f.nodes[n].op.is::<Trap>()));
+    let x = Tensor::from_vec(vec![2, 3], vec![1f32; 6]);
+    let run = |c: f64| {
+        let inputs = [Tensor::from_f64(DType::Bool, vec![], [c]), x.clone()];
+        crate::cpu::run_function(&m, m.entry, &inputs)
+    };
+    assert_eq!(run(0.0).unwrap(), [x.clone()]);
+    let e = run(1.0).unwrap_err().to_string();
+    assert!(e.contains("impossible for these shapes") && e.contains("MatMul"), "{e}");
+    let m = import(&branches_by_shape(2)).unwrap();
+    assert!(!m.main().walk().iter().any(|&n| m.main().nodes[n].op.is::<Trap>()));
+}
+
+#[test]
+fn sizes_are_bounded_before_anything_is_made() {
+    let shape = write_tensor("s", &Tensor::ints(&[1 << 30, 1 << 30]));
+    let zeros = GraphProto {
+        node: vec![node("ConstantOfShape", &["s"], &["z"], vec![])],
+        initializer: vec![shape],
+        output: vec![input("z", vec![], 1)],
+        ..GraphProto::default()
+    };
+    let e = import(&model(zeros)).unwrap_err();
+    assert!(matches!(e, ImportError::TooLarge { .. }), "{e}");
 }

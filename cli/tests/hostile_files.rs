@@ -1,0 +1,246 @@
+//! Files that once crashed the command, hung it, or gave a wrong answer: each the right answer or a clear refusal. And output
+//! paths and models that are not what they seem.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn case(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(name).display().to_string()
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
+    c.args(args);
+    c
+}
+
+fn weft(args: &[&str]) -> Output {
+    command(args).output().expect("the command runs")
+}
+
+/// Runs the command, which must end with `code` and say `message` in its error.
+fn refused(args: &[&str], code: i32, message: &str) {
+    let out = weft(args);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "weft {args:?} said:\n{text}");
+    assert!(text.contains(&format!("error[{code}]: ")) && text.contains(message), "weft {args:?} said:\n{text}");
+    assert!(!text.contains("panicked") && !text.contains("backtrace"), "{text}");
+}
+
+/// The results of a run on the CPU executor: shape, mean and largest value of each.
+fn results(name: &str, more: &[&str]) -> Vec<serde_json::Value> {
+    let model = case(name);
+    let out = weft(&[&["run", &model, "--device", "cpu", "--json"], more].concat());
+    assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    json["outputs"].as_array().expect("results").clone()
+}
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("weft-files-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn small_files_that_ask_for_much() {
+    for name in ["reduce_min_wide", "arg_max_wide", "gather_wide", "nll_wide", "reduce_l1_wide"] {
+        let model = case(&format!("{name}.onnx"));
+        refused(&["compile", &model, "--target", "lavapipe"], 5, "bindings");
+        refused(&["run", &model, "--device", "cpu"], 5, "MiB, the machine has");
+    }
+    let model = case("reshape_rank_4g.onnx");
+    for verb in ["inspect", "compile", "run"] {
+        refused(&[verb, &model, "--device", "cpu"], 3, "the result has 4294967295 dimensions");
+    }
+    refused(&["compile", "vgg16", "--batch", "100000000", "--target", "lavapipe"], 5, "a batch of 100000000");
+    let batch = ["--batch", "100000000", "--target", "lavapipe"];
+    let folder = Folder::new("batch");
+    let model = folder.path("small.onnx");
+    assert!(weft(&["export", "squeezenet1_1", "-o", &model]).status.success());
+    refused(&[&["compile", &model], &batch[..]].concat(), 5, "");
+}
+
+#[test]
+fn files_that_are_wrong() {
+    let cpu = |name: &str| ["run".to_string(), case(name), "--device".into(), "cpu".into()];
+    let refuse = |name: &str, code: i32, message: &str| {
+        let args = cpu(name);
+        refused(&args.each_ref().map(String::as_str), code, message);
+        refused(&["compile", &case(name), "--target", "lavapipe"], code, message);
+    };
+    refuse("linear_attention_decay_rank.onnx", 3, "not of rank 3");
+    refuse("linear_attention_query_rank.onnx", 3, "not of rank 3");
+    refuse("nll_target_outside.onnx", 3, "the target is");
+    refuse("nll_negative_dim.onnx", 2, "dimension `target.dim2` is open");
+    refuse("no_entry.weft", 3, "the text has no graph function");
+    refused(&["inspect", &case("no_entry.weft")], 3, "the text has no graph function");
+    let host = case("host_function.weft");
+    refused(&["run", &host, "--device", "cpu"], 3, "calls the host function `my_fn`, which is not registered");
+}
+
+#[test]
+fn files_that_are_right() {
+    let zero = &results("matmul_k0.onnx", &[])[0];
+    assert_eq!((&zero["shape"], &zero["mean"], &zero["max"]), (&[2, 3][..].into(), &0.0.into(), &0.0.into()));
+    assert_eq!(results("slice_empty.onnx", &[])[0]["shape"], serde_json::json!([0]));
+    let ones = &results("shape_arithmetic.weft", &["--dim", "n=3"])[0];
+    assert_eq!((&ones["shape"], &ones["mean"]), (&[3, 3][..].into(), &1.0.into()));
+    for name in ["let", "if", "calls", "group_norm", "instance_norm", "nhwc_concat"] {
+        let one = results(&format!("{name}.weft"), &[]);
+        assert!(one.len() == 1 && one[0]["mean"].as_f64().is_some_and(f64::is_finite), "{name}: {one:?}");
+    }
+    let fused = weft(&["opt", &case("shape_arithmetic.weft"), "--passes", "fuse-ops", "--target", "lavapipe"]);
+    assert!(fused.status.success(), "{}", String::from_utf8_lossy(&fused.stderr));
+    assert!(String::from_utf8_lossy(&fused.stdout).contains("expand"));
+}
+
+#[test]
+fn directories_do_not_hide_networks() {
+    let folder = Folder::new("directory");
+    std::fs::create_dir(folder.0.join("squeezenet1_1")).expect("a folder");
+    let out = command(&["inspect", "squeezenet1_1"]).current_dir(&folder.0).output().expect("runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let inside = folder.path("squeezenet1_1");
+    refused(&["inspect", &inside], 3, "it is a folder");
+}
+
+/// What is read in parts is checked when it is read.
+#[test]
+fn external_data_that_is_too_short() {
+    let folder = Folder::new("external");
+    let model = folder.path("w.onnx");
+    assert!(weft(&["export", "squeezenet1_1", "-o", &model]).status.success());
+    let whole = std::fs::read(&model).expect("the model");
+    std::fs::write(&model, &whole[..whole.len() / 2]).expect("writes");
+    refused(&["run", &model, "--device", "cpu"], 3, "not a complete ONNX model");
+}
+
+/// Ends a program that does not end by itself.
+fn within_seconds(mut c: Command, seconds: u64) -> Option<i32> {
+    let mut child = c.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("waits") {
+            return status.code();
+        }
+        if start.elapsed() > Duration::from_secs(seconds) {
+            let _ = child.kill();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+
+    fn fifo(path: &str) {
+        let made = Command::new("mkfifo").arg(path).status().expect("mkfifo runs");
+        assert!(made.success());
+    }
+
+    fn export(to: &str) -> Vec<String> {
+        ["export", &case("group_norm.weft"), "-o", to].map(String::from).to_vec()
+    }
+
+    fn run(args: &[String]) -> Output {
+        weft(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn pipes_do_not_block() {
+        let folder = Folder::new("pipe");
+        let pipe = folder.path("model.onnx");
+        fifo(&pipe);
+        fifo(&folder.path("p.weft"));
+        for args in [["inspect", &pipe], ["compile", &pipe], ["run", &pipe], ["inspect", &folder.path("p.weft")]] {
+            assert_eq!(within_seconds(command(&args), 60), Some(3), "{args:?}");
+        }
+        let out = export(&pipe);
+        let c = command(&out.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(within_seconds(c, 60), Some(2), "nobody reads the pipe");
+        assert!(std::fs::metadata(&pipe).expect("is there").file_type().is_fifo());
+    }
+
+    #[test]
+    fn pipes_and_devices_take_results_and_stay() {
+        let folder = Folder::new("stream");
+        let pipe = folder.path("pipe");
+        fifo(&pipe);
+        let from = pipe.clone();
+        let reader = std::thread::spawn(move || std::fs::read(from).expect("reads"));
+        // The reader may not be there yet.
+        let written = (0..200).any(|_| run(&export(&pipe)).status.success());
+        assert!(written, "a pipe that somebody reads takes the results");
+        let file = folder.path("file.onnx");
+        assert!(run(&export(&file)).status.success());
+        assert_eq!(reader.join().expect("reads"), std::fs::read(&file).expect("reads"));
+        for device in ["/dev/null", "/dev/full"].into_iter().filter(|d| Path::new(d).exists()) {
+            let code = run(&export(device)).status.code();
+            assert_eq!(code, Some(if device == "/dev/full" { 2 } else { 0 }), "{device}");
+            assert!(std::fs::metadata(device).expect("is there").file_type().is_char_device());
+        }
+    }
+
+    #[test]
+    fn what_is_not_ours_survives() {
+        let folder = Folder::new("outputs");
+        let (kept, link, target) = (folder.path("kept"), folder.path("link"), folder.path("target"));
+        std::fs::write(&kept, "kept").expect("writes");
+        std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o444)).expect("sets");
+        refused(&["export", "squeezenet1_1", "-o", &kept], 2, "it is read-only");
+        assert_eq!(std::fs::read_to_string(&kept).expect("reads"), "kept");
+        std::fs::write(&target, "old").expect("writes");
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).expect("sets");
+        symlink(&target, &link).expect("links");
+        assert!(run(&export(&link)).status.success());
+        assert!(std::fs::symlink_metadata(&link).expect("is there").is_symlink());
+        assert!(std::fs::read(&target).expect("reads").len() > 1000);
+        assert_eq!(std::fs::metadata(&target).expect("is there").permissions().mode() & 0o777, 0o640);
+        symlink(folder.path("absent"), folder.path("dangling")).expect("links");
+        refused(&["export", "squeezenet1_1", "-o", &folder.path("dangling")], 2, "a symbolic link to nothing");
+        refused(&["export", "squeezenet1_1", "-o", &folder.0.display().to_string()], 2, "it is a folder");
+        refused(&["compile", "squeezenet1_1", "--target", "lavapipe", "--emit-dir", &target], 2, "");
+        let left: Vec<_> = std::fs::read_dir(&folder.0).expect("reads").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left.len(), 4, "temporary files are left: {left:?}");
+    }
+
+    /// What cannot be written is refused before the work: a model that takes long is not even looked for.
+    #[test]
+    fn refusals_come_first() {
+        for args in [
+            ["compile", "absent.onnx", "-o", "/absent/x.trace"],
+            ["run", "absent.onnx", "-o", "/absent/x.npz"],
+            ["bench", "absent.onnx", "--json=/absent/x.json", "-q"],
+            ["compare", "absent.onnx", "--write-keep", "/absent/x"],
+        ] {
+            refused(&args, 2, "cannot write /absent/x");
+        }
+    }
+
+    #[test]
+    fn a_closed_stderr_is_no_bug() {
+        let mut child = command(&["inspect", "absent.onnx"]).stderr(Stdio::piped()).spawn().expect("starts");
+        drop(child.stderr.take());
+        assert_eq!(child.wait().expect("ends").code(), Some(3));
+        let mut child = command(&["zoo", "--frobnicate"]).stderr(Stdio::piped()).spawn().expect("starts");
+        drop(child.stderr.take());
+        assert_eq!(child.wait().expect("ends").code(), Some(2));
+    }
+}
