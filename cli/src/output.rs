@@ -161,7 +161,8 @@ fn beside(target: &Path) -> std::io::Result<NamedTempFile> {
 
 /// The system's error without the path of the temporary file, which nobody asked for.
 fn plain_error(e: std::io::Error) -> std::io::Error {
-    e.raw_os_error().map_or_else(|| std::io::Error::from(e.kind()), std::io::Error::from_raw_os_error)
+    let inner = e.get_ref().and_then(|wrapped| wrapped.source()).map(ToString::to_string);
+    inner.map_or(e, std::io::Error::other)
 }
 
 #[cfg(unix)]
