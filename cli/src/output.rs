@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tempfile::NamedTempFile;
 
 /// What one call of the command has said and timed so far.
 #[derive(Default, Debug)]
