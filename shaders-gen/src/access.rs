@@ -2,9 +2,8 @@
 
 use crate::error::EmitError;
 use crate::lanes::{Lane, per_lane, split_lane};
-use crate::ranges::Ranges;
 use crate::tree::has_load;
-use compiler::int::{self, Int, divisor};
+use compiler::int::{self, Facts, Int, divisor};
 use compiler::tir::{Buffer, Scope};
 
 /// The elements of one access.
@@ -52,7 +51,7 @@ pub(crate) fn local_numel(buffer: &Buffer) -> Result<u32, EmitError> {
 }
 
 /// Resolves an access. Indices that are loaded from memory are clamped into their dimension.
-pub(crate) fn resolve(buffer: &Buffer, indices: &[Int], lane: Option<Lane>, ranges: &mut Ranges) -> Access {
+pub(crate) fn resolve(buffer: &Buffer, indices: &[Int], lane: Option<Lane>, ranges: &mut Facts) -> Access {
     let mut indices = indices.to_vec();
     let mut lane_index = Vec::new();
     let mut proved = true;
@@ -90,7 +89,7 @@ pub(crate) fn resolve(buffer: &Buffer, indices: &[Int], lane: Option<Lane>, rang
     Access { form, lane_index, proved }
 }
 
-fn form_of(flat: &Int, lane: Option<Lane>, scattered: bool, ranges: &mut Ranges) -> Form {
+fn form_of(flat: &Int, lane: Option<Lane>, scattered: bool, ranges: &mut Facts) -> Form {
     let Some(lane) = lane.filter(|l| scattered || flat.uses(l.var)) else {
         return Form::One(flat.clone());
     };
@@ -106,6 +105,6 @@ fn form_of(flat: &Int, lane: Option<Lane>, scattered: bool, ranges: &mut Ranges)
     }
 }
 
-fn prove_flat(flat: &Int, numel: &Int, ranges: &mut Ranges) -> bool {
+fn prove_flat(flat: &Int, numel: &Int, ranges: &mut Facts) -> bool {
     numel.as_const().is_some_and(|n| ranges.prove(flat, 0, n - 1))
 }

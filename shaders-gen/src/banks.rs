@@ -5,6 +5,7 @@ use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::layout::Layout;
 use crate::memory::Place;
+use compiler::int::Interval;
 use compiler::tir::BufferId;
 use naga::{BinaryOperator as B, Statement};
 
@@ -12,7 +13,7 @@ impl KernelEmitter<'_> {
     /// Units of one bank, and the banks that a unit index can fall into.
     pub fn banks_of(&mut self, place: &Place, layout: &Layout) -> (i64, std::ops::Range<i64>) {
         let per_bank = (layout.bank_elements as i64 / layout.unit()).max(1);
-        let (low, high) = self.ranges.span(&place.unit);
+        let Interval { low, high } = self.ranges.span(&place.unit);
         let last = i64::from(layout.banks) - 1;
         let first = (low / per_bank).clamp(0, last);
         (per_bank, first..(high / per_bank).clamp(first, last) + 1)

@@ -7,10 +7,9 @@
 use crate::error::EmitError;
 use crate::grid::Axes;
 use crate::lanes::{Lane, is_multiple, split_lane};
-use crate::ranges::Ranges;
 use crate::tree::{Leaf, Node};
 use compiler::dtype::DType;
-use compiler::int::{self, Int};
+use compiler::int::{self, Facts, Int};
 use compiler::name::Name;
 use compiler::tir::{Block, Cond, CondOp, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
@@ -22,7 +21,7 @@ pub(crate) struct Expander<'a> {
     pub function: &'a TensorFunction,
     pub kernel: Name,
     pub axes: &'a Axes,
-    pub ranges: &'a mut Ranges,
+    pub ranges: &'a mut Facts,
     env: FxHashMap<Name, Int>,
     reductions: FxHashMap<Name, Vec<Name>>,
     lane: Option<Lane>,
@@ -31,9 +30,9 @@ pub(crate) struct Expander<'a> {
 }
 
 impl<'a> Expander<'a> {
-    pub fn new(function: &'a TensorFunction, kernel: Name, axes: &'a Axes, ranges: &'a mut Ranges) -> Self {
+    pub fn new(function: &'a TensorFunction, kernel: Name, axes: &'a Axes, ranges: &'a mut Facts) -> Self {
         for axis in axes.group.iter().chain(&axes.local).flatten() {
-            ranges.bounds.insert(axis.var, 0, axis.extent - 1);
+            ranges.declare(axis.var, 0, axis.extent - 1);
         }
         Expander {
             function,
@@ -98,19 +97,19 @@ impl<'a> Expander<'a> {
     }
 
     fn serial_loop(&mut self, l: &For, extent: Int) -> Result<Node, EmitError> {
-        let (_, high) = self.ranges.span(&extent);
+        let high = self.ranges.span(&extent).high;
         if high <= 0 {
             return Ok(Node::Seq(vec![]));
         }
         // An instance of an unrolled outer loop may have another extent: it is another variable then.
         let mut var = l.var;
         for n in 1.. {
-            match self.ranges.bounds.get(var) {
+            match self.ranges.declared(var) {
                 Some(known) if known != (0, high - 1) => var = Name::new(&format!("{}_{n}", l.var)),
                 _ => break,
             }
         }
-        self.ranges.bounds.insert(var, 0, high - 1);
+        self.ranges.declare(var, 0, high - 1);
         self.env.insert(l.var, Int::var(var));
         let body = self.stmt(&l.body)?;
         Ok(Node::Loop { var, extent, body: Box::new(body) })
@@ -140,7 +139,7 @@ impl<'a> Expander<'a> {
             return self.repeat(l, 0, n);
         }
         let var = if n == count { l.var } else { Name::new(&format!("{}_lane", l.var)) };
-        self.ranges.bounds.insert(var, 0, count - 1);
+        self.ranges.declare(var, 0, count - 1);
         self.lane = Some(Lane { var, count: count as u8 });
         let chunks = (0..n / count).map(|c| self.instance(l, Int::new(c * count) + Int::var(var)));
         let chunks: Result<Vec<Node>, EmitError> = chunks.collect();
@@ -309,7 +308,7 @@ fn uniform_guard(g: &Cond, lane: Lane) -> Option<Cond> {
 }
 
 /// Removes conditions that are decided by the ranges of variables, and selects on them.
-fn fold_conditions(e: &Expr, ranges: &mut Ranges) -> Expr {
+fn fold_conditions(e: &Expr, ranges: &mut Facts) -> Expr {
     e.rewrite(&mut |i| i.clone(), &mut |e| match e {
         Expr::All(conds) => {
             let known: Vec<Option<bool>> = conds.iter().map(|c| ranges.decide(c)).collect();

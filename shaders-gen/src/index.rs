@@ -7,9 +7,8 @@ use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::lanes::{per_lane, split_lane};
-use crate::ranges::collect_terms;
 use crate::tree::has_load;
-use compiler::int::{Int, IntNode};
+use compiler::int::{Int, IntNode, terms};
 use compiler::tir::{Cond, CondOp};
 use naga::{BinaryOperator as B, Expression, Handle, MathFunction};
 
@@ -41,6 +40,7 @@ impl KernelEmitter<'_> {
             return self.int_const(c);
         }
         if let Some(v) = e.as_var() {
+            self.require_i32(e);
             return self.vars.get(&v).map(|v| v.0).ok_or_else(|| {
                 EmitError::unsupported(format!("kernel `{}`: variable `{v}` is not defined here", self.kernel))
             });
@@ -109,7 +109,7 @@ impl KernelEmitter<'_> {
             return Ok(self.b.emit_at(level, Expression::Binary { op: B::ShiftRight, left, right }));
         }
         let q = self.int_binary(B::Divide, a, b, level)?;
-        if self.ranges.span(a).0 >= 0 {
+        if self.ranges.span(a).low >= 0 {
             return Ok(q);
         }
         let r = self.int_binary(B::Modulo, a, b, level)?;
@@ -126,7 +126,7 @@ impl KernelEmitter<'_> {
             return Ok(self.b.emit_at(level, Expression::Binary { op: B::And, left, right }));
         }
         let r = self.int_binary(B::Modulo, a, b, level)?;
-        if self.ranges.span(a).0 >= 0 {
+        if self.ranges.span(a).low >= 0 {
             return Ok(r);
         }
         let (zero, by) = (self.b.i32(0), self.int(b)?);
@@ -137,8 +137,10 @@ impl KernelEmitter<'_> {
 
     /// A sum, terms of outer variables first.
     fn sum(&mut self, e: &Int) -> Emitted {
-        let (mut terms, mut constant) = (Vec::new(), 0i64);
-        collect_terms(e, 1, &mut terms, &mut constant);
+        let (terms, constant) =
+            terms(e).filter(|(terms, c)| *c != i64::MIN && terms.iter().all(|t| t.1 != i64::MIN)).ok_or_else(|| {
+                EmitError::unsupported(format!("kernel `{}`: the index `{e}` is beyond 64 bits", self.kernel))
+            })?;
         let mut leveled: Vec<(usize, Int, i64)> = Vec::with_capacity(terms.len());
         for (atom, c) in terms {
             let term = atom.clone() * c.abs();
@@ -196,6 +198,7 @@ impl KernelEmitter<'_> {
             return Ok(scalar(self.int(e)?));
         };
         if let Some((base, step)) = split_lane(e, lane) {
+            self.require_i32(e);
             let base = self.ranges.simplify(&base);
             let base = scalar(self.int(&base)?);
             let steps: Vec<Value> = (0..i64::from(lane.count)).map(|v| scalar(self.b.i32((v * step) as i32))).collect();

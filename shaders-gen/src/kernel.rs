@@ -5,9 +5,8 @@ use crate::error::EmitError;
 use crate::grid::{Axes, Grid};
 use crate::lanes::Lane;
 use crate::layout::{Layout, Word};
-use crate::ranges::Ranges;
 use crate::tree::{Leaf, Node};
-use compiler::int::Int;
+use compiler::int::{Facts, Int};
 use compiler::name::Name;
 use compiler::plan::Binding;
 use compiler::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
@@ -32,7 +31,7 @@ pub(crate) struct KernelEmitter<'a> {
     pub f: &'a TensorFunction,
     pub kernel: Name,
     pub axes: &'a Axes,
-    pub ranges: &'a mut Ranges,
+    pub ranges: &'a mut Facts,
     pub layouts: FxHashMap<BufferId, Layout>,
     pub b: Builder,
     pub homes: FxHashMap<BufferId, Home>,
@@ -53,7 +52,7 @@ impl<'a> KernelEmitter<'a> {
         f: &'a TensorFunction,
         kernel: Name,
         axes: &'a Axes,
-        ranges: &'a mut Ranges,
+        ranges: &'a mut Facts,
         layouts: FxHashMap<BufferId, Layout>,
     ) -> Self {
         KernelEmitter {

@@ -28,17 +28,17 @@ pub(crate) fn split_lane(e: &Int, lane: Lane) -> Option<(Int, i64)> {
         IntNode::Var(_) => Some((Int::new(0), 1)),
         IntNode::Add(a, b) => {
             let ((a, s), (b, t)) = (split_lane(a, lane)?, split_lane(b, lane)?);
-            Some((a + b, s + t))
+            Some((a + b, s.checked_add(t)?))
         }
         IntNode::Sub(a, b) => {
             let ((a, s), (b, t)) = (split_lane(a, lane)?, split_lane(b, lane)?);
-            Some((a - b, s - t))
+            Some((a - b, s.checked_sub(t)?))
         }
         IntNode::Mul(a, b) => {
             let ((a, s), (b, t)) = (split_lane(a, lane)?, split_lane(b, lane)?);
             match (a.as_const(), b.as_const()) {
-                (_, Some(c)) if t == 0 => Some((a * c, s * c)),
-                (Some(c), _) if s == 0 => Some((b * c, t * c)),
+                (_, Some(c)) if t == 0 => Some((a * c, s.checked_mul(c)?)),
+                (Some(c), _) if s == 0 => Some((b * c, t.checked_mul(c)?)),
                 _ if s == 0 && t == 0 => Some((a * b, 0)),
                 _ => None,
             }
@@ -69,7 +69,7 @@ pub(crate) fn split_lane(e: &Int, lane: Lane) -> Option<(Int, i64)> {
 
 /// `base mod c + step * lane < c` for all lanes: residues are multiples of `gcd(divisor(base), c)`.
 fn never_carries(base: &Int, step: i64, c: i64, lane: Lane) -> bool {
-    step > 0 && step * (i64::from(lane.count) - 1) < gcd(divisor(base), c)
+    step > 0 && step.saturating_mul(i64::from(lane.count) - 1) < gcd(divisor(base), c)
 }
 
 /// The values of `e` for each lane.

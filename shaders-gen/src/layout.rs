@@ -4,10 +4,9 @@
 
 use crate::access::{Form, local_numel, resolve};
 use crate::error::EmitError;
-use crate::ranges::Ranges;
 use crate::tree::{Leaf, Node};
 use compiler::dtype::DType;
-use compiler::int::Int;
+use compiler::int::{Facts, Int};
 use compiler::name::Name;
 use compiler::plan::Binding;
 use compiler::profile::DeviceProfile;
@@ -92,7 +91,7 @@ pub(crate) fn plan_layouts(
     f: &TensorFunction,
     root: &Node,
     profile: &DeviceProfile,
-    ranges: &mut Ranges,
+    ranges: &mut Facts,
 ) -> Result<FxHashMap<BufferId, Layout>, EmitError> {
     let mut usage: FxHashMap<BufferId, Usage> = FxHashMap::default();
     let mut seen: FxHashSet<(BufferId, Vec<Int>, Option<Name>)> = FxHashSet::default();
@@ -119,7 +118,7 @@ fn note_access(
     b: BufferId,
     indices: &[Int],
     leaf: &Leaf,
-    ranges: &mut Ranges,
+    ranges: &mut Facts,
 ) {
     let access = resolve(&f.buffers[b], indices, leaf.lane, ranges);
     let u = usage.entry(b).or_default();

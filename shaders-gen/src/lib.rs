@@ -37,7 +37,6 @@ mod layout;
 mod memory;
 mod ops;
 mod packing;
-mod ranges;
 mod subgroup;
 mod tree;
 mod value;
@@ -78,7 +77,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
 
     let mut symbols = compiler::int::Bounds::new();
     f.symbols.iter().for_each(|(name, low, high)| symbols.insert(*name, *low, *high));
-    let mut ranges = ranges::Ranges::new(symbols);
+    let mut ranges = compiler::int::Facts::in_words(symbols);
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
     let root = barriers::Barriers::new(f, &axes, &root).insert(root);
     let collective = |leaf: &tree::Leaf| kernel::reads_subgroup(f, leaf);

@@ -4,15 +4,25 @@
 //! the ranges of variables and does the rest. Division and remainder are floor division and floor modulo (the result of
 //! `a % b` has the sign of `b`), as in TVM's tensor IR; all divisors are positive in valid programs.
 //!
-//! Always holds: evaluation is in i64; a shader evaluates in i32, and [`range`] over the declared bounds proves that
-//! nothing overflows.
+//! One interval analysis serves passes, schedules, the verifier and shaders: [`Interval`] is its arithmetic, [`range`] and
+//! [`prove`] ask it about one expression, [`Facts`] about many, with the conditions that hold at a place.
+//!
+//! Always holds: evaluation is in i64; a shader evaluates in i32, and [`Facts::fits_i32`] proves that nothing overflows.
 
 mod divisor;
+mod facts;
+mod interval;
 mod range;
 mod simplify;
+mod terms;
+#[cfg(test)]
+mod tests;
 pub use divisor::divisor;
-pub use range::range;
+pub use facts::Facts;
+pub use interval::Interval;
+pub use range::{interval, range};
 pub use simplify::{prove, prove_cond, simplify};
+pub use terms::terms;
 
 use crate::name::Name;
 use crate::tir::BufferId;
@@ -62,13 +72,16 @@ impl Bounds {
     pub fn new() -> Bounds {
         Bounds::default()
     }
-    /// Declares `low <= var <= high`.
+    /// Declares `low <= var <= high`; `i64::MIN` and `i64::MAX` leave an end open.
     pub fn insert(&mut self, var: Name, low: i64, high: i64) {
         self.map.insert(var, (low, high));
     }
     /// Range of `var`.
     pub fn get(&self, var: Name) -> Option<(i64, i64)> {
         self.map.get(&var).copied()
+    }
+    pub(super) fn interval(&self, var: Name) -> Option<Interval> {
+        self.get(var).map(|(low, high)| Interval::new(low, high))
     }
     /// All declared ranges.
     pub fn iter(&self) -> impl Iterator<Item = (Name, (i64, i64))> + '_ {
@@ -218,10 +231,7 @@ impl Int {
             IntNode::Sub(a, b) => a.eval(env)?.checked_sub(b.eval(env)?)?,
             IntNode::Mul(a, b) => a.eval(env)?.checked_mul(b.eval(env)?)?,
             IntNode::Div(a, b) => floor_div(a.eval(env)?, b.eval(env)?)?,
-            IntNode::Mod(a, b) => {
-                let (a, b) = (a.eval(env)?, b.eval(env)?);
-                a - floor_div(a, b)? * b
-            }
+            IntNode::Mod(a, b) => floor_mod(a.eval(env)?, b.eval(env)?)?,
             IntNode::Min(a, b) => a.eval(env)?.min(b.eval(env)?),
             IntNode::Max(a, b) => a.eval(env)?.max(b.eval(env)?),
         })
@@ -234,6 +244,15 @@ pub(crate) fn floor_div(a: i64, b: i64) -> Option<i64> {
     }
     let q = a.checked_div(b)?;
     Some(if a % b != 0 && ((a < 0) != (b < 0)) { q - 1 } else { q })
+}
+
+/// The remainder of [`floor_div`], with the sign of `b`; defined where the quotient leaves i64 too.
+pub(crate) fn floor_mod(a: i64, b: i64) -> Option<i64> {
+    if b == 0 {
+        return None;
+    }
+    let r = a.wrapping_rem(b);
+    Some(if r != 0 && ((r < 0) != (b < 0)) { r + b } else { r })
 }
 
 impl From<i64> for Int {

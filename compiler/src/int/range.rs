@@ -1,84 +1,19 @@
-//! Interval arithmetic on [`Int`]: checked, and tight per operator.
+//! Ranges of expressions from the ranges of their variables alone.
 
-use super::{Bounds, Int, IntNode, floor_div};
+use super::{Bounds, Int, IntNode, Interval};
 
-/// Inclusive range of values; `None` where unknown or beyond i64.
-pub(super) type Range = Option<(i64, i64)>;
+/// Inclusive range of `e`, or `None` when an end is not known or beyond i64. The tree is taken as it stands: simplify
+/// first where variables repeat.
+pub fn range(e: &Int, bounds: &Bounds) -> Option<(i64, i64)> {
+    interval(e, bounds).finite()
+}
 
-/// Inclusive range of `e`, or `None` when a variable is unknown or the arithmetic could leave i64. The tree is taken
-/// as it stands: simplify first where variables repeat.
-pub fn range(e: &Int, bounds: &Bounds) -> Range {
+/// Range of `e`, open where it is not known. A variable that is not declared and a load can be anything.
+pub fn interval(e: &Int, bounds: &Bounds) -> Interval {
     match e.node() {
-        IntNode::Const(c) => Some((*c, *c)),
-        IntNode::Var(v) => bounds.get(*v),
-        // The remainder by a known divisor is bounded whatever the dividend.
-        IntNode::Mod(a, b) => range_mod(range(a, bounds), range(b, bounds)),
-        IntNode::Min(a, b) => range_min(range(a, bounds), range(b, bounds)),
-        IntNode::Max(a, b) => range_max(range(a, bounds), range(b, bounds)),
-        IntNode::Load(..) => None,
-        IntNode::Add(a, b) => range_add(range(a, bounds), range(b, bounds)),
-        IntNode::Sub(a, b) => range_add(range(a, bounds), range_scale(range(b, bounds), -1)),
-        IntNode::Mul(a, b) => range_mul(range(a, bounds), range(b, bounds)),
-        IntNode::Div(a, b) => range_div(range(a, bounds), range(b, bounds)),
+        IntNode::Var(v) => bounds.interval(*v).unwrap_or(Interval::ALL),
+        _ => Interval::of_node(e, |operand| interval(operand, bounds)),
     }
-}
-
-pub(super) fn range_add(a: Range, b: Range) -> Range {
-    let (a, b) = (a?, b?);
-    Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?))
-}
-
-pub(super) fn range_scale(a: Range, k: i64) -> Range {
-    let a = a?;
-    let (x, y) = (a.0.checked_mul(k)?, a.1.checked_mul(k)?);
-    Some((x.min(y), x.max(y)))
-}
-
-pub(super) fn range_mul(a: Range, b: Range) -> Range {
-    let (a, b) = (a?, b?);
-    corners(a, b, i64::checked_mul)
-}
-
-/// Floor division is monotone in the dividend and, per sign, in a positive divisor.
-pub(super) fn range_div(a: Range, b: Range) -> Range {
-    let (a, b) = (a?, b?);
-    if b.0 <= 0 {
-        return None;
-    }
-    corners(a, b, floor_div)
-}
-
-pub(super) fn range_mod(a: Range, b: Range) -> Range {
-    let b = b?;
-    if b.0 <= 0 {
-        return None;
-    }
-    let Some(a) = a else { return Some((0, b.1 - 1)) };
-    if b.0 == b.1 {
-        let (low, high) = (a.0.div_euclid(b.0), a.1.div_euclid(b.0));
-        if low == high {
-            return Some((a.0.rem_euclid(b.0), a.1.rem_euclid(b.0)));
-        }
-    }
-    if a.0 >= 0 {
-        return Some(if a.1 < b.0 { a } else { (0, a.1.min(b.1 - 1)) });
-    }
-    Some((0, b.1 - 1))
-}
-
-pub(super) fn range_min(a: Range, b: Range) -> Range {
-    let (a, b) = (a?, b?);
-    Some((a.0.min(b.0), a.1.min(b.1)))
-}
-
-pub(super) fn range_max(a: Range, b: Range) -> Range {
-    let (a, b) = (a?, b?);
-    Some((a.0.max(b.0), a.1.max(b.1)))
-}
-
-fn corners(a: (i64, i64), b: (i64, i64), f: fn(i64, i64) -> Option<i64>) -> Range {
-    let all = [f(a.0, b.0)?, f(a.0, b.1)?, f(a.1, b.0)?, f(a.1, b.1)?];
-    Some((*all.iter().min()?, *all.iter().max()?))
 }
 
 #[cfg(test)]
@@ -103,7 +38,28 @@ mod tests {
         check(x.min(3), -3, 3);
         check(x.max(3), 3, 10);
         check(Int::var("unknown").rem(7), 0, 6);
+        check(Int::var("unknown").min(9).max(0), 0, 9);
         assert_eq!(range(&Int::var("unknown"), &b), None);
         assert_eq!(range(&(y.clone() * i64::MAX), &b), None);
+    }
+
+    #[test]
+    fn open_ends_bound_the_other_side() {
+        let mut b = Bounds::new();
+        b.insert("n".into(), 1, i64::MAX);
+        let (n, any) = (Int::var("n"), Int::var("unknown"));
+        let check = |e: Int, low, high| assert_eq!(interval(&e, &b), Interval::new(low, high), "{e}");
+        check(n.clone() * 4 + 2, 6, i64::MAX);
+        check(Int::new(0) - n.clone(), i64::MIN, -1);
+        check(n.clone() * n.clone() - 1, 0, i64::MAX);
+        check(Int::new(100).div(&n), 0, 100);
+        check(Int::new(-100).div(&n), -100, -1);
+        check(n.rem(any.max(8)), 0, i64::MAX);
+        check(any.min(5) * 2, i64::MIN, 10);
+        // What leaves i64 comes back nowhere.
+        let k = 1i64 << 40;
+        let huge = (n.clone() * k + k) * k;
+        check(huge.clone() - (i64::MAX - 1), 1, i64::MAX);
+        check((Int::new(0) - huge).div(k), i64::MIN, -8388608);
     }
 }

@@ -4,8 +4,8 @@
 //! Atoms are variables, loads, products of atoms, and the divisions, remainders, minima and maxima that no rule of
 //! their operator's file removes. Rules that pair terms of one sum are in `recombine.rs`.
 //!
-//! Always holds: every rule is an identity on the integers for positive divisors, whatever the values of unknown
-//! variables. An expression whose coefficients leave i64, or whose products have too many terms, is returned as it is.
+//! Always holds: every rule is an identity on the integers for positive divisors (every factor of a divisor that is a
+//! product being positive), whatever the values of unknown variables. An expression whose coefficients leave i64, or whose products have too many terms, is returned as it is.
 //! Divisors that are constants below 1 are left alone.
 
 mod div;
@@ -17,8 +17,7 @@ mod symbolic;
 #[cfg(test)]
 mod tests;
 
-use super::range::{Range, range_add, range_div, range_max, range_min, range_mod, range_mul, range_scale};
-use super::{Bounds, Int, IntNode};
+use super::{Bounds, Int, IntNode, Interval};
 use crate::tir::{Cond, CondOp};
 use linear::Linear;
 use rustc_hash::FxHashMap;
@@ -42,54 +41,38 @@ pub fn simplify(e: &Int, bounds: &Bounds) -> Int {
     }
 }
 
-/// True when `low <= e <= high` is proved.
+/// True when `low <= e <= high` is proved; `i64::MIN` and `i64::MAX` ask for nothing.
 pub fn prove(e: &Int, low: i64, high: i64, bounds: &Bounds) -> bool {
-    let inside = |r: Range| r.is_some_and(|(l, h)| l >= low && h <= high);
-    if inside(super::range(e, bounds)) {
+    if super::interval(e, bounds).within(low, high) {
         return true;
     }
     let mut s = Simplifier::new(bounds);
-    let form = s.form(e);
-    form.is_some_and(|l| inside(s.span(&l)))
+    s.form(e).is_some_and(|l| s.span(&l).within(low, high))
 }
 
 /// Whether `c` always holds (`Some(true)`), never holds (`Some(false)`), or is not decided.
 pub fn prove_cond(c: &Cond, bounds: &Bounds) -> Option<bool> {
     let mut s = Simplifier::new(bounds);
-    let mut difference = s.form(&c.lhs)?;
-    difference.add_scaled(&s.form(&c.rhs)?, -1)?;
-    let difference = s.recombine(difference)?;
-    let span = s.span(&difference);
-    match c.op {
-        CondOp::Lt => decide_below(span?),
-        CondOp::Ge => decide_below(span?).map(|b| !b),
-        CondOp::Eq => match span {
-            Some((0, 0)) => Some(true),
-            Some((low, high)) if low > 0 || high < 0 => Some(false),
-            // g*A + r == 0 has no solution unless g divides r.
-            _ => {
-                let g = difference.terms.iter().fold(0, |g, t| linear::gcd(g, t.1));
-                (g > 1 && difference.constant % g != 0).then_some(false)
-            }
-        },
-    }
+    let Some(difference) = s.difference(c) else {
+        return c.op.decide(super::interval(&(c.lhs.clone() - &c.rhs), bounds));
+    };
+    c.op.decide(s.span(&difference)).or_else(|| {
+        let never = c.op == CondOp::Eq && never_zero(difference.terms.iter().map(|t| t.1), difference.constant);
+        never.then_some(false)
+    })
 }
 
-fn decide_below(span: (i64, i64)) -> Option<bool> {
-    if span.1 < 0 {
-        Some(true)
-    } else if span.0 >= 0 {
-        Some(false)
-    } else {
-        None
-    }
+/// g*A + r == 0 has no solution unless g divides r.
+pub(super) fn never_zero(coefficients: impl Iterator<Item = i64>, constant: i64) -> bool {
+    let g = coefficients.fold(0, linear::gcd);
+    g > 1 && constant % g != 0
 }
 
 /// One call's state: forms and ranges of compound nodes by address (the node is kept alive beside them).
 struct Simplifier<'b> {
     bounds: &'b Bounds,
     forms: FxHashMap<*const IntNode, (Int, Linear)>,
-    ranges: FxHashMap<*const IntNode, (Int, Range)>,
+    ranges: FxHashMap<*const IntNode, (Int, Interval)>,
 }
 
 impl<'b> Simplifier<'b> {
@@ -201,37 +184,37 @@ impl<'b> Simplifier<'b> {
         e
     }
 
+    /// The form of `lhs - rhs`.
+    fn difference(&mut self, c: &Cond) -> Option<Linear> {
+        let mut difference = self.form(&c.lhs)?;
+        difference.add_scaled(&self.form(&c.rhs)?, -1)?;
+        self.recombine(difference)
+    }
+
     /// Range of a linear form.
-    fn span(&mut self, l: &Linear) -> Range {
-        let mut sum = Some((l.constant, l.constant));
+    fn span(&mut self, l: &Linear) -> Interval {
+        let mut sum = Interval::point(l.constant);
         for (atom, k) in &l.terms {
-            sum = range_add(sum, range_scale(self.range_of(atom), *k));
-            sum?;
+            sum = sum + self.range_of(atom).scale(*k);
+            if sum == Interval::ALL {
+                break;
+            }
         }
         sum
     }
 
-    /// [`super::range`] with a table.
-    fn range_of(&mut self, e: &Int) -> Range {
+    /// [`super::interval`] with a table.
+    fn range_of(&mut self, e: &Int) -> Interval {
         match e.node() {
-            IntNode::Const(c) => return Some((*c, *c)),
-            IntNode::Var(v) => return self.bounds.get(*v),
-            IntNode::Load(..) => return None,
+            IntNode::Const(c) => return Interval::point(*c),
+            IntNode::Var(v) => return self.bounds.interval(*v).unwrap_or(Interval::ALL),
+            IntNode::Load(..) => return Interval::ALL,
             _ => {}
         }
         if let Some((_, known)) = self.ranges.get(&Arc::as_ptr(&e.0)) {
             return *known;
         }
-        let r = match e.node() {
-            IntNode::Add(a, b) => range_add(self.range_of(a), self.range_of(b)),
-            IntNode::Sub(a, b) => range_add(self.range_of(a), range_scale(self.range_of(b), -1)),
-            IntNode::Mul(a, b) => range_mul(self.range_of(a), self.range_of(b)),
-            IntNode::Div(a, b) => range_div(self.range_of(a), self.range_of(b)),
-            IntNode::Mod(a, b) => range_mod(self.range_of(a), self.range_of(b)),
-            IntNode::Min(a, b) => range_min(self.range_of(a), self.range_of(b)),
-            IntNode::Max(a, b) => range_max(self.range_of(a), self.range_of(b)),
-            IntNode::Const(_) | IntNode::Var(_) | IntNode::Load(..) => None,
-        };
+        let r = Interval::of_node(e, |operand| self.range_of(operand));
         self.ranges.insert(Arc::as_ptr(&e.0), (e.clone(), r));
         r
     }

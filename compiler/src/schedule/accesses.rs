@@ -1,7 +1,7 @@
 //! Accesses to buffers: listing, rewriting, and keeping them in bounds.
 
-use crate::int::{self, Bounds, Int, IntNode};
-use crate::tir::{BufferId, Cond, CondOp, Expr, Stmt, TensorFunction};
+use crate::int::{self, Bounds, Facts, Int, IntNode};
+use crate::tir::{BufferId, Cond, Expr, Stmt, TensorFunction};
 
 /// The buffers that `e` loads from, indices included, without repeats.
 pub fn buffers_read(e: &Expr) -> Vec<BufferId> {
@@ -68,102 +68,80 @@ pub fn rewrite_loads(e: &Expr, buffer: BufferId, rewrite: &dyn Fn(&[Int]) -> Exp
 
 /// True when `cond` holds for all values of the variables.
 pub fn proves(cond: &Cond, bounds: &Bounds) -> bool {
-    match cond.op {
-        CondOp::Lt => int::prove(&(cond.rhs.clone() - &cond.lhs), 1, i64::MAX, bounds),
-        CondOp::Ge => int::prove(&(cond.lhs.clone() - &cond.rhs), 0, i64::MAX, bounds),
-        CondOp::Eq => int::prove(&(cond.lhs.clone() - &cond.rhs), 0, 0, bounds),
-    }
+    int::prove_cond(cond, bounds) == Some(true)
 }
 
 /// True when `cond` holds for no values of the variables.
 pub fn refutes(cond: &Cond, bounds: &Bounds) -> bool {
-    let flip = |op| Cond { lhs: cond.lhs.clone(), op, rhs: cond.rhs.clone() };
-    match cond.op {
-        CondOp::Lt => proves(&flip(CondOp::Ge), bounds),
-        CondOp::Ge => proves(&flip(CondOp::Lt), bounds),
-        CondOp::Eq => {
-            proves(&flip(CondOp::Lt), bounds) || proves(&Cond::lt(cond.rhs.clone(), cond.lhs.clone()), bounds)
-        }
-    }
+    int::prove_cond(cond, bounds) == Some(false)
 }
 
 /// Makes every load of `e` in bounds for all values of the variables, those included for which the value is not
 /// needed: an index that is neither proved in bounds nor protected by the condition of a Select around it is clamped,
 /// `x[i]` -> `x[min(i, n - 1)]`.
 pub fn clamp_loads(f: &TensorFunction, e: &Expr, bounds: &Bounds) -> Expr {
-    Clamp { f, bounds }.expr(e, &[])
+    Clamp { f, facts: Facts::new(bounds.clone()) }.expr(e)
 }
 
 struct Clamp<'a> {
     f: &'a TensorFunction,
-    bounds: &'a Bounds,
+    /// The ranges of the variables, and the conditions of the Selects around.
+    facts: Facts,
 }
 impl Clamp<'_> {
-    fn expr(&self, e: &Expr, conds: &[Cond]) -> Expr {
+    fn expr(&mut self, e: &Expr) -> Expr {
         match e {
             Expr::Const(..) => e.clone(),
-            Expr::Index(i, t) => Expr::Index(self.inner(i, conds), *t),
-            Expr::Load(b, ix) => {
-                let shape = &self.f.buffers[*b].shape;
-                Expr::Load(*b, ix.iter().zip(shape).map(|(i, d)| self.index(i, d, conds)).collect())
-            }
-            Expr::Unary(op, a) => Expr::unary(*op, self.expr(a, conds)),
-            Expr::Binary(op, a, b) => Expr::binary(*op, self.expr(a, conds), self.expr(b, conds)),
-            Expr::All(list) => Expr::All(list.iter().map(|c| c.map(&mut |i| self.inner(i, conds))).collect()),
+            Expr::Index(i, t) => Expr::Index(self.inner(i), *t),
+            Expr::Load(b, ix) => Expr::Load(*b, self.element(*b, ix)),
+            Expr::Unary(op, a) => Expr::unary(*op, self.expr(a)),
+            Expr::Binary(op, a, b) => Expr::binary(*op, self.expr(a), self.expr(b)),
+            Expr::All(list) => Expr::All(list.iter().map(|c| c.map(&mut |i| self.inner(i))).collect()),
             Expr::Select(c, a, b) => {
-                let mut inside = conds.to_vec();
+                let mark = self.facts.mark();
                 if let Expr::All(list) = &**c {
-                    inside.extend(list.iter().cloned());
+                    self.facts.assume(list);
                 }
-                Expr::select(self.expr(c, conds), self.expr(a, &inside), self.expr(b, conds))
+                let inside = self.expr(a);
+                self.facts.forget(mark);
+                Expr::select(self.expr(c), inside, self.expr(b))
             }
-            Expr::Cast(t, a) => Expr::Cast(*t, Box::new(self.expr(a, conds))),
+            Expr::Cast(t, a) => Expr::Cast(*t, Box::new(self.expr(a))),
         }
     }
-    /// Clamps the indices of the integer loads inside `i`.
-    fn inner(&self, i: &Int, conds: &[Cond]) -> Int {
-        rewrite_int_loads(i, &mut |b, ix| {
-            let shape = &self.f.buffers[b].shape;
-            Some(Int::load(b, ix.iter().zip(shape).map(|(i, d)| self.index(i, d, conds)).collect()))
-        })
+    fn element(&mut self, b: BufferId, ix: &[Int]) -> Vec<Int> {
+        let f = self.f;
+        ix.iter().zip(&f.buffers[b].shape).map(|(i, d)| self.index(i, d)).collect()
     }
-    fn index(&self, i: &Int, extent: &Int, conds: &[Cond]) -> Int {
+    /// Clamps the indices of the integer loads inside `i`.
+    fn inner(&mut self, i: &Int) -> Int {
+        rewrite_int_loads(i, &mut |b, ix| Some(Int::load(b, self.element(b, &ix))))
+    }
+    fn index(&mut self, i: &Int, extent: &Int) -> Int {
         let mut has_load = false;
         i.visit(&mut |n| has_load |= matches!(n.node(), IntNode::Load(..)));
         if has_load {
             // The loaded value is in bounds whenever it is loaded from a valid place.
-            return self.inner(i, conds);
+            return self.inner(i);
         }
         let mut out = i.clone();
-        if !self.below(i, extent, conds) {
+        if !self.facts.prove(&(extent.clone() - i), 1, i64::MAX) {
             out = self.clamp_above(&out, extent);
         }
-        if !self.not_negative(i, conds) {
+        if !self.facts.prove(i, 0, i64::MAX) {
             out = out.max(0);
         }
         out
     }
-    fn below(&self, i: &Int, extent: &Int, conds: &[Cond]) -> bool {
-        let room = |c: &Cond| {
-            // i = lhs + d and lhs < rhs, so extent - i >= extent - rhs - d + 1.
-            let d = i.clone() - &c.lhs;
-            int::prove(&(extent.clone() - &c.rhs - d), 0, i64::MAX, self.bounds)
-        };
-        proves(&Cond::lt(i.clone(), extent.clone()), self.bounds) || conds.iter().any(|c| c.op == CondOp::Lt && room(c))
-    }
-    fn not_negative(&self, i: &Int, conds: &[Cond]) -> bool {
-        let room = |c: &Cond| int::prove(&(c.rhs.clone() + (i.clone() - &c.lhs)), 0, i64::MAX, self.bounds);
-        int::prove(i, 0, i64::MAX, self.bounds) || conds.iter().any(|c| c.op == CondOp::Ge && room(c))
-    }
     /// `min(i, extent - 1)`; where `i = 4*q + r` with `0 <= r < 4` and 4 divides the extent, `min(q, extent/4 - 1)*4 + r`,
     /// so that vectors stay contiguous (for 4, 3, 2).
-    fn clamp_above(&self, i: &Int, extent: &Int) -> Int {
+    fn clamp_above(&mut self, i: &Int, extent: &Int) -> Int {
         if let Some(n) = extent.as_const() {
             for g in [4, 3, 2] {
                 if n % g != 0 {
                     continue;
                 }
-                let (q, r) = (int::simplify(&i.div(g), self.bounds), int::simplify(&i.rem(g), self.bounds));
+                let (q, r) = (self.facts.simplify(&i.div(g)), self.facts.simplify(&i.rem(g)));
                 let apart = r.vars().iter().all(|v| !q.uses(*v));
                 if apart && !r.vars().is_empty() && !matches!(r.node(), IntNode::Mod(..)) {
                     return q.min(n / g - 1) * g + r;

@@ -3,13 +3,14 @@
 use super::{VerifyError, reads_buffer};
 use crate::arena::Id;
 use crate::dtype::DType;
-use crate::int::{Int, IntNode};
+use crate::int::{self, Bounds, Int, IntNode};
 use crate::name::Name;
 use crate::tir::{
     Access, BinaryOp, Block, Buffer, BufferId, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction,
     UnaryOp,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::OnceCell;
 
 struct Verifier<'f> {
     f: &'f TensorFunction,
@@ -23,6 +24,8 @@ struct Verifier<'f> {
     kernel: Option<Name>,
     /// The kernel that uses a local buffer.
     users: FxHashMap<BufferId, Name>,
+    /// Ranges of symbols and loop variables, where a divisor has asked for them.
+    bounds: OnceCell<Bounds>,
 }
 
 pub(super) fn verify(f: &TensorFunction, errors: &mut Vec<VerifyError>) {
@@ -35,6 +38,7 @@ pub(super) fn verify(f: &TensorFunction, errors: &mut Vec<VerifyError>) {
         kernels: FxHashSet::default(),
         kernel: None,
         users: FxHashMap::default(),
+        bounds: OnceCell::new(),
     };
     v.params();
     v.buffers();
@@ -170,7 +174,7 @@ impl Verifier<'_> {
         let mut found = Vec::new();
         e.visit(&mut |n| match n.node() {
             IntNode::Load(b, ix) => found.push((Some(*b), ix.len())),
-            IntNode::Div(_, d) | IntNode::Mod(_, d) if d.as_const().is_some_and(|c| c <= 0) => found.push((None, 0)),
+            IntNode::Div(_, d) | IntNode::Mod(_, d) if !self.is_positive(d) => found.push((None, 0)),
             _ => {}
         });
         for (b, rank) in found {
@@ -184,6 +188,12 @@ impl Verifier<'_> {
             {
                 self.error(place, format!("%{} is an index, but not of integers", buffer.name));
             }
+        }
+    }
+    fn is_positive(&self, e: &Int) -> bool {
+        match e.as_const() {
+            Some(c) => c > 0,
+            None => int::prove(e, 1, i64::MAX, self.bounds.get_or_init(|| self.f.bounds())),
         }
     }
     /// An access with `rank` indices.

@@ -2,7 +2,7 @@
 
 use super::view::View;
 use crate::arena::Id;
-use crate::int::{Bounds, Int, IntNode, flatten_index, floor_div, simplify};
+use crate::int::{Bounds, Int, IntNode, flatten_index, floor_div, floor_mod, simplify};
 use crate::name::Name;
 use crate::tir::{BufferId, TensorFunction};
 use smallvec::{SmallVec, smallvec};
@@ -156,7 +156,7 @@ impl Atom {
         match self {
             Atom::Mul(_) => a.wrapping_mul(b),
             Atom::Div(_) => floor_div(a, b).unwrap_or(0),
-            Atom::Mod(_) => floor_div(a, b).map_or(0, |q| a - q * b),
+            Atom::Mod(_) => floor_mod(a, b).unwrap_or(0),
             Atom::Min(_) => a.min(b),
             Atom::Max(_) => a.max(b),
             Atom::Load(..) => NOWHERE,

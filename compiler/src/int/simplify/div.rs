@@ -58,7 +58,7 @@ impl Simplifier<'_> {
             return Some(Linear::constant(0));
         }
         // R / c = q for q*c <= R < (q+1)*c
-        if let Some((low, high)) = self.span(&r)
+        if let Some((low, high)) = self.span(&r).finite()
             && low.div_euclid(c) == high.div_euclid(c)
         {
             return Some(Linear::constant(low.div_euclid(c)));
@@ -107,7 +107,7 @@ impl Simplifier<'_> {
                 continue;
             }
             let split = split_multiples(l, g);
-            if self.span(&split.rest).is_some_and(|(low, high)| low >= 0 && high < g) {
+            if self.span(&split.rest).within(0, g - 1) {
                 return Some((g, split));
             }
         }

@@ -61,9 +61,9 @@ impl Simplifier<'_> {
         for o in others {
             let mut difference = l.clone();
             difference.add_scaled(o, -1)?;
-            if let Some((low, high)) = self.span(&difference)
-                && (if minimum { low >= 0 } else { high <= 0 })
-            {
+            let span = self.span(&difference);
+            let is_worse = if minimum { span.low >= 0 } else { span.high <= 0 };
+            if is_worse {
                 return Some(true);
             }
         }

@@ -30,7 +30,7 @@ impl Simplifier<'_> {
             return Some(r);
         }
         // R % c = R - q*c for q*c <= R < (q+1)*c
-        if let Some((low, high)) = self.span(&r)
+        if let Some((low, high)) = self.span(&r).finite()
             && low.div_euclid(c) == high.div_euclid(c)
         {
             let mut r = r;

@@ -74,7 +74,7 @@ impl Simplifier<'_> {
         }
         match r.as_atom().map(|a| a.node().clone()) {
             // (x/a) / b = x / (a*b)
-            Some(IntNode::Div(x, a)) => {
+            Some(IntNode::Div(x, a)) if a.as_const().is_none_or(|a| a > 0) => {
                 let (x, a) = (self.form(&x)?, self.form(&a)?);
                 let whole = self.product(&a, &b)?;
                 return self.div(x, whole);
@@ -132,14 +132,14 @@ impl Simplifier<'_> {
 
     /// `0 <= a < b` is proved.
     fn below(&mut self, a: &Linear, b: &Linear) -> bool {
-        if self.span(a).is_none_or(|(low, _)| low < 0) {
+        if self.span(a).low < 0 {
             return false;
         }
         let mut difference = b.clone();
         if difference.add_scaled(a, -1).is_none() {
             return false;
         }
-        self.span(&difference).is_some_and(|(low, _)| low > 0)
+        self.span(&difference).low > 0
     }
 }
 

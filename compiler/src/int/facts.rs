@@ -1,0 +1,238 @@
+//! What is known about index expressions at a place: ranges of variables, and conditions that hold there.
+
+use super::simplify::never_zero;
+use super::{Bounds, Int, IntNode, Interval, prove, simplify, terms};
+use crate::name::Name;
+use crate::tir::{Cond, CondOp};
+use rustc_hash::FxHashMap;
+
+/// A condition in force: `expr` lies in `range`.
+#[derive(Clone, Debug)]
+struct Fact {
+    expr: Int,
+    terms: Vec<(Int, i64)>,
+    range: Interval,
+}
+
+/// Interval analysis under conditions, with tables of what it has found out.
+///
+/// A condition counts for what contains its expression: with `i*8 + j < 14`, `i*32 + j*4 + k` is below `56 + k`.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    bounds: Bounds,
+    /// What a load and a variable without declared range can be.
+    unknown: Interval,
+    facts: Vec<Fact>,
+    simple: FxHashMap<Int, Int>,
+    spans: FxHashMap<Int, Interval>,
+}
+
+impl Facts {
+    /// Loads and unknown variables are any integer.
+    pub fn new(bounds: Bounds) -> Facts {
+        Facts {
+            bounds,
+            unknown: Interval::ALL,
+            facts: vec![],
+            simple: FxHashMap::default(),
+            spans: FxHashMap::default(),
+        }
+    }
+    /// As in a shader: loads and unknown variables are any i32.
+    pub fn in_words(bounds: Bounds) -> Facts {
+        Facts { unknown: Interval::I32, ..Facts::new(bounds) }
+    }
+    /// Declares `low <= var <= high`, before any condition is in force.
+    pub fn declare(&mut self, var: Name, low: i64, high: i64) {
+        debug_assert!(self.facts.is_empty(), "conditions in force were simplified under the ranges of before");
+        if self.bounds.get(var) != Some((low, high)) {
+            self.bounds.insert(var, low, high);
+            self.simple.retain(|e, _| !e.uses(var));
+            self.spans.retain(|e, _| !e.uses(var));
+        }
+    }
+    /// The declared range of `var`.
+    pub fn declared(&self, var: Name) -> Option<(i64, i64)> {
+        self.bounds.get(var)
+    }
+    /// [`simplify`] under the declared ranges, remembered.
+    pub fn simplify(&mut self, e: &Int) -> Int {
+        if e.as_const().is_some() {
+            return e.clone();
+        }
+        if let Some(s) = self.simple.get(e) {
+            return s.clone();
+        }
+        let s = simplify(e, &self.bounds);
+        self.simple.insert(e.clone(), s.clone());
+        s
+    }
+    /// Number of conditions in force, for [`Facts::forget`].
+    pub fn mark(&self) -> usize {
+        self.facts.len()
+    }
+    /// Drops the conditions taken since `mark`.
+    pub fn forget(&mut self, mark: usize) {
+        self.facts.truncate(mark);
+    }
+    /// Takes `conds` as holding.
+    pub fn assume(&mut self, conds: &[Cond]) {
+        for c in conds {
+            let expr = self.simplify(&(c.lhs.clone() - c.rhs.clone()));
+            let range = match c.op {
+                CondOp::Lt => Interval::new(i64::MIN, -1),
+                CondOp::Ge => Interval::new(0, i64::MAX),
+                CondOp::Eq => Interval::point(0),
+            };
+            let terms = terms(&expr).map(|t| t.0).unwrap_or_default();
+            self.facts.push(Fact { expr, terms, range });
+        }
+    }
+    /// Range of `e` from the ranges of variables alone.
+    pub fn span(&mut self, e: &Int) -> Interval {
+        match e.node() {
+            IntNode::Const(c) => return Interval::point(*c),
+            IntNode::Var(v) => return self.bounds.interval(*v).unwrap_or(self.unknown),
+            IntNode::Load(..) => return self.unknown,
+            _ => {}
+        }
+        if let Some(&r) = self.spans.get(e) {
+            return r;
+        }
+        let r = Interval::of_node(e, |operand| self.span(operand));
+        self.spans.insert(e.clone(), r);
+        r
+    }
+    /// Range of `e` where the conditions hold.
+    pub fn span_here(&mut self, e: &Int) -> Interval {
+        let mut r = self.span(e);
+        if self.facts.is_empty() || e.as_const().is_some() {
+            return r;
+        }
+        if !matches!(e.node(), IntNode::Var(_) | IntNode::Load(..)) {
+            r = r.intersect(Interval::of_node(e, |operand| self.span_here(operand)));
+        }
+        let Some((whole, _)) = terms(e) else { return r };
+        for k in 0..self.facts.len() {
+            // e = times*fact + rest
+            for times in factors(&whole, &self.facts[k].terms) {
+                let fact = &self.facts[k];
+                let (rest, part) = (e.clone() - fact.expr.clone() * times, fact.range.scale(times));
+                let rest = self.simplify(&rest);
+                r = r.intersect(part + self.span(&rest));
+            }
+        }
+        r
+    }
+    /// True when `low <= e <= high` is proved here; `i64::MIN` and `i64::MAX` ask for nothing.
+    pub fn prove(&mut self, e: &Int, low: i64, high: i64) -> bool {
+        let e = self.simplify(e);
+        self.span(&e).within(low, high)
+            || prove(&e, low, high, &self.bounds)
+            || !self.facts.is_empty() && self.span_here(&e).within(low, high)
+    }
+    /// Whether `c` always or never holds here.
+    pub fn decide(&mut self, c: &Cond) -> Option<bool> {
+        let difference = self.simplify(&(c.lhs.clone() - c.rhs.clone()));
+        let decided = c.op.decide(self.span(&difference)).or_else(|| {
+            let (terms, constant) = terms(&difference).filter(|_| c.op == CondOp::Eq)?;
+            never_zero(terms.iter().map(|t| t.1), constant).then_some(false)
+        });
+        if decided.is_some() || self.facts.is_empty() {
+            return decided;
+        }
+        c.op.decide(self.span_here(&difference))
+    }
+    /// True when the value of `e` is proved to be an i32, conditions or not: a shader evaluates indices outside of the
+    /// conditions around their uses. Operands must be asked for on their own: that a sum fits says nothing of its parts.
+    pub fn fits_i32(&mut self, e: &Int) -> bool {
+        self.span(e).within(i32::MIN.into(), i32::MAX.into())
+    }
+}
+
+impl CondOp {
+    /// Whether `lhs op rhs` always or never holds, from the range of `lhs - rhs`.
+    pub(super) fn decide(self, difference: Interval) -> Option<bool> {
+        let Interval { low, high } = difference;
+        match self {
+            CondOp::Lt | CondOp::Ge if high < 0 => Some(self == CondOp::Lt),
+            CondOp::Lt | CondOp::Ge if low >= 0 => Some(self == CondOp::Ge),
+            CondOp::Eq if (low, high) == (0, 0) => Some(true),
+            CondOp::Eq if low > 0 || high < 0 => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// How many times the sum `part` may be contained in the sum `whole`: the ratios of their coefficients.
+fn factors(whole: &[(Int, i64)], part: &[(Int, i64)]) -> Vec<i64> {
+    let mut out = Vec::new();
+    for (atom, c) in part {
+        let found = whole.iter().find(|t| t.0 == *atom).map(|t| t.1);
+        if let Some(times) = found.filter(|f| f.checked_rem(*c) == Some(0)).map(|f| f / c)
+            && !out.contains(&times)
+        {
+            out.push(times);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(list: &[(&str, i64, i64)]) -> Bounds {
+        let mut b = Bounds::new();
+        list.iter().for_each(|(n, low, high)| b.insert(Name::new(n), *low, *high));
+        b
+    }
+
+    #[test]
+    fn a_condition_bounds_what_contains_its_expression() {
+        let mut f = Facts::in_words(bounds(&[("h", 0, 111), ("k", 0, 2)]));
+        let e = Int::var("h") * 2 + Int::var("k") - 1;
+        assert!(!f.prove(&e, 0, 222));
+        f.assume(&[Cond::ge(e.clone(), 0), Cond::lt(e.clone(), 223)]);
+        assert!(f.prove(&e, 0, 222));
+        assert!(!f.prove(&e, 0, 221));
+        assert_eq!(f.decide(&Cond::ge(e.clone(), 0)), Some(true));
+        f.forget(0);
+        assert!(!f.prove(&e, 0, 222));
+        assert_eq!(f.decide(&Cond::ge(e, 0)), None);
+    }
+
+    #[test]
+    fn a_condition_bounds_multiples_of_its_expression() {
+        let mut f = Facts::in_words(bounds(&[("o", 0, 1), ("t", 0, 7), ("r", 0, 3)]));
+        f.assume(&[Cond::lt(Int::var("o") * 8 + Int::var("t"), 14)]);
+        let row = Int::var("o") * 32 + Int::var("t") * 4 + Int::var("r");
+        assert!(f.prove(&row, 0, 55));
+        assert!(!f.prove(&row, 0, 54));
+        assert!(f.prove(&(row * -2), -110, 0));
+    }
+
+    #[test]
+    fn loads_are_any_word_until_clamped() {
+        let load = Int::load(crate::arena::Id::from_index(0), vec![]);
+        let clamped = load.min(9).max(0);
+        let mut f = Facts::in_words(Bounds::new());
+        assert!(f.fits_i32(&load));
+        assert!(!f.fits_i32(&(load.clone() * 8)));
+        assert!(f.prove(&clamped, 0, 9));
+        assert!(f.fits_i32(&(clamped.clone() * 8)));
+        let mut f = Facts::new(Bounds::new());
+        assert!(!f.fits_i32(&load));
+        assert!(f.prove(&clamped, 0, 9));
+    }
+
+    #[test]
+    fn another_range_of_a_variable_replaces_what_was_found() {
+        let mut f = Facts::new(bounds(&[("v", 0, 1)]));
+        let e = Int::var("v") * 4;
+        assert!(f.prove(&e, 0, 4));
+        f.declare("v".into(), 0, 3);
+        assert!(!f.prove(&e, 0, 4));
+        assert!(f.prove(&e, 0, 12));
+    }
+}

@@ -1,0 +1,158 @@
+//! Interval arithmetic: the one definition of what an operator does to ranges, sound for every pair of operands.
+//!
+//! An interval may be open on either side. `i64::MIN` as the lower end says that there is none, `i64::MAX` as the upper
+//! end likewise; an end that leaves i64 becomes open on the outside and saturates on the inside, so that an interval
+//! always holds every value, those beyond i64 included.
+
+use super::{Int, IntNode};
+
+/// An inclusive range of integers; `i64::MIN` and `i64::MAX` stand for ends that are not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interval {
+    /// The smallest value, or `i64::MIN` for none.
+    pub low: i64,
+    /// The largest value, or `i64::MAX` for none.
+    pub high: i64,
+}
+
+/// Stands for an open end in products: beyond i64 whatever it is multiplied with, but 0.
+const OPEN: i128 = 1 << 66;
+
+impl Interval {
+    /// Every integer.
+    pub const ALL: Interval = Interval { low: i64::MIN, high: i64::MAX };
+    /// What 32-bit registers of a shader hold.
+    pub const I32: Interval = Interval { low: i32::MIN as i64, high: i32::MAX as i64 };
+
+    /// `low..=high`; an end of i64 is open.
+    pub fn new(low: i64, high: i64) -> Interval {
+        Interval { low, high }
+    }
+    /// The one value `c`.
+    pub fn point(c: i64) -> Interval {
+        Interval { low: c, high: c }
+    }
+    /// Both ends, when neither is open.
+    pub fn finite(self) -> Option<(i64, i64)> {
+        (self.low != i64::MIN && self.high != i64::MAX).then_some((self.low, self.high))
+    }
+    fn as_point(self) -> Option<i64> {
+        self.finite().filter(|(low, high)| low == high).map(|p| p.0)
+    }
+    /// True when every value is at least `low` and at most `high`; `i64::MIN` and `i64::MAX` ask for nothing.
+    pub fn within(self, low: i64, high: i64) -> bool {
+        self.low >= low && self.high <= high
+    }
+    /// The values in both; where there are none, `low > high`.
+    pub fn intersect(self, other: Interval) -> Interval {
+        Interval { low: self.low.max(other.low), high: self.high.min(other.high) }
+    }
+    /// Range of `e` from the ranges of its operands, which `operand` gives. A variable and a load can be anything.
+    pub(super) fn of_node(e: &Int, mut operand: impl FnMut(&Int) -> Interval) -> Interval {
+        match e.node() {
+            IntNode::Const(c) => Interval::point(*c),
+            IntNode::Var(_) | IntNode::Load(..) => Interval::ALL,
+            IntNode::Add(a, b) => operand(a) + operand(b),
+            IntNode::Sub(a, b) => operand(a) - operand(b),
+            IntNode::Mul(a, b) => operand(a) * operand(b),
+            IntNode::Div(a, b) => operand(a).floor_div(operand(b)),
+            IntNode::Mod(a, b) => operand(a).floor_mod(operand(b)),
+            IntNode::Min(a, b) => operand(a).min(operand(b)),
+            IntNode::Max(a, b) => operand(a).max(operand(b)),
+        }
+    }
+    /// Every value times `k`.
+    pub(super) fn scale(self, k: i64) -> Interval {
+        // An open end stays open; a negative factor turns it round, and `!` takes one open end to the other.
+        let times = |end: i64, open: i64| match end == open {
+            true if k > 0 => open,
+            true => !open,
+            false => end.saturating_mul(k),
+        };
+        match k {
+            0 => Interval::point(0),
+            k if k > 0 => Interval { low: times(self.low, i64::MIN), high: times(self.high, i64::MAX) },
+            _ => Interval { low: times(self.high, i64::MAX), high: times(self.low, i64::MIN) },
+        }
+    }
+    /// Floor division; anything for a divisor that may not be positive.
+    pub(super) fn floor_div(self, by: Interval) -> Interval {
+        if by.low < 1 {
+            return Interval::ALL;
+        }
+        // Monotone in the dividend; in the divisor falling for dividends from 0 on, rising below.
+        let low = match self.low {
+            i64::MIN => i64::MIN,
+            low if low < 0 => low.div_euclid(by.low),
+            _ if by.high == i64::MAX => 0,
+            low => low / by.high,
+        };
+        let high = match self.high {
+            i64::MAX => i64::MAX,
+            high if high >= 0 => high / by.low,
+            _ if by.high == i64::MAX => -1,
+            high => high.div_euclid(by.high),
+        };
+        Interval { low, high }
+    }
+    /// Floor modulo; anything for a divisor that may not be positive.
+    pub(super) fn floor_mod(self, by: Interval) -> Interval {
+        if by.low < 1 {
+            return Interval::ALL;
+        }
+        let below = if by.high == i64::MAX { i64::MAX } else { by.high - 1 };
+        if let (Some((low, high)), Some(c)) = (self.finite(), by.as_point())
+            && low.div_euclid(c) == high.div_euclid(c)
+        {
+            return Interval { low: low.rem_euclid(c), high: high.rem_euclid(c) };
+        }
+        match self.low >= 0 {
+            true if self.high < by.low => self,
+            true => Interval { low: 0, high: self.high.min(below) },
+            false => Interval { low: 0, high: below },
+        }
+    }
+    /// The smaller of two.
+    pub(super) fn min(self, other: Interval) -> Interval {
+        Interval { low: self.low.min(other.low), high: self.high.min(other.high) }
+    }
+    /// The larger of two.
+    pub(super) fn max(self, other: Interval) -> Interval {
+        Interval { low: self.low.max(other.low), high: self.high.max(other.high) }
+    }
+}
+
+impl std::ops::Add for Interval {
+    type Output = Interval;
+    fn add(self, other: Interval) -> Interval {
+        let open = |a: i64, b: i64, end: i64| if a == end || b == end { end } else { a.saturating_add(b) };
+        Interval { low: open(self.low, other.low, i64::MIN), high: open(self.high, other.high, i64::MAX) }
+    }
+}
+impl std::ops::Sub for Interval {
+    type Output = Interval;
+    fn sub(self, other: Interval) -> Interval {
+        self + other.scale(-1)
+    }
+}
+impl std::ops::Mul for Interval {
+    type Output = Interval;
+    fn mul(self, other: Interval) -> Interval {
+        match (self.as_point(), other.as_point()) {
+            (Some(k), _) => return other.scale(k),
+            (_, Some(k)) => return self.scale(k),
+            _ => {}
+        }
+        let ends = |r: Interval| {
+            let low = if r.low == i64::MIN { -OPEN } else { i128::from(r.low) };
+            let high = if r.high == i64::MAX { OPEN } else { i128::from(r.high) };
+            [low, high]
+        };
+        let [a, b] = [ends(self), ends(other)];
+        let corners = [a[0], a[1]].map(|x| [b[0], b[1]].map(|y| x.saturating_mul(y)));
+        let clamp = |x: i128| x.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        let low = corners.iter().flatten().min().copied().map_or(i64::MIN, clamp);
+        let high = corners.iter().flatten().max().copied().map_or(i64::MAX, clamp);
+        Interval { low, high }
+    }
+}
