@@ -4,7 +4,7 @@
 //! `cli/examples/scale_constants.rs` is one.
 
 mod args;
-mod arrays;
+pub mod arrays;
 mod bench;
 mod cases;
 mod ceilings;
@@ -13,7 +13,7 @@ mod compile;
 mod completions;
 mod devices;
 mod diff;
-mod error;
+pub mod error;
 mod executor;
 mod explain;
 mod export;

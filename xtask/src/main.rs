@@ -5,6 +5,7 @@ mod cargo;
 mod conformance;
 mod demo;
 mod driver;
+mod fuzz;
 mod kernels;
 mod networks;
 mod peers;
@@ -31,6 +32,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "conformance", help: conformance::HELP, run: conformance::run },
     Command { name: "networks", help: networks::HELP, run: networks::run },
     Command { name: "kernels", help: kernels::HELP, run: kernels::run },
+    Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
     Command { name: "report", help: report::HELP, run: report::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },
     Command { name: "peers", help: peers::HELP, run: peers::run },

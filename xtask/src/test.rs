@@ -9,7 +9,10 @@ use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, a trained network and the kernels of the zoo";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, a trained network, the kernels of the zoo, the report and fuzzing";
+
+/// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
+const FUZZ_SECONDS: u32 = 15;
 
 /// One check.
 struct Step {
@@ -20,7 +23,7 @@ struct Step {
 /// What was asked for.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Options {
-    /// Without lints, documentation, ONNX's cases, the trained network and the kernels of the zoo.
+    /// Without lints, documentation, ONNX's cases, the trained network, the kernels of the zoo, the report and fuzzing.
     quick: bool,
     /// Whole networks in every layout and precision.
     full: bool,
@@ -95,11 +98,12 @@ fn tested_weft() -> Result<PathBuf, String> {
 
 /// The checks that run the command over many models; gives those that failed.
 fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
-    let checks: [(&str, &dyn Fn() -> Result<(), String>); 4] = [
+    let checks: [(&str, &dyn Fn() -> Result<(), String>); 5] = [
         ("ONNX's node cases", &|| conformance::test(weft)),
         ("cargo xtask networks", &|| crate::networks::test(weft, full)),
         ("cargo xtask kernels", &|| crate::kernels::check(weft, &[])),
         ("cargo xtask report", &|| crate::report::check(weft, &[])),
+        ("cargo xtask fuzz", &|| crate::fuzz::test(FUZZ_SECONDS)),
     ];
     let mut failed = Vec::new();
     for (title, check) in checks {

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("graphview", &["compiler", "shaders-gen"]),
     ("viewer", &["compiler", "runtime-gpu"]),
     ("cli", &["compiler", "shaders-gen", "runtime-gpu", "benches", "graphview", "viewer"]),
+    ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),
 ];
 

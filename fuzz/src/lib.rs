@@ -1,0 +1,15 @@
+//! What the fuzzer is made of; see `main.rs`.
+
+pub mod corpus;
+pub mod protobuf;
+pub mod raw;
+pub mod runner;
+pub mod target;
+mod targets;
+pub mod text;
+pub mod worker;
+
+/// Bytes that one case may have on the heap.
+pub fn memory_limit() -> usize {
+    2 << 30
+}
