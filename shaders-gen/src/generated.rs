@@ -184,3 +184,56 @@ pub fn check_wgsl(text: &str) -> Result<naga::Module, String> {
     validate(&module, capabilities)?;
     Ok(module)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::plan::EmitKernel;
+    use compiler::profile::DeviceProfile;
+    use compiler::tir::{BufferId, TensorFunction};
+
+    /// The kernels that the rules make of a tensor function for lavapipe, in both dialects.
+    fn texts(text: &str) -> Vec<[String; 2]> {
+        let f: TensorFunction = compiler::text::parse_tensor_function(text).expect("a tensor function");
+        let profile = DeviceProfile::lavapipe();
+        let constants: Vec<BufferId> = f.inputs().skip(1).collect();
+        let scheduled = compiler::schedule::rules::schedule(&f, &constants, &profile).expect("a schedule").function;
+        let kernel = |name| {
+            let e = crate::Emitter.emit(&scheduled, name, &profile).expect("a kernel");
+            let g = e.module.downcast_ref::<GeneratedModule>().expect("ours");
+            [WgslDialect::Wgpu, WgslDialect::Standard].map(|d| g.emit_wgsl_in(d).expect("WGSL"))
+        };
+        scheduled.kernels().into_iter().map(|(name, _)| kernel(name)).collect()
+    }
+
+    #[test]
+    fn the_standard_wants_subgroups_declared() {
+        let list = texts(
+            "tensor @mm(%a: f32[56,64], %b: f32[64,16], out %c: f32[56,16]) {
+  for i in 0..56 { for j in 0..16 { for k in 0..64 {
+    block mm reduce sum init { %c[i, j] <- %a[i, k] * %b[k, j] }
+  } } }
+}",
+        );
+        let used = list.iter().filter(|[_, standard]| standard.contains("subgroup")).count();
+        assert!(used > 0, "the rule for software devices uses subgroups");
+        for [wgpu, standard] in list {
+            assert!(!wgpu.contains("enable subgroups;"));
+            assert_eq!(standard.starts_with("enable subgroups;"), wgpu.contains("subgroup"), "{standard}");
+        }
+    }
+
+    #[test]
+    fn the_largest_number_is_in_range_in_the_standard() {
+        let list = texts(
+            "tensor @clamp(%x: f32[64], out %y: f32[64]) {
+  for i in 0..64 { block y { %y[i] <- max(%x[i], -3.4028234663852886e38) } }
+}",
+        );
+        for [wgpu, standard] in list {
+            assert!(wgpu.contains(LARGEST[0]), "naga writes it otherwise now: {wgpu}");
+            assert!(standard.contains(LARGEST[1]) && !standard.contains(LARGEST[0]), "{standard}");
+            check_wgsl(&standard).expect("naga reads it too");
+        }
+    }
+}

@@ -20,6 +20,7 @@ That was ResNet-50 (seeded weights) compiled to shaders and timed. Go on with:
   target/release/weft explain resnet50                       why each node is in its kernel
   target/release/weft compare resnet50 --against cpu         device against CPU executor, node by node
   target/release/weft run YOUR.onnx -i in.npz -o out.npz     a model of your own
+  target/release/weft run YOUR.onnx -i cat.jpg --preset imagenet --top 5
   cargo xtask test                                           every check of the repository";
 
 /// Runs the command.
