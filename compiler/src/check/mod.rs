@@ -36,6 +36,8 @@ pub struct Refused {
     pub message: String,
     /// The loops with the culprit marked.
     pub loops: Option<String>,
+    /// Nothing is wrong that was found, but it is neither proved nor could all of it be interpreted.
+    pub undecided: bool,
 }
 
 /// Applies the instructions that are pending in `f`, and checks the result.
@@ -46,11 +48,11 @@ pub fn accept(f: &mut TensorFunction) -> Result<(), Refused> {
     let name = f.name;
     if let Err(list) = verify_tensor_function(f) {
         let message = list.first().map(|e| e.message.clone()).unwrap_or_default();
-        return Err(Refused { function: name, message, loops: None });
+        return Err(Refused { function: name, message, loops: None, undecided: false });
     }
     // A kernel that was written, not made by instructions, may use memory that it never stored to.
     let written = !f.kernels().is_empty();
-    apply_pending(f).map_err(|e| Refused { function: name, message: e.to_string(), loops: None })?;
+    apply_pending(f).map_err(|e| Refused { function: name, message: e.to_string(), loops: None, undecided: false })?;
     check(f, written)
 }
 
@@ -73,33 +75,55 @@ pub fn check_function(f: &TensorFunction) -> Result<(), Refused> {
 
 /// [`check_function`]; `run` asks for a run of the kernels whatever is proved.
 fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
-    let refuse = |culprit: Option<Name>, message: String| Refused {
-        function: f.name,
-        message,
-        loops: culprit.map(|c| print_loops(f, &f.body, Some(c))),
-    };
+    let views = View::all(f);
+    check_races(f, &views, run, FULL)?;
+    coverage::check(f, &views).map_err(|gap| refused(f, gap.block, gap.message))
+}
+
+/// Holds what a rule proposes to proofs, and to a short run of what they leave open.
+///
+/// # Errors
+/// As [`check_function`], results aside.
+pub(crate) fn check_proposal(f: &TensorFunction) -> Result<(), Refused> {
+    match check_races(f, &View::all(f), false, BRIEF) {
+        Err(e) if e.undecided => Ok(()),
+        done => done,
+    }
+}
+
+/// Statements of single threads that are interpreted, at most: of what comes from a file, and of what a rule proposes.
+const FULL: u64 = 1 << 22;
+const BRIEF: u64 = 1 << 14;
+
+fn refused(f: &TensorFunction, culprit: Option<Name>, message: String) -> Refused {
+    let loops = culprit.map(|c| print_loops(f, &f.body, Some(c)));
+    Refused { function: f.name, message, loops, undecided: false }
+}
+
+fn check_races(f: &TensorFunction, views: &[View<'_>], run: bool, effort: u64) -> Result<(), Refused> {
+    let refuse = |culprit: Option<Name>, message: String| refused(f, culprit, message);
     if let Err(list) = verify_tensor_function(f) {
         let first = list.first().map(|e| e.message.clone()).unwrap_or_default();
         return Err(refuse(None, first));
     }
-    let views = View::all(f);
     let mut open =
-        sharing::violations(f).into_iter().next().map(|v| (v.culprit, format!("`{}`: {}", v.culprit, v.message)));
+        sharing::unproved(f).into_iter().next().map(|v| (v.culprit, format!("`{}`: {}", v.culprit, v.message)));
     if open.is_none() {
         let outside = views.iter().find_map(bounds::outside);
         open = outside.map(|o| (o.block, format!("block `{}`: {}", o.block, o.message)));
     }
     if (open.is_some() || run)
-        && let Err(found) = sample_kernels(f)
+        && let Err(found) = sample_kernels(f, effort)
     {
         match (found.block, &open) {
             (Some(block), _) => return Err(refuse(Some(block), found.message)),
             (None, Some((culprit, message))) => {
-                return Err(refuse(Some(*culprit), format!("{message}; {}", found.message)));
+                let e = refuse(Some(*culprit), format!("{message}; {}", found.message));
+                return Err(Refused { undecided: true, ..e });
             }
             // All of it is proved.
             (None, None) => {}
         }
     }
-    coverage::check(f, &views).map_err(|gap| refuse(gap.block, gap.message))
+    Ok(())
 }

@@ -121,20 +121,29 @@ struct Difference {
     slack: i64,
 }
 
-/// Proves that two accesses of one element agree on every axis of `wanted`.
+/// What is known of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Proved,
+    /// There is a counterexample.
+    Refuted,
+    Open,
+}
+
+/// Whether two accesses of one element agree on every axis of `wanted`.
 pub(super) fn same_owner(
     buffer: &Buffer,
     a: (&Place<'_, '_>, &[Int]),
     b: (&Place<'_, '_>, &[Int]),
     wanted: &FxHashSet<Parallel>,
-) -> bool {
+) -> Verdict {
     let wanted: Vec<Term> = wanted.iter().map(|w| Term::Axis(*w)).collect();
     agree_on(buffer, a, b, &wanted)
 }
 
-/// Proves that the element tells apart all iterations of the loops that its indices use, those around the buffer's life
+/// Whether the element tells apart all iterations of the loops that its indices use, those around the buffer's life
 /// aside.
-pub(super) fn tells_its_loops(buffer: &Buffer, place: &Place<'_, '_>, indices: &[Int]) -> bool {
+pub(super) fn tells_its_loops(buffer: &Buffer, place: &Place<'_, '_>, indices: &[Int]) -> Verdict {
     let mut wanted: Vec<Term> = indices.iter().flat_map(|i| i.vars()).map(|v| place.term(v)).collect();
     wanted.retain(|t| !matches!(t, Term::Same(_)));
     wanted.sort_unstable();
@@ -147,9 +156,9 @@ fn agree_on(
     (a, ai): (&Place<'_, '_>, &[Int]),
     (b, bi): (&Place<'_, '_>, &[Int]),
     wanted: &[Term],
-) -> bool {
+) -> Verdict {
     if wanted.is_empty() {
-        return true;
+        return Verdict::Proved;
     }
     let differences = differences((a, &a.forms(ai, buffer)), (b, &b.forms(bi, buffer)));
     let mut equal: FxHashSet<Term> = FxHashSet::default();
@@ -159,10 +168,10 @@ fn agree_on(
             told(d, &mut equal);
         }
         if wanted.iter().all(|w| equal.contains(w)) {
-            return true;
+            return Verdict::Proved;
         }
         if equal.len() == before {
-            return try_all((a, ai), (b, bi), wanted);
+            return try_values((a, ai), (b, bi), wanted);
         }
     }
 }
@@ -222,33 +231,36 @@ fn told(d: &Difference, equal: &mut FxHashSet<Term>) {
     }
 }
 
-/// Values of the terms of `vars` one after another.
-fn for_each_combination(
-    place: &Place<'_, '_>,
-    vars: &[Name],
-    visit: &mut dyn FnMut(&FxHashMap<Term, i64>),
-) -> Option<()> {
-    let mut terms: Vec<(Term, i64)> = Vec::new();
+/// Values of the terms of `vars` one after another; true when these were all, false when the loops were cut short.
+fn for_each_combination(place: &Place<'_, '_>, vars: &[Name], visit: &mut dyn FnMut(&FxHashMap<Term, i64>)) -> bool {
+    let mut terms: Vec<(Term, Option<i64>)> = Vec::new();
     for v in vars {
         let t = place.term(*v);
         if !terms.iter().any(|x| x.0 == t) {
-            terms.push((t, place.high(t)? + 1));
+            terms.push((t, place.high(t).map(|h| h + 1)));
         }
     }
-    let count = terms.iter().try_fold(1i64, |n, t| n.checked_mul(t.1)).filter(|n| *n <= MAX_COMBINATIONS)?;
-    for mut n in 0..count {
+    let product = |list: &[i64]| list.iter().try_fold(1i64, |n, e| n.checked_mul(*e));
+    let whole: Option<Vec<i64>> = terms.iter().map(|t| t.1).collect();
+    let whole = whole.filter(|list| product(list).is_some_and(|n| n <= MAX_COMBINATIONS));
+    let complete = whole.is_some();
+    let extents = whole.unwrap_or_else(|| {
+        let each = (MAX_COMBINATIONS as f64).powf(1.0 / terms.len().max(1) as f64).max(2.0) as i64;
+        terms.iter().map(|t| t.1.unwrap_or(2).min(each)).collect()
+    });
+    for mut n in 0..product(&extents).unwrap_or(0).min(2 * MAX_COMBINATIONS) {
         let mut values: FxHashMap<Term, i64> = FxHashMap::default();
-        for (t, extent) in &terms {
-            values.insert(*t, n % extent);
+        for (t, extent) in terms.iter().zip(&extents) {
+            values.insert(t.0, n % extent);
             n /= extent;
         }
         visit(&values);
     }
-    Some(())
+    complete
 }
 
-/// [`agree_on`] by trying all values of the variables.
-fn try_all((a, ai): (&Place<'_, '_>, &[Int]), (b, bi): (&Place<'_, '_>, &[Int]), wanted: &[Term]) -> bool {
+/// [`agree_on`] by trying values of the variables.
+fn try_values((a, ai): (&Place<'_, '_>, &[Int]), (b, bi): (&Place<'_, '_>, &[Int]), wanted: &[Term]) -> Verdict {
     let vars = |ix: &[Int]| -> Vec<Name> {
         let mut out: Vec<Name> = ix.iter().flat_map(|i| i.vars()).collect();
         out.sort_unstable();
@@ -256,21 +268,24 @@ fn try_all((a, ai): (&Place<'_, '_>, &[Int]), (b, bi): (&Place<'_, '_>, &[Int]),
         out
     };
     let mut owners: FxHashMap<Vec<i64>, Vec<i64>> = FxHashMap::default();
-    let mut fine = true;
+    let (mut meet, mut known) = (false, true);
     for (place, ix) in [(a, ai), (b, bi)] {
-        let done = for_each_combination(place, &vars(ix), &mut |values| {
+        let complete = for_each_combination(place, &vars(ix), &mut |values| {
             let env = |v: Name| values.get(&place.term(v)).copied();
             let element: Option<Vec<i64>> = ix.iter().map(|i| i.eval(&env)).collect();
             // A term that the index does not use is not told by it.
             let owner: Option<Vec<i64>> = wanted.iter().map(|w| values.get(w).copied()).collect();
-            match element.zip(owner) {
-                Some((e, o)) => fine &= *owners.entry(e).or_insert_with(|| o.clone()) == o,
-                None => fine = false,
+            match (element, owner) {
+                (Some(e), Some(o)) => meet |= *owners.entry(e).or_insert_with(|| o.clone()) != o,
+                (_, None) => meet = true,
+                (None, _) => known = false,
             }
         });
-        if done.is_none() || !fine {
-            return false;
-        }
+        known &= complete;
     }
-    true
+    match (meet, known) {
+        (true, _) => Verdict::Refuted,
+        (false, true) => Verdict::Proved,
+        (false, false) => Verdict::Open,
+    }
 }

@@ -20,7 +20,7 @@
 //! Whoever changes who runs a loop, or where a buffer lives, keeps these rules (`schedule::apply` asks after each
 //! instruction); a kernel that came written keeps them, or is interpreted.
 
-use super::owner::{Place, same_owner, tells_its_loops};
+use super::owner::{Place, Verdict, same_owner, tells_its_loops};
 use super::view::{Access, Leaf, Parallel, View, visit_accesses};
 use crate::int::Int;
 use crate::name::Name;
@@ -38,8 +38,18 @@ pub struct Violation {
     pub message: String,
 }
 
-/// Everything that is not proved about the function's parallel loops. Statements at the top level count as a kernel each.
+/// What an instruction must not bring about: everything that is not proved about memory nearer than the device's, and what
+/// is refuted about the device's. Statements at the top level count as a kernel each.
 pub fn violations(f: &TensorFunction) -> Vec<Violation> {
+    collect(f, false)
+}
+
+/// Everything that is not proved.
+pub(super) fn unproved(f: &TensorFunction) -> Vec<Violation> {
+    collect(f, true)
+}
+
+fn collect(f: &TensorFunction, strict: bool) -> Vec<Violation> {
     let views = View::all(f);
     let mut out = Vec::new();
     let mut homes: FxHashMap<BufferId, usize> = FxHashMap::default();
@@ -52,18 +62,18 @@ pub fn violations(f: &TensorFunction) -> Vec<Violation> {
                 out.push(Violation { culprit: block, buffer: Some(name), message: text });
             }
         }
-        of_view(view, &mut out);
+        of_view(view, strict, &mut out);
     }
     out
 }
 
 /// What is not proved about one kernel.
-fn of_view(view: &View<'_>, out: &mut Vec<Violation>) {
-    reductions(view, out);
+fn of_view(view: &View<'_>, strict: bool, out: &mut Vec<Violation>) {
+    reductions(view, strict, out);
     if view.axes.is_empty() {
         return;
     }
-    let mut sharing = Sharing { view, varying: FxHashMap::default(), out };
+    let mut sharing = Sharing { view, strict, varying: FxHashMap::default(), out };
     sharing.nested_loops();
     sharing.find_varying();
     for b in view.buffers() {
@@ -72,14 +82,23 @@ fn of_view(view: &View<'_>, out: &mut Vec<Violation>) {
 }
 
 /// A loop that an index uses is no reduction loop, though two of its iterations may meet in one element.
-fn reductions(view: &View<'_>, out: &mut Vec<Violation>) {
+fn reductions(view: &View<'_>, strict: bool, out: &mut Vec<Violation>) {
     for leaf in view.leaves.iter().filter(|l| l.block.reduce.is_some_and(|r| r.init)) {
         let (b, buffer) = (leaf.block, &view.f.buffers[leaf.block.buffer]);
         let life = view.life(b.buffer, &view.accesses(b.buffer));
-        if !tells_its_loops(buffer, &Place::new(leaf, life), &b.indices) {
+        if fails(tells_its_loops(buffer, &Place::new(leaf, life), &b.indices), buffer.scope, strict) {
             let text = format!("iterations that meet in an element of `{}` are not told from others", buffer.name);
             out.push(Violation { culprit: b.name, buffer: Some(buffer.name), message: text });
         }
+    }
+}
+
+/// Whether a verdict counts against a function.
+fn fails(v: Verdict, scope: Scope, strict: bool) -> bool {
+    match v {
+        Verdict::Proved => false,
+        Verdict::Refuted => true,
+        Verdict::Open => strict || scope != Scope::Global,
     }
 }
 
@@ -94,6 +113,8 @@ fn scope_word(f: &TensorFunction, b: BufferId) -> &'static str {
 
 struct Sharing<'v, 'f> {
     view: &'v View<'f>,
+    /// What is open about device memory counts too.
+    strict: bool,
     /// Axes on which the content of a buffer depends that is not global.
     varying: FxHashMap<BufferId, FxHashSet<Parallel>>,
     out: &'v mut Vec<Violation>,
@@ -252,11 +273,12 @@ impl<'f> Sharing<'_, 'f> {
         let buffer = &view.f.buffers[s.id];
         // A local buffer lives anew in each iteration of a loop around its life.
         let place = Place::new(leaf, if buffer.scope == Scope::Global { 0 } else { s.life });
-        if !same_owner(buffer, (&place, w.indices), (&place, w.indices), &axes) {
-            let untold = view.axes.iter().find(|a| {
-                axes.contains(a)
-                    && !same_owner(buffer, (&place, w.indices), (&place, w.indices), &[**a].into_iter().collect())
-            });
+        let strict = self.strict;
+        let told = |axes: &FxHashSet<Parallel>| {
+            !fails(same_owner(buffer, (&place, w.indices), (&place, w.indices), axes), buffer.scope, strict)
+        };
+        if !told(&axes) {
+            let untold = view.axes.iter().find(|a| axes.contains(a) && !told(&[**a].into_iter().collect()));
             let who = untold.or(view.axes.iter().find(|a| axes.contains(a))).map(|a| a.describe()).unwrap_or_default();
             let what = if leaf.block.reduce.is_some() { "reduce into" } else { "store different values to" };
             let text = format!(
@@ -294,8 +316,11 @@ impl<'f> Sharing<'_, 'f> {
                     continue;
                 }
                 let other = Place::new(&view.leaves[x.leaf], 0);
-                let own =
-                    if lane { lw == x.indices } else { same_owner(buffer, (&place, lw), (&other, x.indices), &wanted) };
+                let own = if lane {
+                    lw == x.indices
+                } else {
+                    !fails(same_owner(buffer, (&place, lw), (&other, x.indices), &wanted), buffer.scope, self.strict)
+                };
                 if !own {
                     let text = format!("reads elements of `{}` that others of {} store", buffer.name, axis.describe());
                     self.report(view.leaves[x.leaf].block.name, Some(s.id), text);
@@ -331,8 +356,8 @@ impl<'f> Sharing<'_, 'f> {
                 let (pw, px) = (Place::new(lw, s.life), Place::new(lx, s.life));
                 let free = !uses(lw, w.indices, axis) && !uses(lx, x.indices, axis);
                 let wanted = [axis].into_iter().collect();
-                let same =
-                    inside(x) == inside(w) && (free || same_owner(buffer, (&pw, w.indices), (&px, x.indices), &wanted));
+                let same = inside(x) == inside(w)
+                    && (free || same_owner(buffer, (&pw, w.indices), (&px, x.indices), &wanted) == Verdict::Proved);
                 if !same {
                     let text = format!(
                         "`{}` is {word} memory, and {} each store a part of it: others do not see that part",

@@ -12,10 +12,6 @@ use crate::name::Name;
 use crate::tir::{BufferId, LoopKind, Scope, TensorFunction};
 use rustc_hash::FxHashSet;
 
-/// Statements of single threads in a run in which no tile is cut, and in any run, at most.
-const SHORT: u64 = 1 << 17;
-const LONG: u64 = 1 << 22;
-
 /// What a run found.
 pub(crate) struct Found {
     /// The block that did it; `None` where the run could not be made.
@@ -24,13 +20,14 @@ pub(crate) struct Found {
     pub message: String,
 }
 
-/// Interprets every kernel. Symbols take their smallest value, the next one, and their largest where it is small.
+/// Interprets every kernel, at most about `effort` statements of single threads; tiles are cut where it would be more than
+/// a part of that. Symbols take their smallest value, the next one, and their largest where it is small.
 ///
 /// # Errors
 /// The first race, access out of bounds, or use of memory that nothing was stored to; a kernel too long to be run.
-pub(crate) fn sample_kernels(f: &TensorFunction) -> Result<(), Found> {
+pub(crate) fn sample_kernels(f: &TensorFunction, effort: u64) -> Result<(), Found> {
     if f.symbols.is_empty() {
-        return run(f);
+        return run(f, effort);
     }
     for pick in [
         |low: i64, _: i64| low,
@@ -38,22 +35,22 @@ pub(crate) fn sample_kernels(f: &TensorFunction) -> Result<(), Found> {
         |low: i64, high: i64| high.min(low.saturating_add(12)),
     ] {
         let values = f.symbols.iter().map(|(n, low, high)| (*n, pick(*low, *high))).collect();
-        run(&substitute(f, &values))?;
+        run(&substitute(f, &values), effort)?;
     }
     Ok(())
 }
 
-fn run(f: &TensorFunction) -> Result<(), Found> {
+fn run(f: &TensorFunction, effort: u64) -> Result<(), Found> {
     let fail = |message: String| Found { block: None, message };
     let mut resolver = Resolver::new(f);
     let code = resolver.stmt(&f.body).map_err(fail)?;
     let mut cuts = Cuts { groups: true, ..Cuts::default() };
     cut_loops(f, &code, true, &mut cuts);
-    if cost(&code, &cuts.loops) > SHORT {
+    if cost(&code, &cuts.loops) > effort / 32 {
         cut_loops(f, &code, false, &mut cuts);
     }
     let n = cost(&code, &cuts.loops);
-    if n > LONG {
+    if n > effort {
         return Err(fail(format!("{n} statements are too many to be interpreted")));
     }
     let mut m: Machine<Fingerprint> = Machine::new(f, resolver.count, Some(cuts)).map_err(fail)?;

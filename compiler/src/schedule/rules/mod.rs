@@ -147,7 +147,7 @@ fn schedule_units(
 fn finished(sketch: Sketch<'_>, rule: &'static str, missed: Vec<String>) -> Result<Scheduled, ScheduleError> {
     let function = sketch.finish()?;
     if cfg!(debug_assertions)
-        && let Err(e) = crate::check::check_function(&function)
+        && let Err(e) = crate::check::check_proposal(&function)
     {
         return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
     }
