@@ -6,6 +6,7 @@
 //! that the index and the guards use are tried.
 
 use super::bounds::ranges;
+use super::owner::flat_sum;
 use super::view::{Leaf, Parallel, View};
 use crate::int::{self, Bounds, Int, IntNode};
 use crate::name::Name;
@@ -75,7 +76,8 @@ fn covered(f: &TensorFunction, leaf: &Leaf<'_>) -> Option<Vec<(i64, i64)>> {
         return each;
     }
     // Dimensions that are quotients and remainders of a fused loop.
-    let flat = int::simplify(&int::flatten_index(&leaf.block.indices, &buffer.shape), &bounds);
+    let sum = flat_sum(&leaf.block.indices, &buffer.shape, &bounds);
+    let flat = sum.unwrap_or_else(|| int::simplify(&int::flatten_index(&leaf.block.indices, &buffer.shape), &bounds));
     let numel = int::simplify(&buffer.numel(), &bounds);
     let mut guards: Vec<&Cond> = leaf.block.guards.iter().collect();
     let ranges = by_dimension(leaf, &[flat], std::slice::from_ref(&numel), &mut guards, &bounds)?;

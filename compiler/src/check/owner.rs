@@ -11,8 +11,9 @@ use crate::name::Name;
 use crate::tir::Buffer;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Combinations of values that are tried one by one, at most.
-const MAX_COMBINATIONS: i64 = 1 << 14;
+/// Combinations of values that are tried one by one, at most: for a proof, and where a counterexample is all that matters.
+pub(super) const PROOF: i64 = 1 << 14;
+pub(super) const COUNTEREXAMPLE: i64 = 1 << 8;
 
 /// What stands for a variable: loops of one axis share its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -106,12 +107,39 @@ impl<'v, 'f> Place<'v, 'f> {
                 }
             }
             let flat = int::simplify(&int::flatten_index(indices, &buffer.shape), &bounds);
-            match self.form(&flat) {
+            let sum = || flat_sum(indices, &buffer.shape, &bounds).and_then(|e| self.form(&e));
+            match self.form(&flat).or_else(sum) {
                 Some(form) => vec![form],
                 None => indices.iter().filter_map(|i| self.form(i)).collect(),
             }
         })
     }
+}
+
+/// The flat index as a sum of multiples of variables, where the indices are the quotients and remainders of one that a
+/// fused loop was taken apart into. The sum is guessed from its value where one variable is 1, and then proved.
+pub(super) fn flat_sum(indices: &[Int], shape: &[Int], bounds: &Bounds) -> Option<Int> {
+    let flat = int::flatten_index(indices, shape);
+    let at = |one: Option<Name>| flat.eval(&|v| Some(i64::from(Some(v) == one)));
+    let start = at(None)?;
+    let sum = flat.vars().into_iter().try_fold(Int::new(start), |sum, v| {
+        let step = at(Some(v))?.checked_sub(start)?;
+        Some(sum + Int::var(v) * step)
+    })?;
+    let mut stride = 1i64;
+    let mut whole = false;
+    for (i, d) in indices.iter().zip(shape).rev() {
+        let same = |e: Int| int::simplify(&(e - i), bounds).is(0);
+        let (n, digit) = (d.as_const()?, sum.div(stride));
+        let all = same(digit.clone());
+        if !all && !same(digit.rem(n)) {
+            return None;
+        }
+        whole |= all && !i.is(0);
+        stride = stride.checked_mul(n)?;
+    }
+    // Without the quotient that holds all the rest, the sum is known only up to the size of the buffer.
+    (whole || int::prove(&sum, 0, stride - 1, bounds)).then_some(sum)
 }
 
 /// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the axis) + rest = 0`
@@ -136,19 +164,20 @@ pub(super) fn same_owner(
     a: (&Place<'_, '_>, &[Int]),
     b: (&Place<'_, '_>, &[Int]),
     wanted: &FxHashSet<Parallel>,
+    tries: i64,
 ) -> Verdict {
     let wanted: Vec<Term> = wanted.iter().map(|w| Term::Axis(*w)).collect();
-    agree_on(buffer, a, b, &wanted)
+    agree_on(buffer, a, b, &wanted, tries)
 }
 
 /// Whether the element tells apart all iterations of the loops that its indices use, those around the buffer's life
 /// aside.
-pub(super) fn tells_its_loops(buffer: &Buffer, place: &Place<'_, '_>, indices: &[Int]) -> Verdict {
+pub(super) fn tells_its_loops(buffer: &Buffer, place: &Place<'_, '_>, indices: &[Int], tries: i64) -> Verdict {
     let mut wanted: Vec<Term> = indices.iter().flat_map(|i| i.vars()).map(|v| place.term(v)).collect();
     wanted.retain(|t| !matches!(t, Term::Same(_)));
     wanted.sort_unstable();
     wanted.dedup();
-    agree_on(buffer, (place, indices), (place, indices), &wanted)
+    agree_on(buffer, (place, indices), (place, indices), &wanted, tries)
 }
 
 fn agree_on(
@@ -156,6 +185,7 @@ fn agree_on(
     (a, ai): (&Place<'_, '_>, &[Int]),
     (b, bi): (&Place<'_, '_>, &[Int]),
     wanted: &[Term],
+    tries: i64,
 ) -> Verdict {
     if wanted.is_empty() {
         return Verdict::Proved;
@@ -171,7 +201,7 @@ fn agree_on(
             return Verdict::Proved;
         }
         if equal.len() == before {
-            return try_values((a, ai), (b, bi), wanted);
+            return try_values((a, ai), (b, bi), wanted, tries);
         }
     }
 }
@@ -232,7 +262,12 @@ fn told(d: &Difference, equal: &mut FxHashSet<Term>) {
 }
 
 /// Values of the terms of `vars` one after another; true when these were all, false when the loops were cut short.
-fn for_each_combination(place: &Place<'_, '_>, vars: &[Name], visit: &mut dyn FnMut(&FxHashMap<Term, i64>)) -> bool {
+fn for_each_combination(
+    place: &Place<'_, '_>,
+    vars: &[Name],
+    tries: i64,
+    visit: &mut dyn FnMut(&FxHashMap<Term, i64>),
+) -> bool {
     let mut terms: Vec<(Term, Option<i64>)> = Vec::new();
     for v in vars {
         let t = place.term(*v);
@@ -242,13 +277,13 @@ fn for_each_combination(place: &Place<'_, '_>, vars: &[Name], visit: &mut dyn Fn
     }
     let product = |list: &[i64]| list.iter().try_fold(1i64, |n, e| n.checked_mul(*e));
     let whole: Option<Vec<i64>> = terms.iter().map(|t| t.1).collect();
-    let whole = whole.filter(|list| product(list).is_some_and(|n| n <= MAX_COMBINATIONS));
+    let whole = whole.filter(|list| product(list).is_some_and(|n| n <= tries));
     let complete = whole.is_some();
     let extents = whole.unwrap_or_else(|| {
-        let each = (MAX_COMBINATIONS as f64).powf(1.0 / terms.len().max(1) as f64).max(2.0) as i64;
+        let each = (tries as f64).powf(1.0 / terms.len().max(1) as f64).max(2.0) as i64;
         terms.iter().map(|t| t.1.unwrap_or(2).min(each)).collect()
     });
-    for mut n in 0..product(&extents).unwrap_or(0).min(2 * MAX_COMBINATIONS) {
+    for mut n in 0..product(&extents).unwrap_or(0).min(4 * tries) {
         let mut values: FxHashMap<Term, i64> = FxHashMap::default();
         for (t, extent) in terms.iter().zip(&extents) {
             values.insert(t.0, n % extent);
@@ -260,7 +295,12 @@ fn for_each_combination(place: &Place<'_, '_>, vars: &[Name], visit: &mut dyn Fn
 }
 
 /// [`agree_on`] by trying values of the variables.
-fn try_values((a, ai): (&Place<'_, '_>, &[Int]), (b, bi): (&Place<'_, '_>, &[Int]), wanted: &[Term]) -> Verdict {
+fn try_values(
+    (a, ai): (&Place<'_, '_>, &[Int]),
+    (b, bi): (&Place<'_, '_>, &[Int]),
+    wanted: &[Term],
+    tries: i64,
+) -> Verdict {
     let vars = |ix: &[Int]| -> Vec<Name> {
         let mut out: Vec<Name> = ix.iter().flat_map(|i| i.vars()).collect();
         out.sort_unstable();
@@ -270,7 +310,7 @@ fn try_values((a, ai): (&Place<'_, '_>, &[Int]), (b, bi): (&Place<'_, '_>, &[Int
     let mut owners: FxHashMap<Vec<i64>, Vec<i64>> = FxHashMap::default();
     let (mut meet, mut known) = (false, true);
     for (place, ix) in [(a, ai), (b, bi)] {
-        let complete = for_each_combination(place, &vars(ix), &mut |values| {
+        let complete = for_each_combination(place, &vars(ix), tries, &mut |values| {
             let env = |v: Name| values.get(&place.term(v)).copied();
             let element: Option<Vec<i64>> = ix.iter().map(|i| i.eval(&env)).collect();
             // A term that the index does not use is not told by it.

@@ -20,7 +20,7 @@
 //! Whoever changes who runs a loop, or where a buffer lives, keeps these rules (`schedule::apply` asks after each
 //! instruction); a kernel that came written keeps them, or is interpreted.
 
-use super::owner::{Place, Verdict, same_owner, tells_its_loops};
+use super::owner::{COUNTEREXAMPLE, PROOF, Place, Verdict, same_owner, tells_its_loops};
 use super::view::{Access, Leaf, Parallel, View, visit_accesses};
 use crate::int::Int;
 use crate::name::Name;
@@ -86,11 +86,17 @@ fn reductions(view: &View<'_>, strict: bool, out: &mut Vec<Violation>) {
     for leaf in view.leaves.iter().filter(|l| l.block.reduce.is_some_and(|r| r.init)) {
         let (b, buffer) = (leaf.block, &view.f.buffers[leaf.block.buffer]);
         let life = view.life(b.buffer, &view.accesses(b.buffer));
-        if fails(tells_its_loops(buffer, &Place::new(leaf, life), &b.indices), buffer.scope, strict) {
+        let verdict = tells_its_loops(buffer, &Place::new(leaf, life), &b.indices, tries(buffer.scope, strict));
+        if fails(verdict, buffer.scope, strict) {
             let text = format!("iterations that meet in an element of `{}` are not told from others", buffer.name);
             out.push(Violation { culprit: b.name, buffer: Some(buffer.name), message: text });
         }
     }
+}
+
+/// How hard a claim about memory of `scope` is tried.
+fn tries(scope: Scope, strict: bool) -> i64 {
+    if strict || scope != Scope::Global { PROOF } else { COUNTEREXAMPLE }
 }
 
 /// Whether a verdict counts against a function.
@@ -275,7 +281,8 @@ impl<'f> Sharing<'_, 'f> {
         let place = Place::new(leaf, if buffer.scope == Scope::Global { 0 } else { s.life });
         let strict = self.strict;
         let told = |axes: &FxHashSet<Parallel>| {
-            !fails(same_owner(buffer, (&place, w.indices), (&place, w.indices), axes), buffer.scope, strict)
+            let (own, scope) = ((&place, w.indices), buffer.scope);
+            !fails(same_owner(buffer, own, own, axes, tries(scope, strict)), scope, strict)
         };
         if !told(&axes) {
             let untold = view.axes.iter().find(|a| axes.contains(a) && !told(&[**a].into_iter().collect()));
@@ -316,10 +323,14 @@ impl<'f> Sharing<'_, 'f> {
                     continue;
                 }
                 let other = Place::new(&view.leaves[x.leaf], 0);
-                let own = if lane {
-                    lw == x.indices
-                } else {
-                    !fails(same_owner(buffer, (&place, lw), (&other, x.indices), &wanted), buffer.scope, self.strict)
+                let own = match lane {
+                    true => lw == x.indices,
+                    false => {
+                        let (scope, strict) = (buffer.scope, self.strict);
+                        let verdict =
+                            same_owner(buffer, (&place, lw), (&other, x.indices), &wanted, tries(scope, strict));
+                        !fails(verdict, scope, strict)
+                    }
                 };
                 if !own {
                     let text = format!("reads elements of `{}` that others of {} store", buffer.name, axis.describe());
@@ -357,7 +368,8 @@ impl<'f> Sharing<'_, 'f> {
                 let free = !uses(lw, w.indices, axis) && !uses(lx, x.indices, axis);
                 let wanted = [axis].into_iter().collect();
                 let same = inside(x) == inside(w)
-                    && (free || same_owner(buffer, (&pw, w.indices), (&px, x.indices), &wanted) == Verdict::Proved);
+                    && (free
+                        || same_owner(buffer, (&pw, w.indices), (&px, x.indices), &wanted, PROOF) == Verdict::Proved);
                 if !same {
                     let text = format!(
                         "`{}` is {word} memory, and {} each store a part of it: others do not see that part",
