@@ -119,6 +119,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
         Command::Run(a) => (a.output.as_ref(), None),
         Command::Compare(a) => (a.write_keep.as_ref(), None),
         Command::Export(a) => (Some(&a.output), None),
+        Command::Report(a) => (Some(&a.output), None),
         _ => (None, None),
     };
     let common = command.common();
