@@ -249,6 +249,9 @@ pub struct BenchArgs {
     /// How much slower than the baseline may be
     #[arg(long, default_value = "5%")]
     pub max_slowdown: String,
+    /// Write the compile trace with the time of each dispatch
+    #[arg(short, long, value_name = "F.trace")]
+    pub output: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -277,6 +280,9 @@ pub struct CompareArgs {
     /// Write the names of nodes to keep in f32
     #[arg(long, value_name = "F")]
     pub write_keep: Option<PathBuf>,
+    /// Write the compile trace with the error of each node
+    #[arg(short, long, value_name = "F.trace")]
+    pub output: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -290,6 +296,9 @@ pub struct ExplainArgs {
     /// One source node
     #[arg(long)]
     pub node: Option<String>,
+    /// A table of the groups by what was measured of them: their times, or their errors
+    #[arg(long, value_name = "time|error", value_parser = ["time", "error"])]
+    pub sort: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,

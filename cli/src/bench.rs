@@ -3,13 +3,14 @@
 use crate::args::{BenchArgs, Common};
 use crate::ceilings::{self, Ceilings};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor, run_on_cpu};
+use crate::executor::{Device, Executor, profile_on, recorded, run_on_cpu};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, Rows, log, print_text, table, write_json};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::passes::{AmpMode, FuseMode, LayoutMode};
 use compiler::tensor::Tensor;
+use compiler::trace::{DispatchTime, Times};
 use runtime_gpu::{Resident, Session};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -18,8 +19,18 @@ use std::time::{Duration, Instant};
 pub fn execute(a: &BenchArgs) -> CliResult<()> {
     let baseline = a.baseline.as_ref().map(|p| read_baseline(p)).transpose()?;
     let slowdown = percent(&a.max_slowdown)?;
+    if a.output.is_some() && (a.models.len() != 1 || !a.sweep.is_empty()) {
+        return Err(
+            CliError::usage("-o writes the trace of one model in one setting").help("time the others one by one")
+        );
+    }
     let settings = sweep(&a.sweep, &a.common)?;
     let device = Device::open(&a.common)?;
+    if a.output.is_some() && matches!(device, Device::Cpu) {
+        return Err(
+            CliError::usage("-o: the CPU executor has no dispatches to time").help("--device names another device")
+        );
+    }
     let ceilings = match (&device, a.ceilings) {
         (_, true) => Some(ceilings::measure(&device, &a.common)?),
         (Device::Gpu(gpu), false) => ceilings::stored(gpu),
@@ -123,9 +134,11 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
     let (executor, cold) = first_run(module.clone(), common, device, &inputs)?;
     let limit = a.duration.as_deref().map(duration).transpose()?;
     let mut progress = Progress::new(common, &[]);
+    let mut dispatches = Vec::new();
     let mut v = match &executor {
         Executor::Gpu { session, compiled } => {
-            let mut v = on_device(a, session, compiled, &inputs, limit, ceilings, &mut progress)?;
+            let (mut v, times) = on_device(a, session, compiled, &inputs, limit, ceilings, &mut progress)?;
+            dispatches = times;
             drop(progress);
             drop(executor);
             let again = Common { quiet: true, state: Default::default(), ..common.clone() };
@@ -142,6 +155,22 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
                 "throughput_per_s": 1e3 / s.median * batch as f64, "per_kernel": [], "compile_ms": { "cold": cold } })
         }
     };
+    if let Some(path) = &a.output {
+        let module = load(model, common, given.as_ref())?;
+        let mut trace = recorded(model, module, common, &profile_on(common, device)?, &inputs)?;
+        if trace.calls().count() != dispatches.len() {
+            let why = format!("{} dispatches were timed, {} are in the trace", dispatches.len(), trace.calls().count());
+            return Err(CliError::new(Code::Check, why).help("a model with host steps alone has no times to store"));
+        }
+        trace.times = Some(Times {
+            device: device.label(),
+            source: v["time_source"].as_str().unwrap_or_default().to_string(),
+            dispatches,
+            latency_ms: number(&v, &["latency_ms", "median"]),
+            device_ms: number(&v, &["device_ms", "median"]),
+        });
+        crate::trace::write(path, &trace, common)?;
+    }
     let o = v.as_object_mut().ok_or_else(|| CliError::new(Code::Bug, "bench without a result"))?;
     o.insert("schema".into(), 1.into());
     o.insert("model".into(), crate::models::short_name(model).into());
@@ -218,7 +247,7 @@ fn on_device(
     limit: Option<Duration>,
     ceilings: Option<Ceilings>,
     progress: &mut Progress,
-) -> CliResult<Value> {
+) -> CliResult<(Value, Vec<DispatchTime>)> {
     let mut split: Vec<[f64; 4]> = Vec::new();
     let (latency, _) = repeat(a, limit, ["warm-up", "runs"], progress, || {
         let (_, t) = session.run_timed(inputs)?;
@@ -233,60 +262,72 @@ fn on_device(
     progress.report("throughput", 0, n);
     let pipelined = resident.run_pipelined(n, 3)?;
     let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
-    let (source, per_kernel) = per_kernel(a, &mut resident, compiled, ceilings, progress)?;
+    let (source, dispatches) = dispatch_times(a, &mut resident, progress)?;
+    let per_kernel = per_kernel(compiled, &dispatches, ceilings);
     let s = Statistics::of(&latency);
     let d = Statistics::of(&device);
-    Ok(json!({
+    let report = json!({
         "time_source": source, "kernels": compiled.plan.kernels.len(), "dispatches": crate::compile::dispatches(compiled).count(),
         "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
         "throughput_per_s": n as f64 * batch as f64 / pipelined * 1e3,
         "per_kernel": per_kernel,
-    }))
+    });
+    Ok((report, dispatches))
 }
 
-/// Median microseconds of each kernel over a few timed runs, with its rates and the share of the device's ceiling that binds it.
-fn per_kernel(
+/// Times of each dispatch over a few timed runs, and what told them.
+fn dispatch_times(
     a: &BenchArgs,
     resident: &mut Resident<'_>,
-    c: &Compiled,
-    ceilings: Option<Ceilings>,
     progress: &mut Progress,
-) -> CliResult<(Value, Value)> {
+) -> CliResult<(Value, Vec<DispatchTime>)> {
     let rounds = a.runs.clamp(1, 5);
     let mut source = Value::Null;
     let mut times: Vec<Vec<f64>> = Vec::new();
-    let mut order: Vec<(usize, usize)> = Vec::new();
     for round in 0..rounds {
         progress.report("kernels", round, rounds);
         let (s, list) = resident.time_dispatches()?;
         source = serde_json::to_value(s).unwrap_or_default();
         times.resize(list.len(), vec![]);
-        order = list.iter().map(|t| (t.0, t.1)).collect();
         for (t, (_, _, us)) in times.iter_mut().zip(list) {
             t.push(us);
         }
     }
+    let summed = times.iter().map(|t| {
+        let s = Statistics::of(t);
+        let max_us = t.iter().copied().fold(s.median, f64::max);
+        DispatchTime { median_us: s.median, min_us: s.min, max_us }
+    });
+    Ok((source, summed.collect()))
+}
+
+/// Median microseconds of each kernel, with its rates and the share of the device's ceiling that binds it.
+fn per_kernel(c: &Compiled, times: &[DispatchTime], ceilings: Option<Ceilings>) -> Value {
     let mut rows: indexmap::IndexMap<usize, (usize, f64, u64, u64)> = indexmap::IndexMap::new();
-    for ((kernel, group), t) in order.iter().zip(&times) {
-        let g = &c.groups[*group];
-        let r = rows.entry(*kernel).or_default();
+    for (d, t) in crate::compile::dispatches(c).zip(times) {
+        let r = rows.entry(d.kernel).or_default();
         r.0 += 1;
-        r.1 += Statistics::of(t).median;
-        r.2 += g.flops;
-        r.3 += g.bytes;
+        r.1 += t.median_us;
+        r.2 += d.flops;
+        r.3 += d.bytes;
     }
+    let groups = |kernel: usize| {
+        let own = crate::compile::dispatches(c).filter(|d| d.kernel == kernel).map(|d| d.group);
+        own.collect::<Vec<_>>()
+    };
     let rate = |r: &(usize, f64, u64, u64)| (r.2 as f64 / r.1.max(1e-3) / 1e3, r.3 as f64 / r.1.max(1e-3) / 1e3);
     let list: Vec<Value> = rows
         .iter()
         .map(|(k, r)| {
             let (gflops, gbs) = rate(r);
-            json!({ "name": c.plan.kernels[*k].emitted.name, "calls": r.0, "us_median": r.1 / r.0 as f64, "us_total": r.1, "gflops": gflops, "gb_s": gbs,
+            json!({ "id": k, "name": c.plan.kernels[*k].name, "groups": groups(*k), "calls": r.0,
+                "us_median": r.1 / r.0 as f64, "us_total": r.1, "gflops": gflops, "gb_s": gbs,
                 "roofline_fraction": ceilings.map(|c| c.fraction(gflops, gbs)) })
         })
         .collect();
-    Ok((source, list.into()))
+    list.into()
 }
 
 fn number(v: &Value, path: &[&str]) -> f64 {

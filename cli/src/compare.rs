@@ -5,7 +5,7 @@
 use crate::args::CompareArgs;
 use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{CPU_EXECUTOR, Device, Executor, run_on_cpu_watched};
+use crate::executor::{CPU_EXECUTOR, Device, Executor, profile_on, recorded, run_on_cpu_watched};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
 use crate::output::{print_text, table, verdict, write_json};
@@ -13,6 +13,7 @@ use crate::precision::write_keep_list;
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
+use compiler::trace::{self, Errors};
 
 /// Compares a device with a reference.
 pub fn execute(a: &CompareArgs) -> CliResult<()> {
@@ -42,6 +43,11 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     if let Some(path) = &a.write_keep {
         write_keep_list(path, &nodes_to_keep(a, &module, &inputs, &device, &nodes, pass)?)?;
     }
+    if let Some(path) = &a.output {
+        let mut trace = recorded(&a.model, module.clone(), &a.common, &profile_on(&a.common, &device)?, &inputs)?;
+        trace.errors = Some(errors(a, &device, &nodes, &rows));
+        crate::trace::write(path, &trace, &a.common)?;
+    }
     let failing = nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
     let json = serde_json::json!({
         "schema": 1, "model": a.model, "pass": pass, "device": device.describe(),
@@ -59,6 +65,23 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     }
     let why: Vec<String> = rows.iter().filter(|r| !r.1.pass).map(|r| format!("{}: {}", r.0, r.1.why)).collect();
     Err(CliError::new(Code::Check, format!("results differ: {}", why.join("; "))))
+}
+
+/// The differences as a trace holds them.
+fn errors(a: &CompareArgs, device: &Device, nodes: &[NodeError], outputs: &[(String, Difference)]) -> Errors {
+    let error = |name: &str, d: &Difference| trace::NodeError {
+        name: name.to_string(),
+        max_abs: d.max_abs,
+        rel_l2: d.rel_l2,
+        pass: d.pass,
+    };
+    Errors {
+        device: device.label(),
+        against: a.against.clone(),
+        cumulative: a.cumulative,
+        nodes: nodes.iter().map(|n| error(&n.name, &n.difference)).collect(),
+        outputs: outputs.iter().map(|(n, d)| error(n, d)).collect(),
+    }
 }
 
 fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeError]) -> CliResult<()> {

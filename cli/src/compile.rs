@@ -6,9 +6,9 @@ use crate::executor::{compile_options, compile_with, pipeline_for, target_profil
 use crate::models::load;
 use crate::output::{log, print_text, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
-use compiler::plan::{PlanKernel, Step};
+use compiler::plan::{PlanKernel, Step, kernel_file};
 use compiler::trace::{CompileTrace, Contents};
-use shaders_gen::{EmitError, Emitter, GeneratedModule, WgslDialect};
+use shaders_gen::{EmitError, GeneratedModule, WgslDialect};
 use std::path::Path;
 
 /// Compiles models.
@@ -39,11 +39,9 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
             emit_text(a, &c)?;
         }
         let contents = if a.output.is_some() { Contents::Full } else { Contents::Summary };
-        let trace = CompileTrace::new(model, &c, &options, &Emitter, contents).map_err(CliError::input)?;
+        let trace = crate::trace::of(model, &c, &options, contents)?;
         if let Some(path) = &a.output {
-            let bytes = trace.to_bytes().map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
-            write_file(path, &bytes)?;
-            log(&a.common, format!("wrote the trace to {} ({}B)", path.display(), si(bytes.len() as f64)));
+            crate::trace::write(path, &trace, &a.common)?;
         }
         values.push(trace.to_json());
         if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
@@ -64,7 +62,7 @@ pub fn dispatches(c: &Compiled) -> impl Iterator<Item = &compiler::plan::Dispatc
 pub fn show(t: &CompileTrace) -> CliResult<()> {
     let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
     print_text(&format!("{} for {}", t.model, t.profile_name))?;
-    let mut rows = table(&["", "rule", "layout", "ops", "flops", "bytes"]);
+    let mut rows = table(&["", "name", "rule", "layout", "ops", "flops", "bytes"]);
     for (i, g) in t.groups.iter().enumerate() {
         let rule = match g.kind {
             GroupKind::Kernel => g.rule.as_str(),
@@ -73,6 +71,7 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
         };
         rows.add_row([
             i.to_string(),
+            g.label.clone(),
             rule.into(),
             g.layout.clone().unwrap_or_default(),
             g.ops.join("+"),
@@ -103,7 +102,7 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
 
 /// A kernel's WGSL must be valid for the front end too.
 fn read_back(k: &PlanKernel) -> CliResult<()> {
-    let name = &k.emitted.name;
+    let name = &k.name;
     let fail = |e| CliError::new(Code::Bug, format!("the WGSL of kernel {name} does not read back: {e}"));
     shaders_gen::check_wgsl(&k.emitted.wgsl).map(drop).map_err(fail)
 }
@@ -143,8 +142,8 @@ fn emit_text(a: &CompileArgs, c: &Compiled) -> CliResult<()> {
             match form.as_str() {
                 "spirv" => return Err(CliError::usage("--emit spirv writes binary files: give --emit-dir DIR")),
                 _ => match shader_text(a, form, k)?.1 {
-                    Ok(text) => print_text(&format!("// kernel {}\n{text}", k.emitted.name))?,
-                    Err(e) => missing.push(format!("{form} of {}: {e}", k.emitted.name)),
+                    Ok(text) => print_text(&format!("// kernel {}\n{text}", k.name))?,
+                    Err(e) => missing.push(format!("{form} of {}: {e}", k.name)),
                 },
             }
         }
@@ -171,8 +170,8 @@ fn emit_files(a: &CompileArgs, c: &Compiled, dir: &Path) -> CliResult<()> {
             continue;
         }
         for (i, k) in c.plan.kernels.iter().enumerate() {
-            let name = &k.emitted.name;
-            let base = format!("{i:03}_{}", name.replace(|ch: char| !ch.is_alphanumeric() && ch != '_', "_"));
+            let name = &k.name;
+            let base = kernel_file(i, name);
             match *form {
                 "spirv" => {
                     let words = generated(k)?.emit_spirv();

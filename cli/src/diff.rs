@@ -5,7 +5,7 @@ use crate::error::{CliError, CliResult};
 use crate::output::{print_text, table, write_json};
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::TraceDiff;
-use compiler::trace::diff::{Fact, GroupLine, Timing};
+use compiler::trace::diff::{Fact, GroupLine, LayerTime, Timing};
 
 /// Lines of a list that are shown without `-v`.
 const FIRST: usize = 12;
@@ -44,6 +44,7 @@ pub fn execute(args: &DiffArgs) -> CliResult<()> {
     kernels(&d, most)?;
     first_of("remarks only in the first", &d.remarks_removed, most, remark)?;
     first_of("remarks only in the second", &d.remarks_added, most, remark)?;
+    layers(&d.layers, most)?;
     timings(&d.timings)
 }
 
@@ -120,6 +121,28 @@ fn kernels(d: &TraceDiff, most: usize) -> CliResult<()> {
         }
         text
     })
+}
+
+/// Measured times: the sum, then the layers whose runs all took longer or shorter.
+fn layers(list: &[LayerTime], most: usize) -> CliResult<()> {
+    if list.is_empty() {
+        return Ok(());
+    }
+    let sum = |f: fn(&LayerTime) -> f64| list.iter().map(f).sum::<f64>();
+    let changed = list.iter().filter(|l| l.changed).count();
+    print_text(&format!("\nmeasured times of {} layers in both: {changed} changed", list.len()))?;
+    let mut rows = table(&["layer", "first us", "second us", "difference", "ratio"]);
+    let mut add = |name: &str, a: f64, b: f64| {
+        let ratio = if a > 0.0 { format!("{:.2}", b / a) } else { String::new() };
+        rows.add_row([name.to_string(), format!("{a:.1}"), format!("{b:.1}"), format!("{:+.1}", b - a), ratio]);
+    };
+    add("all", sum(|l| l.a_us), sum(|l| l.b_us));
+    list.iter().filter(|l| l.changed).take(most).for_each(|l| add(&l.name, l.a_us, l.b_us));
+    print_text(&rows.to_string())?;
+    match changed.saturating_sub(most) {
+        0 => Ok(()),
+        more => print_text(&format!("  ... {more} more (-v shows them)")),
+    }
 }
 
 fn timings(list: &[Timing]) -> CliResult<()> {

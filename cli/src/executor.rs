@@ -17,6 +17,7 @@ use compiler::plan::TensorSlot;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
+use compiler::trace::{CompileTrace, Contents};
 use runtime_gpu::{DeviceChoice, Gpu, GpuError, Session, SessionOptions};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -71,6 +72,16 @@ impl Device {
                 Ok(Device::Cpu)
             }
             Err(e) => Err(e.into()),
+        }
+    }
+    /// Name, backend and driver in one text.
+    pub fn label(&self) -> String {
+        match self {
+            Device::Gpu(g) => {
+                let d = &g.description;
+                format!("{} ({}, {})", d.name, d.backend, d.driver)
+            }
+            Device::Cpu => "the CPU executor".into(),
         }
     }
     /// Name, backend, driver and type for reports.
@@ -166,6 +177,20 @@ pub fn pipeline_for(
 pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile, inputs: &[Tensor]) -> CliResult<Compiled> {
     let pipeline = pipeline_for(&module, common, profile, inputs)?;
     Ok(compile_with(module, &compile_options(pipeline, common)?, common, profile)?)
+}
+
+/// The trace of a compilation for a profile, with its stages; measurements are still to be put in.
+pub fn recorded(
+    model: &str,
+    module: Module,
+    common: &Common,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+) -> CliResult<CompileTrace> {
+    let pipeline = pipeline_for(&module, common, profile, inputs)?;
+    let options = CompileOptions { record: true, ..compile_options(pipeline, common)? };
+    let c = compile_with(module, &options, common, profile)?;
+    crate::trace::of(model, &c, &options, Contents::Full)
 }
 
 /// [`compile_for`] with options of one's own.

@@ -1,5 +1,8 @@
-//! `weft explain`: which kernel each node is in, what each pass did, and what stopped the next fusion.
+//! `weft explain`: which kernel each node is in, what each pass did, what stopped the next fusion, and what was measured.
+//!
+//! A model is compiled and its trace explained, so that a model and its trace say the same.
 
+mod measured;
 mod model;
 mod node;
 mod relations;
@@ -7,24 +10,35 @@ mod relations;
 use crate::args::ExplainArgs;
 use crate::args::shared::refuse_for_trace;
 use crate::error::CliResult;
-use crate::executor::{compile_for, target_profile};
+use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
+use compiler::trace::{CompileTrace, Contents};
 use relations::Relations;
+use std::path::Path;
 
-/// Explains a model or one node of it.
+/// Explains a model, a trace, or one node of either.
 pub fn execute(a: &ExplainArgs) -> CliResult<()> {
-    if crate::trace::is_trace(&a.model) {
-        refuse_for_trace(&a.common, &a.model)?;
-        return crate::trace::explain(&a.model, a.node.as_deref(), &a.common);
+    let trace = match crate::trace::is_trace(&a.model) {
+        true => {
+            refuse_for_trace(&a.common, &a.model)?;
+            crate::trace::read(Path::new(&a.model))?
+        }
+        false => compiled(a)?,
+    };
+    let relations = Relations::new(&trace);
+    match (&a.node, &a.sort) {
+        (Some(node), _) => node::explain(a, &relations, node),
+        (None, Some(by)) => measured::explain(a, &relations, by),
+        (None, None) => model::explain(a, &relations),
     }
+}
+
+fn compiled(a: &ExplainArgs) -> CliResult<CompileTrace> {
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let profile = target_profile(&a.common)?;
     let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
-    let compiled = compile_for(module, &a.common, &profile, &inputs)?;
-    let relations = Relations::new(&compiled);
-    match &a.node {
-        Some(node) => node::explain(a, &relations, node),
-        None => model::explain(a, &relations),
-    }
+    let options = compile_options(pipeline_for(&module, &a.common, &profile, &inputs)?, &a.common)?;
+    let c = compile_with(module, &options, &a.common, &profile)?;
+    crate::trace::of(&a.model, &c, &options, Contents::Summary)
 }

@@ -3,7 +3,7 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use compiler::attr::AttrStruct;
-use compiler::cost::Measurements;
+use compiler::cost::{KernelTimes, Measurements};
 use compiler::name::Name;
 use compiler::passes::AutoLayout;
 use std::path::Path;
@@ -33,9 +33,10 @@ pub fn pinned_pass(common: &Common) -> CliResult<Option<AutoLayout>> {
 ///
 /// # Errors
 /// A file that cannot be read or holds no measurements.
-pub fn measurements(common: &Common) -> CliResult<Option<Arc<Measurements>>> {
+pub fn measurements(common: &Common) -> CliResult<Option<Arc<KernelTimes>>> {
     let Some(path) = &common.layout_costs else { return Ok(None) };
-    read_measurements(path).map(|m| Some(Arc::new(m)))
+    let measurements = read_measurements(path)?;
+    Ok(Some(Arc::new(KernelTimes { measurements, emitter: Arc::new(shaders_gen::Emitter) })))
 }
 
 fn read_measurements(path: &Path) -> CliResult<Measurements> {

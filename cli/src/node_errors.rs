@@ -30,9 +30,10 @@ pub struct NodeError {
 }
 
 /// Errors of the nodes of the entry function, in execution order. Only done where the caller asks for it: with `-v`,
-/// `--cumulative`, `--write-keep` or `--json`.
+/// `--cumulative`, `--write-keep`, `-o` or `--json`.
 pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: &Device) -> CliResult<Vec<NodeError>> {
-    let wanted = a.cumulative || a.write_keep.is_some() || a.common.verbose > 0 || a.common.json.is_some();
+    let wanted =
+        a.cumulative || a.write_keep.is_some() || a.output.is_some() || a.common.verbose > 0 || a.common.json.is_some();
     if !wanted {
         return Ok(vec![]);
     }

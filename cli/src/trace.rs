@@ -1,13 +1,14 @@
-//! Reading compile traces: `weft inspect F.trace` and `weft explain F.trace`.
+//! Compile traces: made, written, read and shown.
 
 use crate::args::Common;
 use crate::compile::show;
-use crate::error::{CliError, CliResult};
+use crate::error::{CliError, CliResult, Code};
 use crate::models::{open_plain, read_plain};
-use crate::output::{print_text, si, table, write_json};
-use compiler::remark::{Remark, RemarkKind};
-use compiler::trace::{CompileTrace, MAGIC};
-use serde_json::{Value, json};
+use crate::output::{log, print_text, si, table, write_file, write_json};
+use compiler::compile::{CompileOptions, Compiled};
+use compiler::trace::{CompileTrace, Contents, MAGIC};
+use serde_json::Value;
+use shaders_gen::Emitter;
 use std::io::Read;
 use std::path::Path;
 
@@ -34,6 +35,25 @@ pub fn read(path: &Path) -> CliResult<CompileTrace> {
     CompileTrace::from_bytes(&bytes).map_err(|e| CliError::input(e.to_string()).at(place))
 }
 
+/// The trace of a compilation.
+///
+/// # Errors
+/// Code 3 when a weight cannot be read.
+pub fn of(model: &str, c: &Compiled, options: &CompileOptions, contents: Contents) -> CliResult<CompileTrace> {
+    CompileTrace::new(model, c, options, &Emitter, contents).map_err(CliError::input)
+}
+
+/// Writes a trace.
+///
+/// # Errors
+/// Code 2 when the file cannot be written.
+pub fn write(path: &Path, trace: &CompileTrace, common: &Common) -> CliResult<()> {
+    let bytes = trace.to_bytes().map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
+    write_file(path, &bytes)?;
+    log(common, format!("wrote the trace to {} ({}B)", path.display(), si(bytes.len() as f64)));
+    Ok(())
+}
+
 /// Shows traces as `weft compile` showed them, with passes, kernels and weights; `--json` is that of `weft compile`.
 pub fn inspect(paths: &[String], common: &Common) -> CliResult<()> {
     let traces = paths.iter().map(|p| read(Path::new(p))).collect::<CliResult<Vec<_>>>()?;
@@ -46,6 +66,7 @@ pub fn inspect(paths: &[String], common: &Common) -> CliResult<()> {
         show(t)?;
         show_passes(t)?;
         show_kernels(t)?;
+        show_measured(t)?;
         show_weights(t, common)?;
     }
     Ok(())
@@ -70,7 +91,7 @@ fn show_passes(t: &CompileTrace) -> CliResult<()> {
 }
 
 fn show_kernels(t: &CompileTrace) -> CliResult<()> {
-    let mut rows = table(&["kernel", "workgroup", "grid", "bindings", "shared", "bounds", "schedule", "groups"]);
+    let mut rows = table(&["kernel", "workgroup", "grid", "bindings", "shared", "bounds", "schedule", "groups", "us"]);
     for (i, k) in t.kernels.iter().enumerate() {
         rows.add_row([
             k.name.clone(),
@@ -81,9 +102,28 @@ fn show_kernels(t: &CompileTrace) -> CliResult<()> {
             if k.bounds_proved { "proved" } else { "checked" }.into(),
             format!("{} instructions", k.schedule.len()),
             t.groups_of(i).len().to_string(),
+            t.time_of_kernel(i).map_or(String::new(), |t| format!("{:.1}", t.median_us)),
         ]);
     }
     print_text(&rows.to_string())
+}
+
+fn show_measured(t: &CompileTrace) -> CliResult<()> {
+    if let Some(m) = &t.times {
+        print_text(&format!(
+            "times on {} ({}): {:.2} ms on the device, {:.2} ms end to end; `weft explain F.trace --sort time` has them by layer",
+            m.device, m.source, m.device_ms, m.latency_ms
+        ))?;
+    }
+    let Some(e) = &t.errors else { return Ok(()) };
+    let worst = e.outputs.iter().map(|o| o.rel_l2).fold(0.0, f64::max);
+    let failing = e.nodes.iter().filter(|n| !n.pass).count();
+    print_text(&format!(
+        "errors on {} against {}: {worst:.2e} of the results, {failing} of {} nodes beyond the tolerance; `weft explain F.trace --sort error` has them by layer",
+        e.device,
+        e.against,
+        e.nodes.len()
+    ))
 }
 
 fn show_weights(t: &CompileTrace, common: &Common) -> CliResult<()> {
@@ -107,91 +147,4 @@ fn show_weights(t: &CompileTrace, common: &Common) -> CliResult<()> {
         t.sources.len(),
         t.weft
     ))
-}
-
-/// Why each group is as it is, or what became of one node.
-pub fn explain(path: &str, node: Option<&str>, common: &Common) -> CliResult<()> {
-    let t = read(Path::new(path))?;
-    match node {
-        Some(node) => explain_node(&t, node, common),
-        None => explain_groups(&t, common),
-    }
-}
-
-/// The remarks that are about one of these nodes.
-fn about<'t>(t: &'t CompileTrace, nodes: &'t [String]) -> impl Iterator<Item = &'t Remark> {
-    t.remarks.iter().filter(move |r| r.nodes.iter().any(|n| nodes.iter().any(|o| o == n.as_str())))
-}
-
-fn explain_groups(t: &CompileTrace, common: &Common) -> CliResult<()> {
-    let missed = |g: &compiler::trace::Group| -> Vec<String> {
-        about(t, &g.origins).filter(|r| r.kind == RemarkKind::Missed).map(|r| r.message.clone()).collect()
-    };
-    let groups: Vec<Value> = t
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(i, g)| {
-            json!({ "id": i, "kind": g.kind, "ops": g.ops, "nodes": g.nodes, "origins": g.origins, "rule": g.rule,
-                "anchor": g.anchor, "layout": g.layout, "boundary": missed(g) })
-        })
-        .collect();
-    let all = json!({ "schema": 1, "model": t.model, "groups": groups, "passes": t.passes, "remarks": t.remarks });
-    if write_json(common, &all)? {
-        return Ok(());
-    }
-    let mut rows = table(&["", "kind", "rule", "layout", "ops", "nodes", "why it ends here"]);
-    for (i, g) in t.groups.iter().enumerate() {
-        rows.add_row([
-            i.to_string(),
-            format!("{:?}", g.kind).to_lowercase(),
-            g.rule.clone(),
-            g.layout.clone().unwrap_or_default(),
-            g.ops.join("+"),
-            g.origins.join(" "),
-            missed(g).pop().unwrap_or_default(),
-        ]);
-    }
-    print_text(&rows.to_string())
-}
-
-fn explain_node(t: &CompileTrace, node: &str, common: &Common) -> CliResult<()> {
-    let groups = t.groups_of_node(node);
-    let own = [node.to_string()];
-    let remarks: Vec<&Remark> = about(t, &own).collect();
-    if groups.is_empty() && remarks.is_empty() {
-        let near: Vec<&str> = t.sources.iter().map(|s| s.name.as_str()).filter(|n| n.contains(node)).take(5).collect();
-        let help = if near.is_empty() {
-            "`weft explain F.trace` lists the nodes".to_string()
-        } else {
-            format!("did you mean: {}", near.join(", "))
-        };
-        return Err(CliError::usage(format!("no node `{node}` is in the trace, and no remark names it")).help(help));
-    }
-    let list: Vec<Value> = groups
-        .iter()
-        .map(|&i| {
-            let g = &t.groups[i];
-            json!({ "id": i, "kind": g.kind, "ops": g.ops, "origins": g.origins, "rule": g.rule })
-        })
-        .collect();
-    if write_json(common, &json!({ "schema": 1, "model": t.model, "node": node, "groups": list, "remarks": remarks }))?
-    {
-        return Ok(());
-    }
-    for &i in &groups {
-        let g = &t.groups[i];
-        print_text(&format!("{node} is in group {i} ({:?}, rule {}): {}", g.kind, g.rule, g.ops.join(" + ")))?;
-        print_text(&format!("  together with: {}", g.origins.join(" ")))?;
-        for k in t.kernels_of(i) {
-            let k = &t.kernels[k];
-            let (grid, threads, bindings) = (k.grid, k.workgroup, k.bindings.len());
-            print_text(&format!("  kernel {} grid {grid:?} workgroup {threads:?}, {bindings} bindings", k.name))?;
-        }
-    }
-    for r in remarks {
-        let kind = if r.kind == RemarkKind::Applied { "applied" } else { "missed" };
-        print_text(&format!("  {kind} {}: {}", r.pass, r.message))?;
-    }
-    Ok(())
 }

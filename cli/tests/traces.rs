@@ -55,7 +55,7 @@ fn a_trace_is_written_read_and_compared() {
     let shown = stdout(&weft(&["inspect", text(&a), "-v"]));
     assert!(shown.contains("conv+relu") && shown.contains("source") && shown.contains("0.2500"), "{shown}");
     let why = stdout(&weft(&["explain", text(&a), "--node", "Relu_1"]));
-    assert!(why.contains("conv + relu") && why.contains("kernel"), "{why}");
+    assert!(why.contains("conv + relu") && why.contains("dispatch") && why.contains("Conv_0+relu: grid"), "{why}");
     assert_eq!(weft(&["explain", text(&a), "--node", "Rel"]).status.code(), Some(2));
     assert!(stdout(&weft(&["explain", text(&a)])).contains("Conv_0"));
 
@@ -120,9 +120,137 @@ fn nothing_is_left_half_written() {
 }
 
 #[test]
-fn resnet50_takes_less_than_five_megabytes() {
+fn a_model_and_its_trace_are_explained_alike() {
+    let f = folder("explained_traces");
+    let model = f.join("m.weft");
+    std::fs::write(&model, MODEL).unwrap();
+    let path = trace(&f, "m.trace", text(&model), &[]);
+    for more in [vec![], vec!["-v"], vec!["--node", "Relu_1"]] {
+        let of_model = stdout(&weft(&[&["explain", text(&model), "--target", "lavapipe"], &more[..]].concat()));
+        let of_trace = stdout(&weft(&[&["explain", text(&path)], &more[..]].concat()));
+        assert_eq!(of_model, of_trace);
+        assert!(of_trace.contains("its result is a result of the model"), "{of_trace}");
+    }
+    let o = weft(&["explain", text(&path), "--sort", "time"]);
+    assert_eq!(o.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&o.stderr).contains("nothing was measured"));
+}
+
+/// The strings of a JSON list.
+fn strings(v: &serde_json::Value) -> Vec<&str> {
+    v.as_array().expect("a list").iter().map(|s| s.as_str().expect("a string")).collect()
+}
+
+#[test]
+fn every_kernel_block_and_line_of_resnet50_leads_to_its_nodes() {
     let f = folder("resnet50_trace");
     let path = trace(&f, "resnet50.trace", "resnet50", &[]);
     let bytes = std::fs::metadata(&path).unwrap().len();
-    assert!(bytes < 5_000_000, "{bytes}");
+    assert!(bytes < 1_000_000, "{bytes}");
+    let shaders = f.join("wgsl");
+    let compiled = ["compile", "resnet50", "--target", "lavapipe", "-q", "--json", "--emit-dir", text(&shaders)];
+    let c = json(&weft(&compiled));
+    let list = |key: &str| c[key].as_array().expect(key).clone();
+    let (groups, kernels, calls) = (list("groups"), list("kernels"), list("calls"));
+    let mut sources: Vec<&str> = groups.iter().flat_map(|g| strings(&g["origins"])).collect();
+    sources.sort_unstable();
+
+    let mut names: Vec<&str> = kernels.iter().map(|k| k["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"layer2.0.conv1+batch_norm+relu"), "{names:?}");
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), kernels.len());
+    for (i, k) in kernels.iter().enumerate() {
+        assert_eq!(k["id"], i);
+        let file = k["file"].as_str().unwrap();
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        assert!(file.starts_with(&format!("{i:03}_")) && file.chars().all(plain), "{file}");
+        let wgsl = std::fs::read_to_string(shaders.join(file).with_extension("wgsl")).expect(file);
+        let runs: Vec<usize> = calls.iter().filter(|c| c["kernel_id"] == i).map(|c| number(&c["group"])).collect();
+        assert_eq!(k["layers"].as_array().unwrap().len(), runs.len());
+        let nodes = strings(&k["nodes"]);
+        assert!(!nodes.is_empty() && nodes.iter().all(|n| sources.binary_search(n).is_ok()));
+        let blocks = k["blocks"].as_array().unwrap();
+        assert!(blocks.iter().all(|b| !strings(&b["nodes"]).is_empty()));
+        let known = |key: &str, by: &str, name: &str| k[key].as_array().unwrap().iter().any(|x| x[by] == name);
+        let (mut last, mut own) = (0, 0);
+        for l in k["lines"].as_array().unwrap() {
+            let (first, end) = (number(&l[0]), number(&l[1]));
+            assert!(last < first && first <= end && end <= wgsl.lines().count(), "{file} {l}");
+            assert!(l[2].as_str().is_none_or(|b| known("blocks", "name", b)), "{file} {l}");
+            assert!(l[3].as_str().is_none_or(|v| known("loops", "var", v)), "{file} {l}");
+            own += if l[2].is_null() { 0 } else { end + 1 - first };
+            last = end;
+        }
+        assert!(2 * own > wgsl.lines().count(), "{file}: {own} lines lead to a block");
+        assert_eq!(k["instruction_stages"].as_array().unwrap().len(), k["schedule"].as_array().unwrap().len());
+    }
+    for (i, g) in groups.iter().enumerate() {
+        assert!(!strings(&g["origins"]).is_empty() && !g["remarks"].as_array().unwrap().is_empty(), "{g}");
+        let own: Vec<_> = calls.iter().filter(|c| c["group"] == i).collect();
+        for what in ["flops", "bytes"] {
+            assert_eq!(own.iter().map(|c| number(&c[what])).sum::<usize>(), number(&g[what]), "{what} of {g}");
+        }
+        let scheduled = list("remarks").iter().any(|r| r["pass"] == "schedule" && r["nodes"] == g["origins"]);
+        assert!(scheduled || g["kind"] != "kernel", "{g}");
+    }
+}
+
+fn number(v: &serde_json::Value) -> usize {
+    v.as_u64().expect("a number") as usize
+}
+
+/// True on a machine with a device, as continuous integration has.
+fn device_is_here() -> bool {
+    let devices = json(&weft(&["devices", "--json"]));
+    devices["devices"].as_array().is_some_and(|d| !d.is_empty())
+}
+
+#[test]
+fn measurements_are_stored_and_read() {
+    if !device_is_here() {
+        eprintln!("no device is here: nothing to measure");
+        return;
+    }
+    let f = folder("measured_traces");
+    let model = f.join("m.weft");
+    std::fs::write(&model, MODEL).unwrap();
+    let [a, b, errors] = ["a.trace", "b.trace", "errors.trace"].map(|n| f.join(n));
+    let bench = |path: &Path| {
+        let o = weft(&["bench", text(&model), "--runs", "3", "--warmup", "1", "-q", "--json", "-o", text(path)]);
+        json(&o)
+    };
+    let measured = bench(&a);
+    assert_eq!(
+        (&measured["per_kernel"][0]["id"], &measured["per_kernel"][0]["groups"]),
+        (&0.into(), &serde_json::json!([0]))
+    );
+    bench(&b);
+    let table = stdout(&weft(&["explain", text(&a), "--sort", "time"]));
+    assert!(table.contains("Conv_0+relu") && table.contains("GFLOP/s"), "{table}");
+    let sorted = json(&weft(&["explain", text(&a), "--sort", "time", "--json"]));
+    let times: Vec<f64> =
+        sorted["groups"].as_array().unwrap().iter().map(|g| g["time"]["median_us"].as_f64().unwrap_or(-1.0)).collect();
+    assert!(times[0] > 0.0 && times.is_sorted_by(|x, y| x >= y), "{times:?}");
+    assert!(stdout(&weft(&["inspect", text(&a)])).contains("times on "));
+    let d = json(&weft(&["diff", text(&a), text(&b), "--json"]));
+    assert_eq!((&d["equal"], &d["layers"][0]["name"]), (&true.into(), &"Conv_0+relu".into()));
+    assert!(stdout(&weft(&["diff", text(&a), text(&b)])).contains("measured times of 1 layers in both"));
+
+    let o = weft(&["compare", text(&model), "-q", "--json", "-o", text(&errors)]);
+    let nodes = json(&o)["nodes"].as_array().unwrap().len();
+    let stored = json(&weft(&["inspect", text(&errors), "--json"]));
+    assert_eq!(
+        (stored["errors"]["nodes"].as_array().unwrap().len(), &stored["errors"]["against"]),
+        (nodes, &"cpu".into())
+    );
+    let table = stdout(&weft(&["explain", text(&errors), "--sort", "error"]));
+    assert!(table.contains("Relu_1") || table.contains("Conv_0"), "{table}");
+    for wrong in [
+        vec!["bench", text(&model), text(&model), "-o", text(&a)],
+        vec!["bench", text(&model), "--sweep", "fuse=full,off", "-o", text(&a)],
+        vec!["bench", text(&model), "--device", "cpu", "-o", text(&a)],
+    ] {
+        assert_eq!(weft(&wrong).status.code(), Some(2), "{wrong:?}");
+    }
 }

@@ -18,6 +18,19 @@ pub struct Binding {
     pub access: Access,
 }
 
+/// Lines of a shader's text that one block of the tensor function, or the head of one of its loops, became.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct LineSpan {
+    /// The first line, from 0.
+    pub first: u32,
+    /// How many lines.
+    pub count: u32,
+    /// The block; `None` for the head or the end of a loop.
+    pub block: Option<Name>,
+    /// The innermost loop around, of those that are loops in the text.
+    pub r#loop: Option<Name>,
+}
+
 /// A kernel as the shader generator made it.
 #[derive(Clone)]
 pub struct EmittedKernel {
@@ -37,6 +50,8 @@ pub struct EmittedKernel {
     pub bounds_proved: bool,
     /// WGSL text.
     pub wgsl: String,
+    /// What its lines belong to, in order; lines that belong to the whole kernel are left out.
+    pub lines: Vec<LineSpan>,
     /// The validated shader module in the generator's own form (for the runtime).
     pub module: Arc<dyn Any + Send + Sync>,
 }
@@ -46,8 +61,9 @@ impl std::fmt::Debug for EmittedKernel {
     }
 }
 
-/// The shader generator, as the compiler sees it.
-pub trait EmitKernel {
+/// The shader generator, as the compiler sees it. Kernels are emitted in parallel: the result must follow from the
+/// arguments alone.
+pub trait EmitKernel: Send + Sync {
     /// Emits kernel `kernel` of the scheduled function `f`.
     ///
     /// # Errors
@@ -139,6 +155,10 @@ pub struct Dispatch {
     pub symbols: Vec<i32>,
     /// Group the dispatch belongs to (index into the compiled module's groups).
     pub group: usize,
+    /// Its own floating-point operations; over a group they sum to the group's.
+    pub flops: u64,
+    /// Bytes of the buffers that it binds; over a group they sum to the group's.
+    pub bytes: u64,
 }
 
 /// A computation on the host between GPU segments.
@@ -180,10 +200,23 @@ pub enum Step {
 /// A kernel of the plan: distinct shaders, shared by equal groups.
 #[derive(Clone, Debug)]
 pub struct PlanKernel {
+    /// Unique in the plan: the layer of its first call, and what is fused with it.
+    pub name: String,
     /// The shader.
     pub emitted: EmittedKernel,
     /// Tensor function it came from (in the compiled module).
     pub function: Name,
+    /// The kernel of that function.
+    pub part: Name,
+}
+
+/// Characters of a kernel's file name, at most.
+const FILE_LENGTH: usize = 100;
+
+/// The name of a kernel's file without extension: its position in the plan, then its name in letters, digits, `_` and `-`.
+pub fn kernel_file(index: usize, name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    format!("{index:03}_{}", name.chars().map(plain).take(FILE_LENGTH).collect::<String>())
 }
 
 /// The plan of one entry function.

@@ -62,9 +62,19 @@ pub struct DeviceProfile {
     /// It stands here because it decides kernels as the limits do.
     #[serde(default)]
     pub asked_rules: Vec<String>,
+    /// Version of the driver, as it calls itself; empty for a named profile.
+    #[serde(default)]
+    pub driver_version: String,
+    /// Model of the processor that a software device runs on; empty for others and for a named profile.
+    #[serde(default)]
+    pub processor: String,
 }
 
 impl DeviceProfile {
+    /// What a time belongs to: device, driver with its version, and the processor of a software device.
+    pub fn identity(&self) -> String {
+        [&self.name, &self.driver, &self.driver_version, &self.processor].map(String::as_str).join(" | ")
+    }
     /// A profile by name.
     pub fn named(name: &str) -> Option<DeviceProfile> {
         Self::all().into_iter().find(|p| p.name == name)

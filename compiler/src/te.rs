@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::schedule::identity;
 use crate::tensor::Tensor;
 use crate::tir::{
-    Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, Stmt, TensorFunction,
+    Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction,
 };
 
 /// Appends the stages of one node to a tensor function.
@@ -149,7 +149,8 @@ impl<'a> ComputeContext<'a> {
         value: Expr,
         reduce: Option<Reduce>,
     ) {
-        let mut s = Stmt::Block(Box::new(Block { name, guards: vec![], buffer, indices, value, reduce }));
+        let stages = StageSet::default();
+        let mut s = Stmt::Block(Box::new(Block { name, guards: vec![], buffer, indices, value, reduce, stages }));
         for (var, extent) in loops.into_iter().rev() {
             s = Stmt::For(Box::new(For { var, extent, kind: LoopKind::Serial, body: s }));
         }

@@ -164,7 +164,20 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         gflops: 0.0,
         gb_s: 0.0,
         asked_rules: vec![],
+        driver_version: info.driver_info.clone(),
+        processor: if software { processor_model() } else { String::new() },
     }
+}
+
+/// What the system calls the processor; asked once.
+fn processor_model() -> String {
+    static MODEL: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let ask = || {
+        let mut system = sysinfo::System::new().ok()?;
+        system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+        system.cpus().first().map(|c| c.brand().trim().to_string())
+    };
+    MODEL.get_or_init(|| ask().unwrap_or_default()).clone()
 }
 
 /// Neither Vulkan nor wgpu tells the number of compute units; data-centre parts have about 130, others are taken as mid-size.

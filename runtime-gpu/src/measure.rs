@@ -2,15 +2,13 @@
 
 use crate::device::Gpu;
 use crate::session::{Session, SessionOptions};
-use compiler::compile::{CompileOptions, compile};
+use compiler::compile::Compiled;
 use compiler::cost::MeasureKernel;
-use compiler::graph::Module;
-use compiler::passes::{LayoutMode, PipelineOptions};
 use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
 use std::sync::Arc;
 
-/// Compiles a module as it stands, without a choice of layouts, and times it on a device.
+/// Times compiled modules on a device.
 pub struct KernelTimer {
     gpu: Arc<Gpu>,
     runs: usize,
@@ -21,20 +19,16 @@ impl KernelTimer {
     pub fn new(gpu: Arc<Gpu>, runs: usize) -> KernelTimer {
         KernelTimer { gpu, runs: runs.max(1) }
     }
-    fn open(&self, module: &Module) -> Result<Session, String> {
-        let pipeline = PipelineOptions { layout: LayoutMode::None, ..PipelineOptions::default() };
-        let options = CompileOptions { pipeline, ..CompileOptions::default() };
-        let quiet = &mut |_: &str, _: usize, _: usize| ();
-        let compiled = compile(module.clone(), &options, &self.gpu.profile, &shaders_gen::Emitter, quiet)
-            .map_err(|e| e.to_string())?;
-        Session::open(self.gpu.clone(), &compiled.plan, &compiled.module, &SessionOptions::default(), quiet)
+    fn open(&self, compiled: &Compiled) -> Result<Session, String> {
+        let options = SessionOptions::default();
+        Session::open(self.gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |_, _, _| ())
             .map_err(|e| e.to_string())
     }
 }
 
 impl MeasureKernel for KernelTimer {
-    fn measure(&mut self, module: &Module) -> Result<f64, String> {
-        let session = self.open(module)?;
+    fn measure(&mut self, compiled: &Compiled) -> Result<f64, String> {
+        let session = self.open(compiled)?;
         if session.has_host_steps() {
             return Err("it runs on the host".into());
         }

@@ -115,9 +115,9 @@ fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) ->
     let module = e
         .module
         .downcast_ref::<GeneratedModule>()
-        .ok_or_else(|| GpuError::Internal(format!("kernel {} was not made by this shader generator", e.name)))?;
+        .ok_or_else(|| GpuError::Internal(format!("kernel {} was not made by this shader generator", kernel.name)))?;
     let source = wgpu::ShaderSource::Naga(Cow::Owned(module.module.clone()));
-    let desc = wgpu::ShaderModuleDescriptor { label: Some(&e.name), source };
+    let desc = wgpu::ShaderModuleDescriptor { label: Some(&kernel.name), source };
     let shader = if e.bounds_proved {
         // SAFETY: every access of this kernel is proved in bounds by interval analysis, and its loops are counted.
         unsafe { gpu.device.create_shader_module_trusted(desc, wgpu::ShaderRuntimeChecks::unchecked()) }
@@ -141,14 +141,14 @@ fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) ->
         .collect();
     let layout = gpu
         .device
-        .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&e.name), entries: &entries });
+        .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(&kernel.name), entries: &entries });
     let pipeline_layout = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-        label: Some(&e.name),
+        label: Some(&kernel.name),
         bind_group_layouts: &[Some(&layout)],
         immediate_size: e.immediate_bytes,
     });
     let pipeline = gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some(&e.name),
+        label: Some(&kernel.name),
         layout: Some(&pipeline_layout),
         module: &shader,
         entry_point: Some(&e.name),

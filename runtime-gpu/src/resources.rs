@@ -203,14 +203,14 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
 }
 
 fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
-    let e = &shared.plan.kernels[d.kernel].emitted;
+    let (name, e) = (&shared.plan.kernels[d.kernel].name, &shared.plan.kernels[d.kernel].emitted);
     let entry = |(i, (buffer, bank)): (usize, &(usize, u32))| wgpu::BindGroupEntry {
         binding: i as u32,
         resource: buffers[*buffer][*bank as usize].as_entire_binding(),
     };
     let entries: Vec<wgpu::BindGroupEntry> = d.buffers.iter().enumerate().map(entry).collect();
     let bind_group = shared.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-        label: Some(&e.name),
+        label: Some(name),
         layout: &shared.pipelines[d.kernel].layout,
         entries: &entries,
     });

@@ -3,6 +3,7 @@
 //! An expression may be emitted into any open scope: what an inner statement needs and what depends on outer variables
 //! only goes to the outer scope, before the loop that is being built.
 
+use crate::lines::Sources;
 use compiler::int::Int;
 use compiler::name::Name;
 use compiler::tir::{BufferId, Cond};
@@ -80,6 +81,8 @@ pub(crate) struct Builder {
     locals: FxHashMap<Handle<LocalVariable>, Handle<Expression>>,
     globals: FxHashMap<Handle<naga::GlobalVariable>, Handle<Expression>>,
     bits: FxHashMap<u32, Handle<LocalVariable>>,
+    /// What is being built comes from.
+    pub sources: Sources,
     pub capabilities: naga::valid::Capabilities,
 }
 
@@ -93,6 +96,7 @@ impl Builder {
             locals: FxHashMap::default(),
             globals: FxHashMap::default(),
             bits: FxHashMap::default(),
+            sources: Sources::new(),
             capabilities: naga::valid::Capabilities::empty(),
         }
     }
@@ -111,11 +115,12 @@ impl Builder {
         self.scopes.pop().expect("a scope is open").block
     }
     pub fn statement(&mut self, s: Statement) {
-        self.scope().block.push(s, Span::UNDEFINED);
+        let span = self.sources.span();
+        self.scope().block.push(s, span);
     }
     /// Appends an expression and emits it in scope `level`.
     pub fn emit_at(&mut self, level: usize, e: Expression) -> Handle<Expression> {
-        let h = self.function.expressions.append(e, Span::UNDEFINED);
+        let h = self.declare(e);
         let block = &mut self.scopes[level].block;
         if let Some(Statement::Emit(range)) = block.last_mut()
             && let Some((first, last)) = range.first_and_last()
@@ -134,6 +139,7 @@ impl Builder {
     }
     /// Appends an expression that is no part of an `Emit`.
     pub fn declare(&mut self, e: Expression) -> Handle<Expression> {
+        self.sources.note();
         self.function.expressions.append(e, Span::UNDEFINED)
     }
     /// Names a value in the shader's text.

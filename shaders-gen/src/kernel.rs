@@ -5,6 +5,7 @@ use crate::error::EmitError;
 use crate::grid::{Axes, Grid};
 use crate::lanes::Lane;
 use crate::layout::{Layout, Word};
+use crate::lines::Source;
 use crate::tree::{Leaf, Node};
 use compiler::int::{Facts, Int};
 use compiler::name::Name;
@@ -307,6 +308,13 @@ impl<'a> KernelEmitter<'a> {
 
     /// A counted loop; the test is at the end where there is at least one iteration.
     fn serial_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
+        let before = self.b.sources.enter(Source { block: None, around: Some(var) });
+        let done = self.counted(var, extent, body);
+        self.b.sources.leave(before);
+        done
+    }
+
+    fn counted(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
         let counter = self.b.counter(var);
         let end = self.int(extent)?;
         let pointer = self.b.local(counter);
@@ -355,6 +363,8 @@ impl<'a> KernelEmitter<'a> {
     fn leaf(&mut self, leaf: &Leaf) -> Result<(), EmitError> {
         self.block = leaf.block;
         self.lane = leaf.lane;
+        let around = self.b.sources.current().around;
+        let before = self.b.sources.enter(Source { block: Some(leaf.block), around });
         let mark = self.ranges.mark();
         let done = if self.is_collective(leaf) && !leaf.guards.is_empty() {
             // All threads compute the value; the guards hold only at the store.
@@ -365,6 +375,7 @@ impl<'a> KernelEmitter<'a> {
         };
         self.ranges.forget(mark);
         self.lane = None;
+        self.b.sources.leave(before);
         done
     }
 

@@ -12,7 +12,7 @@
 //!    variables for registers with constant indices, banks for what is beyond one binding.
 //! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `banks`, `subgroup`): statements, indices, values and accesses
 //!    become naga IR through `builder` and `ops`.
-//! 7. `generated`: validation, and text and words for each target.
+//! 7. `generated`: validation, and text and words for each target; `lines`: what each line of the text comes from.
 //!
 //! Always holds: a load is in bounds, because it is proved or because its index is clamped; [`EmittedKernel::bounds_proved`]
 //! says whether stores and 32-bit index arithmetic are proved too. Floats are f32 in registers whatever their storage.
@@ -34,6 +34,7 @@ mod index;
 mod kernel;
 mod lanes;
 mod layout;
+mod lines;
 mod memory;
 mod ops;
 mod packing;
@@ -104,9 +105,13 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.kernel(&grid, &root)?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);
     let (name, workgroup) = (entry_name(kernel), axes.workgroup());
-    let generated = finish(emitter.b, &name, workgroup, unproved)?;
+    let (generated, outline) = finish(emitter.b, &name, workgroup, unproved)?;
+    let wgsl = generated.emit_wgsl()?;
+    let lines = outline.lines(&wgsl, &name);
+    debug_assert!(lines.is_some(), "the text of {name} is not in the order of its statements:\n{wgsl}");
     Ok(EmittedKernel {
-        wgsl: generated.emit_wgsl()?,
+        wgsl,
+        lines: lines.unwrap_or_default(),
         name,
         workgroup,
         grid: grid.dispatch(),
@@ -170,10 +175,12 @@ fn finish(
     name: &str,
     workgroup_size: [u32; 3],
     unproved: Vec<String>,
-) -> Result<GeneratedModule, EmitError> {
+) -> Result<(GeneratedModule, lines::Outline), EmitError> {
     let mut function = b.function;
     function.body = std::mem::take(&mut b.scopes).pop().expect("the outermost scope").into_block();
+    let sources = std::mem::replace(&mut b.sources, lines::Sources::new());
     function.body.push(naga::Statement::Return { value: None }, naga::Span::UNDEFINED);
+    let outline = lines::Outline::take(sources, &mut function);
     b.module.entry_points.push(naga::EntryPoint {
         name: name.to_string(),
         stage: naga::ShaderStage::Compute,
@@ -185,5 +192,5 @@ fn finish(
         task_payload: None,
         incoming_ray_payload: None,
     });
-    GeneratedModule::new(b.module, name.to_string(), b.capabilities, unproved)
+    Ok((GeneratedModule::new(b.module, name.to_string(), b.capabilities, unproved)?, outline))
 }

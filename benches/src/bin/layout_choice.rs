@@ -12,7 +12,7 @@
 use benches::statistics::Statistics;
 use benches::zoo;
 use compiler::compile::{CompileOptions, Compiled, compile};
-use compiler::cost::{Measurements, asked_forms, measure_forms};
+use compiler::cost::{KernelTimes, Measurements, asked_forms, measure_forms};
 use compiler::graph::Module;
 use compiler::passes::{LayoutMode, PipelineOptions};
 use compiler::tensor::Tensor;
@@ -111,10 +111,12 @@ fn run(a: &Args) -> Result<(), String> {
 fn one(name: &str, a: &Args, gpu: &Arc<Gpu>, costs: &mut Measurements) -> Result<[f64; 4], String> {
     let module = zoo::build(name, 1, 0).map_err(|e| e.to_string())?;
     let forms = asked_forms(&module, &PipelineOptions::default(), &gpu.profile).map_err(|e| e.to_string())?;
-    for why in measure_forms(&forms, &gpu.profile, &mut KernelTimer::new(gpu.clone(), 9), costs) {
+    let mut timer = KernelTimer::new(gpu.clone(), 9);
+    for why in measure_forms(&forms, &gpu.profile, &shaders_gen::Emitter, &mut timer, costs) {
         eprintln!("{name}: not measured: {why}");
     }
-    let measured = Some(Arc::new(costs.clone()));
+    let measured = KernelTimes { measurements: costs.clone(), emitter: Arc::new(shaders_gen::Emitter) };
+    let measured = Some(Arc::new(measured));
     let modes = [LayoutMode::Nchw, LayoutMode::Nhwc, LayoutMode::Auto, LayoutMode::Auto];
     let mut texts: Vec<String> = Vec::new();
     let mut sessions: Vec<Session> = Vec::new();
@@ -148,7 +150,7 @@ fn one(name: &str, a: &Args, gpu: &Arc<Gpu>, costs: &mut Measurements) -> Result
 fn compile_as(
     module: &Module,
     layout: LayoutMode,
-    measurements: Option<Arc<Measurements>>,
+    measurements: Option<Arc<KernelTimes>>,
     gpu: &Arc<Gpu>,
 ) -> Result<Compiled, String> {
     let pipeline = PipelineOptions { layout, ..PipelineOptions::default() };

@@ -13,32 +13,41 @@ const SHOWN: usize = 3;
 
 /// Prints the report, or its JSON.
 pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
-    if write_json(&a.common, &to_json(a, r))? {
+    if write_json(&a.common, &to_json(r))? {
         return Ok(());
     }
-    let c = r.c;
-    let count = |k: GroupKind| c.groups.iter().filter(|g| g.kind == k).count();
+    let (t, o) = (r.t, &r.t.options);
+    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
     print_text(&format!(
         "{} for {} (--fuse {} --layout {} --amp {} -O{})\n{} groups: {} kernels, {} views, {} on the host; {} dispatches of {} distinct kernels",
-        a.model,
-        c.profile.name,
-        a.common.fuse,
-        a.common.layout,
-        a.common.amp,
-        a.common.opt_level,
-        c.groups.len(),
+        t.model,
+        t.profile_name,
+        o.fuse,
+        o.layout,
+        o.amp,
+        o.opt_level,
+        t.groups.len(),
         count(GroupKind::Kernel),
         count(GroupKind::View),
         count(GroupKind::Host),
-        r.dispatches.iter().map(Vec::len).sum::<usize>(),
-        c.plan.kernels.len(),
+        r.count_dispatches(),
+        t.kernels.len(),
     ))?;
+    if let Some(times) = &t.times {
+        print_text(&format!(
+            "measured on {}: {:.2} ms on the device (--sort time lists it)",
+            times.device, times.device_ms
+        ))?;
+    }
+    if let Some(errors) = &t.errors {
+        print_text(&format!("held against {} on {} (--sort error lists it)", errors.against, errors.device))?;
+    }
     print_text("\nWhat each pass changed")?;
     for line in passes(r, if a.common.verbose > 0 { usize::MAX } else { SHOWN }) {
         print_text(&line)?;
     }
     print_text("\nGroups, in the order they run, and why each one ends there")?;
-    for i in 0..c.groups.len() {
+    for i in 0..t.groups.len() {
         print_text(&group(r, i, a.common.verbose > 0))?;
     }
     Ok(())
@@ -48,17 +57,17 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
 fn passes(r: &Relations<'_>, shown: usize) -> Vec<String> {
     let mut out = Vec::new();
     let mut names: Vec<&str> = Vec::new();
-    for p in &r.c.passes {
+    for p in &r.t.passes {
         if !names.contains(&p.name.as_str()) {
             names.push(&p.name);
         }
     }
     names.extend(["lower-groups", "schedule"]);
     for name in names {
-        let runs: Vec<_> = r.c.passes.iter().filter(|p| p.name == name).collect();
+        let runs: Vec<_> = r.t.passes.iter().filter(|p| p.name == name).collect();
         let of = |kind| {
             let of_pass = |m: &&Remark| m.pass.as_str() == name && m.kind == kind;
-            r.c.remarks.iter().filter(of_pass).collect::<Vec<_>>()
+            r.t.remarks.iter().filter(of_pass).collect::<Vec<_>>()
         };
         let (applied, missed) = (of(RemarkKind::Applied), of(RemarkKind::Missed));
         if runs.is_empty() && applied.is_empty() && missed.is_empty() {
@@ -67,7 +76,7 @@ fn passes(r: &Relations<'_>, shown: usize) -> Vec<String> {
         let steps: Vec<String> = runs
             .iter()
             .map(|p| match p.changed {
-                true => format!("{} -> {} nodes in {:.1} ms", p.nodes_before, p.nodes_after, p.ms),
+                true => format!("{} -> {} nodes", p.nodes_before, p.nodes_after),
                 false => "nothing".into(),
             })
             .collect();
@@ -95,9 +104,16 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
         [] => String::new(),
         list => format!(" -> {}", numbers(list)),
     };
-    let mut text = format!("{i:4}  {} [{}]: {work}{to}", g.ops.join(" + "), how(g));
+    let time = r.t.time_of_group(i).map_or(String::new(), |t| format!(", {:.1} us", t.median_us));
+    let mut text = format!("{i:4}  {}: {} [{}]: {work}{time}{to}", g.label, g.ops.join(" + "), how(g));
     if !g.origins.is_empty() {
-        text += &format!("\n        {}", join(&g.origins, if verbose { usize::MAX } else { 6 }));
+        let names: Vec<&str> = g.origins.iter().map(String::as_str).collect();
+        text += &format!("\n        {}", join(&names, if verbose { usize::MAX } else { 6 }));
+    }
+    if verbose {
+        for line in r.scheduling(i, RemarkKind::Applied) {
+            text += &format!("\n        {line}");
+        }
     }
     for why in r.boundary(i) {
         text += &format!("\n        ends: {why}");
@@ -105,16 +121,17 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
     text
 }
 
-fn to_json(a: &ExplainArgs, r: &Relations<'_>) -> Value {
-    let groups: Vec<Value> = (0..r.c.groups.len())
+fn to_json(r: &Relations<'_>) -> Value {
+    let groups: Vec<Value> = (0..r.t.groups.len())
         .map(|i| {
             let mut v = super::node::group_json(r, i);
             v["boundary"] = json!(r.boundary(i));
             v
         })
         .collect();
-    json!({ "schema": 1, "model": a.model, "profile": r.c.profile.name,
-        "options": { "fuse": a.common.fuse, "layout": a.common.layout, "amp": a.common.amp, "opt_level": a.common.opt_level },
-        "dispatches": r.dispatches.iter().map(Vec::len).sum::<usize>(), "kernels": r.c.plan.kernels.len(),
-        "groups": groups, "passes": r.c.passes, "remarks": r.c.remarks })
+    let (t, o) = (r.t, &r.t.options);
+    json!({ "schema": 1, "model": t.model, "profile": t.profile_name,
+        "options": { "fuse": o.fuse, "layout": o.layout, "amp": o.amp, "opt_level": o.opt_level },
+        "dispatches": r.count_dispatches(), "kernels": t.kernels.len(),
+        "groups": groups, "passes": t.passes, "remarks": t.remarks, "times": t.times, "errors": t.errors })
 }

@@ -1,23 +1,22 @@
 //! One source node: the kernel it is in, what was done with it, and what stopped the next fusion.
 
-use super::relations::{Relations, how, join, numbers};
+use super::relations::{Relations, SCHEDULING, how, join, numbers};
 use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{print_text, si, write_json};
-use compiler::name::Name;
 use compiler::remark::{Remark, RemarkKind};
 use serde_json::{Value, json};
+
+/// Runs of lines that are shown of a kernel.
+const LINES: usize = 8;
 
 /// Prints the report about `node`, or its JSON.
 ///
 /// # Errors
 /// When no group and no remark knows the node: the message names similar ones.
 pub fn explain(a: &ExplainArgs, r: &Relations<'_>, node: &str) -> CliResult<()> {
-    let name = Name::new(node);
-    let groups: Vec<usize> = (0..r.c.groups.len())
-        .filter(|&i| r.group(i).origins.contains(&name) || r.group(i).nodes.contains(&name))
-        .collect();
-    let remarks: Vec<&Remark> = r.c.remarks.iter().filter(|m| m.nodes.contains(&name)).collect();
+    let groups = r.t.groups_of_node(node);
+    let remarks: Vec<&Remark> = r.t.remarks.iter().filter(|m| m.nodes.iter().any(|n| n.as_str() == node)).collect();
     if groups.is_empty() && remarks.is_empty() {
         return Err(unknown(r, node));
     }
@@ -26,11 +25,12 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, node: &str) -> CliResult<()> 
         .map(|&i| {
             let mut v = group_json(r, i);
             v["boundary"] = json!(r.boundary(i));
-            v["declined"] = json!(r.declined(i).iter().map(|m| &m.message).collect::<Vec<_>>());
+            v["scheduled"] = json!(r.scheduling(i, RemarkKind::Applied));
+            v["declined"] = json!(r.scheduling(i, RemarkKind::Missed));
             v
         })
         .collect();
-    let json = json!({ "schema": 1, "model": a.model, "node": node, "groups": list, "remarks": remarks });
+    let json = json!({ "schema": 1, "model": r.t.model, "node": node, "lines": lines_json(r, node), "groups": list, "remarks": remarks });
     if write_json(&a.common, &json)? {
         return Ok(());
     }
@@ -44,11 +44,12 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, node: &str) -> CliResult<()> 
     section("What was done with it", done.iter().map(|m| format!("{}: {}", m.pass, m.message)))?;
     section("What stopped the next fusion", groups.iter().flat_map(|&i| r.boundary(i)))?;
     let stops: Vec<String> = groups.iter().flat_map(|&i| r.boundary(i)).collect();
-    let others = remarks.iter().filter(|m| m.kind == RemarkKind::Missed && m.pass.as_str() != "schedule");
+    let others = remarks.iter().filter(|m| m.kind == RemarkKind::Missed && m.pass.as_str() != SCHEDULING);
     let others = others.filter(|m| !stops.contains(&m.message));
     section("What else was not done", others.map(|m| format!("{}: {}", m.pass, m.message)))?;
-    let declined = groups.iter().flat_map(|&i| r.declined(i)).map(|m| m.message.clone());
-    section("Schedule rules that declined", declined)
+    let declined = groups.iter().flat_map(|&i| r.scheduling(i, RemarkKind::Missed)).map(str::to_string);
+    section("Schedule rules that declined", declined)?;
+    section("Its lines in the shaders", lines_text(r, node).into_iter())
 }
 
 fn section(title: &str, lines: impl Iterator<Item = String>) -> CliResult<()> {
@@ -61,20 +62,29 @@ fn section(title: &str, lines: impl Iterator<Item = String>) -> CliResult<()> {
 
 fn group_text(r: &Relations<'_>, i: usize, node: &str) -> String {
     let g = r.group(i);
-    let place = format!("group {i} of {}: {} [{}]", r.c.groups.len(), g.ops.join(" + "), how(g));
+    let place = format!("group {i} of {}, {}: {} [{}]", r.t.groups.len(), g.label, g.ops.join(" + "), how(g));
     let mut text = format!("{node} is in {place}");
-    let together: Vec<Name> = g.origins.iter().copied().filter(|n| n.as_str() != node).collect();
+    let together: Vec<&str> = g.origins.iter().map(String::as_str).filter(|n| *n != node).collect();
     let mut line = |label: &str, value: String| {
         if !value.is_empty() {
             text += &format!("\n  {label:9} {value}");
         }
     };
     line("with", join(&together, 20));
-    line("reads", r.reads[i].iter().map(|&j| named(r, j)).collect::<Vec<_>>().join(", "));
+    line("reads", g.reads.iter().map(|&j| named(r, j)).collect::<Vec<_>>().join(", "));
     line("feeds", r.feeds[i].iter().map(|&j| named(r, j)).collect::<Vec<_>>().join(", "));
     line("work", format!("{}FLOP, {}B", si(g.flops as f64), si(g.bytes as f64)));
+    if let Some(t) = r.t.time_of_group(i) {
+        line("time", format!("{:.1} us ({:.1} to {:.1})", t.median_us, t.min_us, t.max_us));
+    }
+    if let Some(e) = r.t.errors.iter().flat_map(|e| &e.nodes).find(|e| e.name == node) {
+        line(
+            "error",
+            format!("{:.2e} relative, {:.2e} at most{}", e.rel_l2, e.max_abs, if e.pass { "" } else { ": FAIL" }),
+        );
+    }
     for d in &r.dispatches[i] {
-        let k = &r.c.plan.kernels[d.kernel].emitted;
+        let k = &r.t.kernels[d.kernel];
         let (grid, threads) = (numbers(&k.grid.map(|x| x as usize)), numbers(&k.workgroup.map(|x| x as usize)));
         let checked = if k.bounds_proved { "" } else { ", bounds checked by the driver" };
         let shared = if k.shared_bytes > 0 { format!(", {} B shared", k.shared_bytes) } else { String::new() };
@@ -97,19 +107,45 @@ pub fn group_json(r: &Relations<'_>, i: usize) -> Value {
     let dispatches: Vec<Value> = r.dispatches[i]
         .iter()
         .map(|d| {
-            let k = &r.c.plan.kernels[d.kernel].emitted;
-            json!({ "kernel": k.name, "grid": k.grid, "workgroup": k.workgroup, "bindings": k.bindings.len(),
+            let k = &r.t.kernels[d.kernel];
+            json!({ "kernel": k.name, "kernel_id": d.kernel, "flops": d.flops, "bytes": d.bytes, "grid": k.grid, "workgroup": k.workgroup, "bindings": k.bindings.len(),
                 "shared_bytes": k.shared_bytes, "bounds_proved": k.bounds_proved })
         })
         .collect();
-    json!({ "id": i, "kind": g.kind, "ops": g.ops, "nodes": g.nodes, "origins": g.origins, "rule": g.rule, "anchor": g.anchor,
-        "layout": g.layout, "flops": g.flops, "bytes": g.bytes, "feeds": r.feeds[i], "reads": r.reads[i],
-        "dispatches": dispatches })
+    json!({ "id": i, "name": g.label, "layer": g.layer, "kind": g.kind, "ops": g.ops, "nodes": g.nodes, "origins": g.origins, "rule": g.rule, "anchor": g.anchor,
+        "layout": g.layout, "flops": g.flops, "bytes": g.bytes, "feeds": r.feeds[i], "reads": g.reads,
+        "dispatches": dispatches, "time": r.t.time_of_group(i), "error": r.t.error_of_group(i) })
+}
+
+/// `002_conv1: 12-40, 51` for each kernel that has lines of the node.
+fn lines_text(r: &Relations<'_>, node: &str) -> Vec<String> {
+    let mut out: Vec<(usize, Vec<String>)> = Vec::new();
+    for (kernel, first, count) in r.t.lines_of_node(node) {
+        let text = match count {
+            1 => format!("{}", first + 1),
+            n => format!("{}-{}", first + 1, first + n),
+        };
+        match out.last_mut().filter(|o| o.0 == kernel) {
+            Some((_, list)) => list.push(text),
+            None => out.push((kernel, vec![text])),
+        }
+    }
+    let kernel = |(k, list): &(usize, Vec<String>)| {
+        let (shown, more) = (list.len().min(LINES), list.len().saturating_sub(LINES));
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}: {}{rest}", r.t.kernels[*k].file(*k), list[..shown].join(", "))
+    };
+    out.iter().map(kernel).collect()
+}
+
+fn lines_json(r: &Relations<'_>, node: &str) -> Value {
+    let lines = r.t.lines_of_node(node).into_iter();
+    lines.map(|(k, first, count)| json!({ "kernel_id": k, "first": first + 1, "last": first + count })).collect()
 }
 
 fn unknown(r: &Relations<'_>, node: &str) -> CliError {
-    let near: Vec<String> = r.c.groups.iter().flat_map(|g| &g.origins).map(|n| n.to_string()).collect();
-    let mut near: Vec<String> = near.into_iter().filter(|n| n.contains(node)).collect();
+    let mut near: Vec<&str> = r.t.groups.iter().flat_map(|g| &g.origins).map(String::as_str).collect();
+    near.retain(|n| n.contains(node));
     near.dedup();
     near.truncate(5);
     let help = match near.is_empty() {

@@ -1,67 +1,54 @@
 //! What a compilation says about its groups: who feeds whom, which dispatches they have, and why they end where they do.
 
-use compiler::compile::{Compiled, Group, GroupKind};
-use compiler::name::Name;
-use compiler::plan::Dispatch;
+use compiler::compile::GroupKind;
 use compiler::remark::{Remark, RemarkKind};
-use std::collections::HashMap;
+use compiler::trace::{Call, CompileTrace, Group};
 
 /// The pass whose remarks are about the borders of groups.
 const FUSION: &str = "fuse-ops";
 
+/// The pass whose remarks are about schedules.
+pub const SCHEDULING: &str = "schedule";
+
 /// A compilation with its groups related to each other.
 pub struct Relations<'a> {
     /// The compilation.
-    pub c: &'a Compiled,
+    pub t: &'a CompileTrace,
     /// For each group those that read its results.
     pub feeds: Vec<Vec<usize>>,
-    /// For each group those whose results it reads.
-    pub reads: Vec<Vec<usize>>,
-    /// For each group whether a result of it is one of the model's.
-    pub leaves: Vec<bool>,
     /// For each group its dispatches, in order.
-    pub dispatches: Vec<Vec<&'a Dispatch>>,
+    pub dispatches: Vec<Vec<&'a Call>>,
 }
 
 impl<'a> Relations<'a> {
     /// Relates the groups.
-    pub fn new(c: &'a Compiled) -> Relations<'a> {
-        let n = c.groups.len();
-        let main = c.module.main();
-        let by_name: HashMap<Name, usize> = c.groups.iter().enumerate().map(|(i, g)| (g.function, i)).collect();
-        let group_of = |v| main.def_node(v).and_then(|d| by_name.get(&main.nodes[d].name)).copied();
-        let (mut feeds, mut reads) = (vec![vec![]; n], vec![vec![]; n]);
-        for node in main.walk().into_iter().map(|id| &main.nodes[id]) {
-            let Some(&to) = by_name.get(&node.name) else { continue };
-            for from in node.inputs.iter().flatten().filter_map(|&v| group_of(v)) {
-                push_new(&mut feeds[from], to);
-                push_new(&mut reads[to], from);
-            }
+    pub fn new(t: &'a CompileTrace) -> Relations<'a> {
+        let mut feeds = vec![vec![]; t.groups.len()];
+        for (i, g) in t.groups.iter().enumerate() {
+            g.reads.iter().for_each(|&from| feeds[from].push(i));
         }
-        let mut leaves = vec![false; n];
-        for from in main.results().iter().filter_map(|&v| group_of(v)) {
-            leaves[from] = true;
-        }
-        let mut dispatches = vec![vec![]; n];
-        for d in crate::compile::dispatches(c) {
-            dispatches[d.group].push(d);
-        }
-        Relations { c, feeds, reads, leaves, dispatches }
+        let mut dispatches = vec![vec![]; t.groups.len()];
+        t.calls().for_each(|c| dispatches[c.group].push(c));
+        Relations { t, feeds, dispatches }
     }
     /// A group.
     pub fn group(&self, i: usize) -> &'a Group {
-        &self.c.groups[i]
+        &self.t.groups[i]
+    }
+    /// Dispatches of all groups.
+    pub fn count_dispatches(&self) -> usize {
+        self.dispatches.iter().map(Vec::len).sum()
     }
     /// Why nothing more followed in the group's kernel: the failed conditions of fusion about its own nodes.
     pub fn boundary(&self, i: usize) -> Vec<String> {
         let g = self.group(i);
         let about_own = |r: &&Remark| {
-            let own = r.nodes.first().is_some_and(|n| g.nodes.contains(n));
+            let own = r.nodes.first().is_some_and(|n| g.nodes.iter().any(|o| o == n.as_str()));
             r.kind == RemarkKind::Missed && r.pass.as_str() == FUSION && own
         };
-        let mut why: Vec<String> = self.c.remarks.iter().filter(about_own).map(|r| r.message.clone()).collect();
+        let mut why: Vec<String> = self.t.remarks.iter().filter(about_own).map(|r| r.message.clone()).collect();
         why.dedup();
-        if self.leaves[i] {
+        if g.is_result {
             why.push("its result is a result of the model".into());
         }
         if why.is_empty() {
@@ -72,17 +59,12 @@ impl<'a> Relations<'a> {
         }
         why
     }
-    /// Why rules that were asked before the one that took the group's schedule declined.
-    pub fn declined(&self, i: usize) -> Vec<&'a Remark> {
+    /// What the schedule rules said of the group: which took it, or why others declined.
+    pub fn scheduling(&self, i: usize, kind: RemarkKind) -> Vec<&'a str> {
         let g = self.group(i);
-        let about = |r: &&Remark| r.pass.as_str() == "schedule" && r.nodes == g.origins;
-        self.c.remarks.iter().filter(about).collect()
-    }
-}
-
-fn push_new(list: &mut Vec<usize>, i: usize) {
-    if !list.contains(&i) {
-        list.push(i);
+        let same = |r: &Remark| r.nodes.iter().map(|n| n.as_str()).eq(g.origins.iter().map(String::as_str));
+        let about = |r: &&Remark| r.pass.as_str() == SCHEDULING && r.kind == kind && same(r);
+        self.t.remarks.iter().filter(about).map(|r| r.message.as_str()).collect()
     }
 }
 
@@ -92,8 +74,8 @@ pub fn numbers(list: &[usize]) -> String {
 }
 
 /// The first `most` names, and how many there are besides.
-pub fn join(names: &[Name], most: usize) -> String {
-    let mut text = names.iter().take(most).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+pub fn join(names: &[&str], most: usize) -> String {
+    let mut text = names.iter().take(most).copied().collect::<Vec<_>>().join(", ");
     if names.len() > most {
         text += &format!(" and {} more", names.len() - most);
     }
@@ -105,7 +87,7 @@ pub fn how(g: &Group) -> String {
     match g.kind {
         GroupKind::View => "view".into(),
         GroupKind::Host => "host".into(),
-        GroupKind::Kernel => match g.layout {
+        GroupKind::Kernel => match &g.layout {
             Some(layout) => format!("{}, {layout}", g.rule),
             None => g.rule.to_string(),
         },

@@ -1,7 +1,7 @@
 //! Lowering a primitive function to one tensor function.
 
 use crate::dtype::DType;
-use crate::graph::{Function, Module, ValueId};
+use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::{Bounds, Int, flatten_index, simplify};
 use crate::name::Name;
 use crate::ops::control::Const;
@@ -21,13 +21,23 @@ pub struct LowerError {
     pub why: String,
 }
 
+/// A primitive function as one tensor function.
+#[derive(Clone, Debug)]
+pub struct LoweredGroup {
+    /// The tensor function, with its stages numbered.
+    pub function: TensorFunction,
+    /// The node that each stage comes from; `None` for a copy of a parameter.
+    pub stages: Vec<Option<NodeId>>,
+}
+
 /// Lowers the primitive function `f` to a tensor function named `name`: one read parameter for each parameter of `f`,
 /// one write parameter for each result. Buffers are named after ops, so that equal groups give equal functions.
 ///
 /// # Errors
 /// The first node that has no tensor expression for its operands.
-pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<TensorFunction, LowerError> {
+pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredGroup, LowerError> {
     let mut t = TensorFunction::new(name);
+    let mut stages: Vec<Option<NodeId>> = Vec::new();
     let mut buffers: FxHashMap<ValueId, BufferId> = FxHashMap::default();
     for (i, &p) in f.params().iter().enumerate() {
         let b = add_buffer(&mut t, &format!("p{i}"), f, p);
@@ -46,6 +56,7 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<TensorFu
                 .load()
                 .map_err(fail)?;
             let b = lower_small_constant(&mut t, &tensor, label).map_err(fail)?;
+            stages.resize(t.body_stage_count(), Some(n));
             buffers.insert(node.outputs[0], b);
             continue;
         }
@@ -57,7 +68,9 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<TensorFu
         let types = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
         let mut cx = ComputeContext::new(&mut t, inputs, constants, types, &format!("{}_{label}", node.op.name()));
         node.op.compute(&mut cx).map_err(fail)?;
-        for (v, b) in node.outputs.iter().zip(cx.into_outputs()) {
+        let outputs = cx.into_outputs();
+        stages.resize(t.body_stage_count(), Some(n));
+        for (v, b) in node.outputs.iter().zip(outputs) {
             if let Some(b) = b {
                 buffers.insert(*v, b);
             }
@@ -68,10 +81,13 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<TensorFu
         let fail = |why: &str| LowerError { node: f.name, why: why.into() };
         let b = *buffers.get(&v).ok_or_else(|| fail("a result is not computed"))?;
         let b = if written.contains(&b) || t.params.iter().any(|p| p.buffer == b) { copy_stage(&mut t, b) } else { b };
+        stages.resize(t.body_stage_count(), f.def_node(v));
         written.push(b);
         t.params.push(Param { buffer: b, access: Access::Write });
     }
-    Ok(t.canonical())
+    let mut function = t.canonical();
+    function.number_stages();
+    Ok(LoweredGroup { function, stages })
 }
 
 impl TensorFunction {

@@ -4,6 +4,65 @@
 //! Inference", 2020, greedy-by-size with separate buffers instead of offsets): wgpu tracks whole buffers, so values
 //! never share one at different offsets.
 
+use crate::arena::{Arena, Id};
+use crate::define_id;
+
+define_id!(/// A value of the activation pool.
+    PoolId);
+
+define_id!(/// A buffer that values of the pool share.
+    SlotId);
+
+/// The values that kernels leave for later ones, with their lifetimes in steps.
+#[derive(Default)]
+pub(super) struct Pool {
+    values: Arena<PoolId, PoolValue>,
+}
+
+struct PoolValue {
+    life: Lifetime,
+    /// Between kernels of one group.
+    scratch: bool,
+}
+
+impl Pool {
+    /// A value of `bytes` that step `at` defines.
+    pub fn add(&mut self, bytes: u64, at: usize) -> PoolId {
+        self.values.push(PoolValue { life: Lifetime { bytes, first: at, last: at }, scratch: false })
+    }
+    /// A value between the kernels of a group, which are the steps from `first` to `last`.
+    pub fn add_scratch(&mut self, bytes: u64, first: usize, last: usize) -> PoolId {
+        self.values.push(PoolValue { life: Lifetime { bytes, first, last }, scratch: true })
+    }
+    /// Step `at` uses the value.
+    pub fn touch(&mut self, id: PoolId, at: usize) {
+        let last = &mut self.values[id].life.last;
+        *last = (*last).max(at);
+    }
+    /// Bytes of all values but scratch.
+    pub fn naive_bytes(&self) -> u64 {
+        self.values.iter().filter(|(_, v)| !v.scratch).map(|(_, v)| v.life.bytes).sum()
+    }
+    /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several banks, share slots
+    /// among themselves only: a bank boundary must be where the kernel expects it.
+    pub fn assign(&self, most: u64) -> (Vec<SlotId>, Arena<SlotId, u64>) {
+        let mut slots = vec![SlotId::from_index(0); self.values.len()];
+        let mut sizes = Arena::new();
+        for banked in [false, true] {
+            let members: Vec<(PoolId, Lifetime)> = self.values.iter().map(|(id, v)| (id, v.life)).collect();
+            let members: Vec<_> = members.into_iter().filter(|(_, l)| (l.bytes > most) == banked).collect();
+            let (assigned, bytes) = assign_pool(&members.iter().map(|m| m.1).collect::<Vec<_>>());
+            for ((id, _), slot) in members.iter().zip(assigned) {
+                slots[id.index()] = SlotId::from_index(slot + sizes.len());
+            }
+            for b in bytes {
+                sizes.push(b);
+            }
+        }
+        (slots, sizes)
+    }
+}
+
 /// A value to place: its bytes and the steps from its definition to its last use, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
@@ -53,6 +112,19 @@ mod tests {
         let (slots, sizes) = assign_pool(&v);
         assert_eq!(sizes, vec![100, 100]);
         assert!(slots.windows(2).all(|w| w[0] != w[1]));
+    }
+
+    #[test]
+    fn values_of_several_banks_share_among_themselves() {
+        let mut pool = Pool::default();
+        let ids: Vec<PoolId> = (0..6).map(|i| pool.add(if i % 2 == 0 { 100 } else { 10 }, 2 * i)).collect();
+        let scratch = pool.add_scratch(10, 0, 9);
+        let (slots, sizes) = pool.assign(50);
+        let of = |id: PoolId| slots[id.index()];
+        assert_eq!((of(ids[0]), of(ids[1])), (of(ids[2]), of(ids[3])));
+        assert_eq!((sizes[of(ids[0])], sizes[of(ids[1])], sizes[of(scratch)]), (100, 10, 10));
+        assert!(of(ids[0]) != of(ids[1]) && of(scratch) != of(ids[1]));
+        assert_eq!(pool.naive_bytes(), 330);
     }
 
     #[test]

@@ -4,16 +4,24 @@
 //! groups) and, where the device cannot take part, other nodes; it leaves `call_tensor`s, tensor functions and a
 //! [`Plan`].
 
+mod check;
+mod groups;
+mod host;
+mod kernels;
 mod lower;
 mod memory;
+mod names;
+mod numbering;
+mod places;
 mod planning;
 mod residency;
 mod transposes;
+mod work;
 
-pub use lower::{LowerError, assign_encodings, lower_group};
+pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
 pub use memory::{Lifetime, assign_pool};
 
-use crate::cost::{MeasuredCost, Measurements};
+use crate::cost::{KernelTimes, MeasuredCost};
 use crate::graph::Module;
 use crate::name::Name;
 use crate::passes::mixed_precision::check_listed;
@@ -44,8 +52,15 @@ pub enum GroupKind {
 pub struct Group {
     /// Primitive function of the group.
     pub function: Name,
+    /// The source node that stands for it: its anchor, else the first node of the model in it.
+    pub layer: Name,
+    /// A short name of the layer and what is fused with it.
+    pub label: String,
     /// Source nodes, sorted.
     pub origins: Vec<Name>,
+    /// Source nodes of each stage of its tensor function, as it is before scheduling; none for a function that came with
+    /// the module, of which every stage is of all origins.
+    pub stages: Vec<Vec<Name>>,
     /// Op names in order.
     pub ops: Vec<&'static str>,
     /// Names of the group's nodes, in order.
@@ -60,9 +75,13 @@ pub struct Group {
     pub kind: GroupKind,
     /// The tensor function (shared by equal groups).
     pub tensor_function: Option<Name>,
+    /// Groups whose results it reads, by their position.
+    pub reads: Vec<usize>,
+    /// A result of it is one of the model's.
+    pub is_result: bool,
     /// Floating-point operations (two per multiply-accumulate, one per element of other ops).
     pub flops: u64,
-    /// Bytes of operands and results.
+    /// Bytes that its dispatches read and write: operands and results, and what one leaves for the next.
     pub bytes: u64,
 }
 
@@ -132,7 +151,7 @@ pub struct CompileOptions {
     /// Record the text of each stage, for a full [`CompileTrace`](crate::trace::CompileTrace).
     pub record: bool,
     /// Times of kernels on the device; costs are estimated without them.
-    pub measurements: Option<Arc<Measurements>>,
+    pub measurements: Option<Arc<KernelTimes>>,
 }
 
 /// Compiles a module for a device: passes, groups, schedules, kernels, plan.
@@ -148,6 +167,7 @@ pub fn compile(
 ) -> Result<Compiled, CompileError> {
     let now = || options.clock.as_ref().map(|c| c.now_ms());
     let start = now();
+    let sources = names::Sources::of(&module);
     let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);
@@ -166,7 +186,8 @@ pub fn compile(
     Sequential::new(fusion).run(&mut module, &mut cx)?;
     progress("passes", list.len(), list.len());
     let lowering = now();
-    let mut compiled = lower_module(module, profile, emitter, std::mem::take(&mut cx.remarks), progress)?;
+    let remarks = std::mem::take(&mut cx.remarks);
+    let mut compiled = planning::plan_module(module, profile, emitter, remarks, &sources, progress)?;
     compiled.passes = cx.stats;
     compiled.printed = cx.printed;
     compiled.transposes = transposes;
@@ -239,5 +260,6 @@ pub fn lower_module(
     remarks: Vec<Remark>,
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
-    planning::Planner::new(module, profile, emitter, remarks).run(progress)
+    let sources = names::Sources::of(&module);
+    planning::plan_module(module, profile, emitter, remarks, &sources, progress)
 }

@@ -4,33 +4,47 @@
 //! module, kernels from a device buffer of their own.
 
 use super::CompileError;
-use super::lower::{assign_encodings, is_view, lower_group};
-use super::planning::value_encoding;
+use super::lower::{LoweredGroup, assign_encodings, is_view, lower_group};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, CallTensor, Const};
 use crate::profile::DeviceProfile;
-use crate::tir::{BufferId, Expr, TensorFunction};
+use crate::tir::{BufferId, Encoding, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for values
+/// that only the host holds.
+pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
+    match dtype {
+        DType::F32 | DType::I32 | DType::U32 | DType::Bool => Some(Encoding::Native),
+        DType::F16 if profile.f16 => Some(Encoding::Native),
+        DType::F16 => Some(Encoding::HalfPair),
+        DType::I64 => Some(Encoding::Narrow),
+        DType::U8 | DType::I8 => Some(Encoding::ByteQuad),
+        DType::BF16 => Some(Encoding::HalfPair),
+        DType::U16 | DType::I16 | DType::U64 | DType::F64 => None,
+    }
+}
 
 /// What a group becomes.
 pub(super) enum Lowered {
     /// Its operand under another shape.
     View,
-    /// A tensor function with storage forms.
-    Kernel(Box<TensorFunction>),
+    /// A tensor function with storage forms; the nodes of its stages, where it is a group's.
+    Kernel(Box<LoweredGroup>),
     /// A host step, and why.
     Host(String),
 }
 
 /// Lowers the group `f` that node `n` of `main` calls.
 pub(super) fn lower(module: &Module, main: &Function, n: NodeId, f: &Function, profile: &DeviceProfile) -> Lowered {
-    let mut t = match lower_group(module, f, Name::new(&format!("t_{}", f.name))) {
-        Ok(t) => t,
+    let mut group = match lower_group(module, f, Name::new(&format!("t_{}", f.name))) {
+        Ok(group) => group,
         Err(e) => return Lowered::Host(e.to_string()),
     };
-    if is_view(&t) {
+    let t = &mut group.function;
+    if is_view(t) {
         return Lowered::View;
     }
     if t.buffers.iter().any(|(_, b)| b.numel().is(0)) {
@@ -44,8 +58,8 @@ pub(super) fn lower(module: &Module, main: &Function, n: NodeId, f: &Function, p
     if let Some(dtype) = values.map(|&v| main.ty(v).dtype).find(|&d| value_encoding(d, profile).is_none()) {
         return Lowered::Host(format!("{dtype} data has no storage form on the device"));
     }
-    match assign_encodings(&mut t, profile) {
-        Ok(()) => Lowered::Kernel(Box::new(t)),
+    match assign_encodings(t, profile) {
+        Ok(()) => Lowered::Kernel(Box::new(group)),
         Err(why) => Lowered::Host(why),
     }
 }
@@ -73,7 +87,7 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
     let foreign = foreign.clone().find(|b| value_encoding(b.dtype, profile) != Some(b.encoding));
     match foreign {
         Some(b) => Lowered::Host(format!("%{} is stored in another device's form of {}", b.name, b.dtype)),
-        None => Lowered::Kernel(Box::new(t)),
+        None => Lowered::Kernel(Box::new(LoweredGroup { function: t, stages: vec![] })),
     }
 }
 
@@ -112,6 +126,21 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
     all.filter(|&v| touched.contains(&root(&source, v))).collect()
 }
 
+/// The values of `main` that are constants of the module, perhaps in another shape.
+pub(super) fn constant_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> FxHashMap<ValueId, Name> {
+    let mut out: FxHashMap<ValueId, Name> = FxHashMap::default();
+    for n in &main.blocks[main.body].nodes {
+        let node = &main.nodes[*n];
+        let name = match (node.op.downcast::<Const>(), lowered.get(n)) {
+            (Some(c), _) => Some(c.name),
+            (None, Some(Lowered::View)) => node.inputs.iter().flatten().next().and_then(|v| out.get(v).copied()),
+            _ => None,
+        };
+        out.extend(name.map(|name| (node.outputs[0], name)));
+    }
+    out
+}
+
 /// The groups of `main`, lowered.
 pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfile) -> FxHashMap<NodeId, Lowered> {
     let mut out = FxHashMap::default();
@@ -137,7 +166,8 @@ pub(super) fn check_bindings(
     profile: &DeviceProfile,
 ) -> Result<(), CompileError> {
     for &n in &main.blocks[main.body].nodes {
-        let Some(Lowered::Kernel(t)) = lowered.get(&n) else { continue };
+        let Some(Lowered::Kernel(group)) = lowered.get(&n) else { continue };
+        let t = &group.function;
         for block in t.body.blocks() {
             let mut together = vec![block.buffer];
             certain_loads(&block.value, &mut together);

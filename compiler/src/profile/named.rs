@@ -177,6 +177,8 @@ impl DeviceProfile {
             gflops: 0.0,
             gb_s: 0.0,
             asked_rules: vec![],
+            driver_version: String::new(),
+            processor: String::new(),
         }
     }
     /// Mesa's lavapipe: 8 lanes, f16, one CPU core per unit.

@@ -103,6 +103,7 @@ impl Instruction for DecomposeReduction {
             indices: block.indices.iter().map(|i| substitute(i, &by)).collect(),
             value: identity(reduce.combiner, f.buffers[block.buffer].dtype),
             reduce: None,
+            stages: block.stages.clone(),
         };
         if let Some(r) = &mut find_block_mut(f, self.block)?.reduce {
             r.init = false;

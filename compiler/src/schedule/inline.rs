@@ -63,6 +63,7 @@ impl Instruction for Inline {
             if !b.reads(block.buffer) {
                 return;
             }
+            b.stages.extend(&block.stages);
             let mut ints = |i: &Int| {
                 rewrite_int_loads(i, &mut |id, ix| {
                     if id != block.buffer {

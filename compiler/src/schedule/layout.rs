@@ -6,7 +6,9 @@ use super::accesses::rewrite_accesses;
 use super::loops::{IndexMap, LoopHead, Substitution, nest, substitute};
 use crate::int::{self, Int};
 use crate::name::Name;
-use crate::tir::{Access, Block, Buffer, BufferId, Cond, Encoding, Expr, Param, Prepack, Scope, Stmt, TensorFunction};
+use crate::tir::{
+    Access, Block, Buffer, BufferId, Cond, Encoding, Expr, Param, Prepack, Scope, StageSet, Stmt, TensorFunction,
+};
 
 /// Conditions on indices.
 type Existence = Box<dyn Fn(&[Int]) -> Vec<Cond>>;
@@ -74,8 +76,15 @@ fn make_packer(f: &TensorFunction, buffer: BufferId, layout: &Layout) -> TensorF
     });
     out.params = vec![Param { buffer: source, access: Access::Read }, Param { buffer: packed, access: Access::Write }];
     let value = Expr::guarded((layout.exists)(&old), value, Expr::constant(0.0, dtype));
-    let block =
-        Block { name: out.buffers[packed].name, guards: vec![], buffer: packed, indices: new, value, reduce: None };
+    let block = Block {
+        name: out.buffers[packed].name,
+        guards: vec![],
+        buffer: packed,
+        indices: new,
+        value,
+        reduce: None,
+        stages: StageSet::default(),
+    };
     let heads: Vec<LoopHead> = vars.iter().zip(&layout.shape).map(|(v, d)| LoopHead::serial(*v, d.clone())).collect();
     out.body = nest(&heads, Stmt::Block(Box::new(block)));
     super::simplify_function(&mut out);

@@ -233,6 +233,7 @@ pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
     })?;
     simplify_function(&mut copy);
     check_result(f, &copy, &i)?;
+    copy.note_instruction(f, &i);
     copy.trace.push(i);
     *f = copy;
     Ok(())

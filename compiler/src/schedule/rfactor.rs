@@ -107,6 +107,7 @@ impl Instruction for Rfactor {
             indices: kept.iter().map(|l| Int::var(l.var)).collect(),
             value: Expr::guarded(conds, block.value.clone(), otherwise),
             reduce: Some(Reduce { combiner: reduce.combiner, init: true }),
+            stages: block.stages.clone(),
         };
         partial.map_ints(&mut |i| substitute(i, &by));
         let renamed = |l: &LoopHead| LoopHead { var: derived_name(self.into, l.var), ..l.clone() };

@@ -68,6 +68,7 @@ impl Instruction for SplitEpilogue {
             indices: indices.clone(),
             value: Expr::Load(buffer, indices),
             reduce: None,
+            stages: block.stages.clone(),
         };
         let mut list = match std::mem::replace(&mut f.body, Stmt::Seq(vec![])) {
             Stmt::Seq(list) => list,

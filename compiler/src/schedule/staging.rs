@@ -93,6 +93,7 @@ impl Staging<'_> {
             indices: dims.iter().map(|d| d.store.clone()).collect(),
             value,
             reduce: None,
+            stages: block.stages.clone(),
         };
         let load = Expr::Load(buffer, dims.iter().map(|d| Int::var(d.var)).collect());
         let b = find_block_mut(f, self.block)?;

@@ -17,6 +17,8 @@ mod print;
 pub use compare::compare_modules;
 pub use error::ParseError;
 pub use initial::random_tensor;
+pub(crate) use print::loop_word;
+
 pub use parse::{parse_instructions, parse_module, parse_pipeline, parse_tensor_function};
 pub(crate) use print::print_value;
 pub use print::{

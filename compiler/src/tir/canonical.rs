@@ -57,6 +57,7 @@ fn rename_stmt(s: &Stmt, rename: &dyn Fn(BufferId) -> BufferId) -> Stmt {
                 _ => None,
             }),
             reduce: b.reduce,
+            stages: b.stages.clone(),
         })),
         Stmt::Barrier => Stmt::Barrier,
         Stmt::Kernel(name, s) => Stmt::Kernel(*name, Box::new(rename_stmt(s, rename))),

@@ -21,9 +21,12 @@
 pub mod analysis;
 mod canonical;
 mod expr;
+mod fingerprint;
+mod provenance;
 mod rows;
 pub use analysis::FusionKind;
 pub use expr::{BinaryOp, Cond, CondOp, Expr, Scalar, UnaryOp};
+pub use provenance::{Provenance, StageSet};
 
 use crate::arena::Arena;
 use crate::define_id;
@@ -157,6 +160,8 @@ pub struct TensorFunction {
     pub pending: Vec<InstrRef>,
     /// Parameters that are prepacked.
     pub prepacks: Vec<Prepack>,
+    /// What the instructions of the trace made and changed.
+    pub provenance: Provenance,
 }
 
 /// How a loop runs.
@@ -224,6 +229,8 @@ pub struct Block {
     pub value: Expr,
     /// Present when the value is combined into the element.
     pub reduce: Option<Reduce>,
+    /// Stages of the unscheduled function that it computes.
+    pub stages: StageSet,
 }
 
 impl Block {
@@ -256,17 +263,17 @@ impl Block {
     }
 }
 
-/// Every block below `s` with the variables of its enclosing loops, outermost first.
-fn collect_chains<'a>(s: &'a Stmt, chain: &mut Vec<Name>, out: &mut Vec<(&'a Block, Vec<Name>)>) {
+/// Calls `f` with every block below `s` and the variables of its enclosing loops, outermost first.
+fn visit_blocks<'a>(s: &'a Stmt, chain: &mut Vec<Name>, f: &mut dyn FnMut(&[Name], &'a Block)) {
     match s {
-        Stmt::Seq(list) => list.iter().for_each(|s| collect_chains(s, chain, out)),
+        Stmt::Seq(list) => list.iter().for_each(|s| visit_blocks(s, chain, f)),
         Stmt::For(l) => {
             chain.push(l.var);
-            collect_chains(&l.body, chain, out);
+            visit_blocks(&l.body, chain, f);
             chain.pop();
         }
-        Stmt::Block(b) => out.push((b, chain.clone())),
-        Stmt::Kernel(_, s) => collect_chains(s, chain, out),
+        Stmt::Block(b) => f(chain, b),
+        Stmt::Kernel(_, s) => visit_blocks(s, chain, f),
         Stmt::Barrier => {}
     }
 }
@@ -317,6 +324,7 @@ impl TensorFunction {
             trace: vec![],
             pending: vec![],
             prepacks: vec![],
+            provenance: Provenance::default(),
         }
     }
     /// Buffers of the read parameters.
@@ -356,7 +364,7 @@ impl TensorFunction {
     /// Variables of the reduction loops of block `name`, outermost first (see the module's conventions).
     pub fn reduction_loops(&self, name: Name) -> Vec<Name> {
         let mut chains: Vec<(&Block, Vec<Name>)> = Vec::new();
-        collect_chains(&self.body, &mut Vec::new(), &mut chains);
+        visit_blocks(&self.body, &mut Vec::new(), &mut |chain, b| chains.push((b, chain.to_vec())));
         let Some((block, chain)) = chains.iter().find(|(b, _)| b.name == name) else { return vec![] };
         let mut outer = 0;
         if self.buffers[block.buffer].scope != Scope::Global {

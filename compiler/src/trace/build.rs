@@ -1,5 +1,6 @@
 //! Taking a trace from a compiled module.
 
+use super::provenance::KernelParts;
 use super::*;
 use crate::compile::{CompileOptions, Compiled};
 use crate::graph::Constant;
@@ -58,6 +59,8 @@ impl CompileTrace {
             transposes: c.transposes,
             compile_ms: c.ms,
             timings: c.timings.clone(),
+            times: None,
+            errors: None,
         })
     }
 }
@@ -72,7 +75,10 @@ fn group(g: &crate::compile::Group) -> Group {
     let texts = |list: &[Name]| list.iter().map(Name::to_string).collect();
     Group {
         function: g.function.to_string(),
+        layer: g.layer.to_string(),
+        label: g.label.clone(),
         origins: texts(&g.origins),
+        stages: g.stages.iter().map(|s| positions(s, &g.origins)).collect(),
         ops: g.ops.iter().map(|o| o.to_string()).collect(),
         nodes: texts(&g.nodes),
         anchor: g.anchor.map(str::to_string),
@@ -80,9 +86,16 @@ fn group(g: &crate::compile::Group) -> Group {
         rule: g.rule.into(),
         kind: g.kind,
         tensor_function: g.tensor_function.map(|f| f.to_string()),
+        reads: g.reads.clone(),
+        is_result: g.is_result,
         flops: g.flops,
         bytes: g.bytes,
     }
+}
+
+/// Where each of `some` is in the sorted list `all`.
+fn positions(some: &[Name], all: &[Name]) -> Vec<u32> {
+    some.iter().filter_map(|n| all.binary_search(n).ok()).map(|i| i as u32).collect()
 }
 
 fn is_half(buffer: &crate::tir::Buffer) -> bool {
@@ -97,9 +110,15 @@ fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Res
         Some(emitter) => emitter.spirv(e).map_err(|m| format!("kernel {} has no SPIR-V: {m}", e.name))?,
         None => vec![],
     };
+    let parts = f.map(|f| KernelParts::of(f, k.part, &e.lines)).unwrap_or_default();
     Ok(Kernel {
-        name: e.name.clone(),
+        name: k.name.clone(),
+        entry: e.name.clone(),
         function: k.function.to_string(),
+        instructions: parts.instructions,
+        blocks: parts.blocks,
+        loops: parts.loops,
+        lines: parts.lines,
         schedule: f.map(|f| f.trace.iter().map(crate::text::print_instruction).collect()).unwrap_or_default(),
         workgroup: e.workgroup,
         grid: e.grid,
@@ -137,7 +156,13 @@ fn plan_of(p: &plan::Plan) -> Plan {
         plan::Content::Pool => Content::Pool,
         plan::Content::Host(_) => Content::Host,
     };
-    let call = |d: &plan::Dispatch| Call { kernel: d.kernel, group: d.group, buffers: d.buffers.clone() };
+    let call = |d: &plan::Dispatch| Call {
+        kernel: d.kernel,
+        group: d.group,
+        buffers: d.buffers.clone(),
+        flops: d.flops,
+        bytes: d.bytes,
+    };
     let step = |s: &plan::Step| match s {
         plan::Step::Gpu(list) => Step::Gpu(list.iter().map(call).collect()),
         plan::Step::Host(h) => Step::Host {

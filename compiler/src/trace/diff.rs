@@ -34,6 +34,28 @@ pub struct TraceDiff {
     pub remarks_added: Vec<Remark>,
     /// Milliseconds of the compilation and its parts: never a difference by themselves.
     pub timings: Vec<Timing>,
+    /// Measured times of groups that both traces have, those first that changed most; empty unless both are measured. Never a
+    /// difference by themselves.
+    pub layers: Vec<LayerTime>,
+}
+
+/// The measured time of a group on both sides.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct LayerTime {
+    /// What the group is called in the first trace.
+    pub name: String,
+    /// Index in the first trace.
+    pub a: usize,
+    /// Index in the second.
+    pub b: usize,
+    /// Source nodes.
+    pub origins: Vec<String>,
+    /// Microseconds in the first trace.
+    pub a_us: f64,
+    /// Microseconds in the second.
+    pub b_us: f64,
+    /// Every run of one took longer than every run of the other.
+    pub changed: bool,
 }
 
 /// Something with two values.
@@ -150,7 +172,7 @@ impl TraceDiff {
     }
     /// True when nothing but times differs.
     pub fn is_empty(&self) -> bool {
-        TraceDiff { timings: vec![], ..self.clone() } == TraceDiff::default()
+        TraceDiff { timings: vec![], layers: vec![], ..self.clone() } == TraceDiff::default()
     }
 
     fn groups_and_kernels(&mut self, a: &CompileTrace, b: &CompileTrace) {
@@ -172,10 +194,13 @@ impl TraceDiff {
                         self.groups_changed.push(GroupDiff { a: i, b: j, origins: a.groups[i].origins.clone(), facts });
                     }
                     self.kernels_of(a, b, (i, j), &mut seen);
+                    self.layers.extend(layer_time(a, b, (i, j)));
                 }
                 (None, None) => {}
             }
         }
+        let change = |l: &LayerTime| (l.b_us - l.a_us).abs();
+        self.layers.sort_by(|x, y| y.changed.cmp(&x.changed).then(change(y).total_cmp(&change(x))));
     }
 
     /// Kernels of a pair of groups, in order; a pair of kernels is described once.
@@ -319,6 +344,19 @@ fn stages(a: &CompileTrace, b: &CompileTrace) -> Result<Vec<StageDiff>, TraceErr
 fn line(t: &CompileTrace, id: usize) -> GroupLine {
     let g = &t.groups[id];
     GroupLine { id, ops: g.ops.clone(), origins: g.origins.clone(), rule: g.rule.clone() }
+}
+
+fn layer_time(a: &CompileTrace, b: &CompileTrace, (i, j): (usize, usize)) -> Option<LayerTime> {
+    let (x, y, g) = (a.time_of_group(i)?, b.time_of_group(j)?, &a.groups[i]);
+    Some(LayerTime {
+        name: g.label.clone(),
+        a: i,
+        b: j,
+        origins: g.origins.clone(),
+        a_us: x.median_us,
+        b_us: y.median_us,
+        changed: x.differs(y),
+    })
 }
 
 fn group_facts(a: &Group, b: &Group) -> Vec<Fact> {

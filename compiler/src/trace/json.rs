@@ -1,43 +1,75 @@
 //! The JSON of `weft compile --json`.
 
-use super::CompileTrace;
+use super::{CompileTrace, Group, Kernel, KernelLines};
 use serde_json::{Value, json};
 
 impl CompileTrace {
-    /// One object, schema 1.
+    /// One object, schema 1. Lines are counted from 1.
     pub fn to_json(&self) -> Value {
-        let groups: Vec<Value> = self
-            .groups
-            .iter()
-            .enumerate()
-            .map(|(i, g)| {
-                json!({ "id": i, "origins": g.origins, "ops": g.ops, "anchor": g.anchor, "rule": g.rule,
-                    "layout": g.layout, "kind": g.kind, "flops": g.flops, "bytes": g.bytes })
-            })
-            .collect();
-        let kernels: Vec<Value> = self
-            .kernels
-            .iter()
-            .map(|k| {
-                json!({ "name": k.name, "schedule": k.schedule, "workgroup": k.workgroup, "bindings": k.bindings.len(),
-                    "shared_bytes": k.shared_bytes, "dtype": k.dtype, "bounds_proved": k.bounds_proved,
-                    "wgsl_bytes": k.wgsl.len() })
-            })
-            .collect();
         let calls: Vec<Value> = self
             .calls()
-            .map(|c| {
+            .enumerate()
+            .map(|(i, c)| {
                 let k = &self.kernels[c.kernel];
-                json!({ "kernel": k.name, "group": c.group, "grid": k.grid })
+                json!({ "id": i, "kernel": k.name, "kernel_id": c.kernel, "group": c.group, "grid": k.grid,
+                    "flops": c.flops, "bytes": c.bytes })
             })
             .collect();
         let o = &self.options;
-        json!({
+        let mut all = json!({
             "schema": 1, "model": self.model, "profile": self.profile_name,
             "options": { "amp": o.amp, "layout": o.layout, "fuse": o.fuse, "opt_level": o.opt_level },
-            "passes": self.passes, "groups": groups, "kernels": kernels, "calls": calls,
+            "passes": self.passes,
+            "groups": self.groups.iter().enumerate().map(|(i, g)| self.group_json(i, g)).collect::<Vec<_>>(),
+            "kernels": self.kernels.iter().enumerate().map(|(i, k)| self.kernel_json(i, k)).collect::<Vec<_>>(),
+            "calls": calls,
             "transposes": self.transposes, "memory": self.memory, "remarks": self.remarks,
             "compile_ms": self.compile_ms,
-        })
+        });
+        if let Some(times) = &self.times {
+            all["times"] = json!(times);
+        }
+        if let Some(errors) = &self.errors {
+            all["errors"] = json!(errors);
+        }
+        all
+    }
+
+    fn group_json(&self, i: usize, g: &Group) -> Value {
+        let stages: Vec<Vec<&str>> = (0..g.stages.len()).map(|s| g.nodes_of_stages(&[s as u32])).collect();
+        json!({ "id": i, "name": g.label, "layer": g.layer, "origins": g.origins, "stages": stages, "ops": g.ops,
+            "anchor": g.anchor, "rule": g.rule, "layout": g.layout, "kind": g.kind, "flops": g.flops, "bytes": g.bytes,
+            "reads": g.reads, "remarks": self.remarks_of_group(i) })
+    }
+
+    fn kernel_json(&self, i: usize, k: &Kernel) -> Value {
+        let groups = self.groups_of(i);
+        let layers: Vec<&str> = groups.iter().map(|&g| self.groups[g].layer.as_str()).collect();
+        let blocks: Vec<Value> = k
+            .blocks
+            .iter()
+            .enumerate()
+            .map(|(b, block)| json!({ "name": block.name, "stages": block.stages, "nodes": self.nodes_of_block(i, b) }))
+            .collect();
+        let block_names = |list: &[u32]| list.iter().map(|&b| k.blocks[b as usize].name.as_str()).collect::<Vec<_>>();
+        let loops: Vec<Value> = k
+            .loops
+            .iter()
+            .enumerate()
+            .map(|(at, l)| {
+                json!({ "var": l.var, "extent": l.extent, "kind": l.kind, "instruction": l.maker,
+                    "blocks": block_names(&l.blocks), "nodes": self.nodes_of_loop(i, at) })
+            })
+            .collect();
+        let line = |l: &KernelLines| {
+            let block = l.block.map(|b| k.blocks[b as usize].name.as_str());
+            let around = l.r#loop.map(|l| k.loops[l as usize].var.as_str());
+            json!([l.first + 1, l.first + l.count, block, around])
+        };
+        json!({ "id": i, "name": k.name, "file": k.file(i), "layers": layers, "groups": groups, "entry": k.entry,
+            "function": k.function, "schedule": k.schedule, "instruction_stages": k.instructions,
+            "workgroup": k.workgroup, "bindings": k.bindings.len(), "shared_bytes": k.shared_bytes, "dtype": k.dtype,
+            "bounds_proved": k.bounds_proved, "wgsl_bytes": k.wgsl.len(), "nodes": self.nodes_of_stages(i, &[]),
+            "blocks": blocks, "loops": loops, "lines": k.lines.iter().map(line).collect::<Vec<_>>() })
     }
 }

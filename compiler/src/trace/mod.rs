@@ -15,7 +15,9 @@ pub mod delta;
 pub mod diff;
 mod file;
 mod json;
+mod measured;
 mod origins;
+mod provenance;
 mod record;
 pub mod weights;
 
@@ -26,7 +28,9 @@ pub use build::Contents;
 pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
 pub use file::{MAGIC, TraceError, VERSION};
+pub use measured::{DispatchTime, Errors, NodeError, Times};
 pub use origins::{LineOrigins, line_origins};
+pub use provenance::{KernelBlock, KernelLines, KernelLoop};
 pub use record::{Recording, StageRecorder};
 pub use weights::WeightSummary;
 
@@ -74,6 +78,10 @@ pub struct CompileTrace {
     pub compile_ms: f64,
     /// Milliseconds by part, in order; the passes have their own.
     pub timings: Vec<(String, f64)>,
+    /// Times on a device, where they were measured.
+    pub times: Option<Times>,
+    /// Errors against a reference, where they were measured.
+    pub errors: Option<Errors>,
 }
 
 /// Options of a compilation.
@@ -118,8 +126,14 @@ pub struct Stage {
 pub struct Group {
     /// Its primitive function.
     pub function: String,
+    /// The source node that stands for it.
+    pub layer: String,
+    /// A short name of the layer and what is fused with it.
+    pub label: String,
     /// Source nodes, sorted.
     pub origins: Vec<String>,
+    /// For each stage of its tensor function the positions of its source nodes in `origins`.
+    pub stages: Vec<Vec<u32>>,
     /// Op names in order.
     pub ops: Vec<String>,
     /// Names of its nodes, in order.
@@ -134,6 +148,10 @@ pub struct Group {
     pub kind: GroupKind,
     /// The tensor function, shared by equal groups.
     pub tensor_function: Option<String>,
+    /// Groups whose results it reads.
+    pub reads: Vec<usize>,
+    /// A result of it is one of the model's.
+    pub is_result: bool,
     /// Floating-point operations.
     pub flops: u64,
     /// Bytes of operands and results.
@@ -143,12 +161,22 @@ pub struct Group {
 /// A distinct kernel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kernel {
-    /// Entry point.
+    /// Unique in the trace: the layer of its first call, and what is fused with it.
     pub name: String,
+    /// Entry point of the shader.
+    pub entry: String,
     /// Tensor function it came from.
     pub function: String,
     /// The schedule of that function: the text of each instruction.
     pub schedule: Vec<String>,
+    /// For each instruction the stages of the blocks that it is about.
+    pub instructions: Vec<Vec<u32>>,
+    /// Its blocks, in order.
+    pub blocks: Vec<KernelBlock>,
+    /// Its loops, outer ones first.
+    pub loops: Vec<KernelLoop>,
+    /// What lines of the WGSL text come from, in order; the others belong to the whole kernel.
+    pub lines: Vec<KernelLines>,
     /// Threads of a workgroup.
     pub workgroup: [u32; 3],
     /// Workgroups of a dispatch.
@@ -270,6 +298,10 @@ pub struct Call {
     pub group: usize,
     /// A buffer and a bank for each binding.
     pub buffers: Vec<(usize, u32)>,
+    /// Its own floating-point operations.
+    pub flops: u64,
+    /// Bytes of the buffers that it binds.
+    pub bytes: u64,
 }
 
 impl CompileTrace {
@@ -334,7 +366,10 @@ impl CompileTrace {
             Step::Copy { from, to } => *from < buffers && *to < buffers,
         };
         let slots = self.plan.inputs.iter().chain(&self.plan.outputs).all(|s| s.buffer < buffers);
-        match slots && self.plan.steps.iter().all(step) {
+        let reads = self.groups.iter().all(|g| g.reads.iter().all(|&r| r < groups) && g.stages_fit());
+        let parts = self.kernels.iter().all(Kernel::parts_fit);
+        let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
+        match slots && reads && parts && times && self.plan.steps.iter().all(step) {
             true => Ok(()),
             false => Err(TraceError::Damaged("its plan names something that is not there".into())),
         }

@@ -24,6 +24,7 @@ impl EmitKernel for Fake {
             shared_bytes: 0,
             bounds_proved: true,
             wgsl: format!("// {}", crate::text::print_tensor_function(f)),
+            lines: vec![],
             module: Arc::new(()),
         })
     }
@@ -206,7 +207,10 @@ fn the_layout_belongs_to_the_version() {
         }],
         groups: vec![Group {
             function: "f".into(),
+            layer: "n".into(),
+            label: "l".into(),
             origins: vec!["n".into()],
+            stages: vec![vec![0], vec![]],
             ops: vec!["o".into()],
             nodes: vec!["n".into()],
             anchor: Some("o".into()),
@@ -214,13 +218,26 @@ fn the_layout_belongs_to_the_version() {
             rule: "r".into(),
             kind: GroupKind::View,
             tensor_function: None,
+            reads: vec![0],
+            is_result: true,
             flops: 300,
             bytes: 4,
         }],
         kernels: vec![Kernel {
             name: "k".into(),
+            entry: "e".into(),
             function: "t".into(),
             schedule: vec!["s".into()],
+            instructions: vec![vec![0, 1]],
+            blocks: vec![KernelBlock { name: "b".into(), stages: vec![1] }],
+            loops: vec![KernelLoop {
+                var: "i".into(),
+                extent: "4".into(),
+                kind: "for".into(),
+                maker: Some(0),
+                blocks: vec![0],
+            }],
+            lines: vec![KernelLines { first: 1, count: 2, block: Some(0), r#loop: None }],
             workgroup: [1, 2, 3],
             grid: [4, 5, 6],
             bindings: vec![Binding { buffer: "b".into(), bank: 1, written: true }],
@@ -238,7 +255,7 @@ fn the_layout_belongs_to_the_version() {
                 bank_bytes: 16,
             }],
             steps: vec![
-                Step::Gpu(vec![Call { kernel: 0, group: 0, buffers: vec![(0, 1)] }]),
+                Step::Gpu(vec![Call { kernel: 0, group: 0, buffers: vec![(0, 1)], flops: 5, bytes: 6 }]),
                 Step::Host { group: 0, inputs: vec![0], outputs: vec![] },
                 Step::Copy { from: 0, to: 0 },
             ],
@@ -256,12 +273,26 @@ fn the_layout_belongs_to_the_version() {
         weights: vec![WeightSummary::of("w", &crate::graph::Constant::from_tensor(&Tensor::ints(&[1]))).unwrap()],
         compile_ms: 2.0,
         timings: vec![("t".into(), 3.0)],
+        times: Some(Times {
+            device: "d".into(),
+            source: "s".into(),
+            dispatches: vec![DispatchTime { median_us: 2.0, min_us: 1.0, max_us: 3.0 }],
+            latency_ms: 4.0,
+            device_ms: 5.0,
+        }),
+        errors: Some(Errors {
+            device: "d".into(),
+            against: "cpu".into(),
+            cumulative: true,
+            nodes: vec![NodeError { name: "n".into(), max_abs: 1.0, rel_l2: 2.0, pass: true }],
+            outputs: vec![],
+        }),
     };
     let plain = postcard::to_stdvec(&t).unwrap();
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (1, "8b096b927e9a5682"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (2, "8b096b927e9a5682"), "{} bytes", plain.len());
 }
 
 #[test]
@@ -315,4 +346,64 @@ fn differences_are_named() {
     assert_eq!(facts(&d.groups_changed[0].facts), ["rule"]);
     assert_eq!((d.groups_removed.len(), d.groups_added.len()), (0, 0));
     assert!(!d.is_empty());
+}
+
+#[test]
+fn measured_times_show_which_layers_changed() {
+    let mut a = trace_of(chain(8), &options());
+    let time = |us: f64| DispatchTime { median_us: us, min_us: us - 1.0, max_us: us + 1.0 };
+    let times = |t: &CompileTrace| Times { dispatches: t.calls().map(|_| time(10.0)).collect(), ..Times::default() };
+    a.times = Some(times(&a));
+    let mut b = a.clone();
+    let last = b.calls().count() - 1;
+    if let Some(t) = &mut b.times {
+        t.dispatches[0] = time(11.5);
+        t.dispatches[last] = time(40.0);
+    }
+    let d = TraceDiff::between(&a, &b).unwrap();
+    assert!(d.is_empty(), "times are no difference: {:?}", d.facts);
+    let slow = b.calls().last().unwrap().group;
+    assert_eq!(
+        (d.layers[0].b, d.layers[0].changed, d.layers[0].b_us),
+        (slow, true, b.time_of_group(slow).unwrap().median_us)
+    );
+    assert!(d.layers[1..].iter().all(|l| !l.changed));
+    assert!(TraceDiff::between(&a, &trace_of(chain(8), &options())).unwrap().layers.is_empty());
+    let again = CompileTrace::from_bytes(&b.to_bytes().unwrap()).unwrap();
+    assert_eq!(again.times, b.times);
+}
+
+#[test]
+fn parts_of_kernels_lead_to_the_nodes_of_every_group_that_runs_them() {
+    let t = trace_of(chain(16), &options());
+    let shared = (0..t.kernels.len()).find(|&k| t.groups_of(k).len() > 1).expect("equal groups share a kernel");
+    let groups = t.groups_of(shared);
+    for (b, block) in t.kernels[shared].blocks.iter().enumerate() {
+        let nodes = t.nodes_of_block(shared, b);
+        for &g in &groups {
+            let own = t.groups[g].nodes_of_stages(&block.stages);
+            assert!(!own.is_empty() && own.iter().all(|n| nodes.contains(n)), "{nodes:?} {own:?}");
+        }
+    }
+    assert!((0..t.groups.len()).all(|g| !t.remarks_of_group(g).is_empty()));
+    let k = &t.kernels[shared];
+    assert_eq!(k.instructions.len(), k.schedule.len());
+    assert!((0..k.schedule.len()).all(|i| !t.nodes_of_instruction(shared, i).is_empty()));
+    assert!((0..k.loops.len()).all(|l| !t.nodes_of_loop(shared, l).is_empty()));
+    assert!(k.loops.iter().any(|l| l.maker.is_some()));
+}
+
+#[test]
+fn positions_out_of_range_are_refused() {
+    let good = trace_of(chain(4), &options());
+    let damaged = |change: fn(&mut CompileTrace)| {
+        let mut t = good.clone();
+        change(&mut t);
+        CompileTrace::from_bytes(&t.to_bytes().unwrap()).is_err()
+    };
+    assert!(!damaged(|_| ()));
+    assert!(damaged(|t| t.groups[0].stages.push(vec![99])));
+    assert!(damaged(|t| t.groups[0].reads.push(99)));
+    assert!(damaged(|t| t.kernels[0].lines.push(KernelLines { first: 0, count: 1, block: Some(99), r#loop: None })));
+    assert!(damaged(|t| t.times = Some(Times::default())));
 }

@@ -45,12 +45,28 @@ pub fn store(name: &str, buffer: BufferId, indices: Vec<Int>, value: Expr) -> St
 }
 
 pub fn guarded(name: &str, guards: Vec<Cond>, buffer: BufferId, indices: Vec<Int>, value: Expr) -> Stmt {
-    Stmt::Block(Box::new(Block { name: name.into(), guards, buffer, indices, value, reduce: None }))
+    Stmt::Block(Box::new(Block {
+        name: name.into(),
+        guards,
+        buffer,
+        indices,
+        value,
+        reduce: None,
+        stages: Default::default(),
+    }))
 }
 
 pub fn update(name: &str, combiner: Combiner, init: bool, buffer: BufferId, indices: Vec<Int>, value: Expr) -> Stmt {
     let reduce = Some(Reduce { combiner, init });
-    Stmt::Block(Box::new(Block { name: name.into(), guards: vec![], buffer, indices, value, reduce }))
+    Stmt::Block(Box::new(Block {
+        name: name.into(),
+        guards: vec![],
+        buffer,
+        indices,
+        value,
+        reduce,
+        stages: Default::default(),
+    }))
 }
 
 pub fn kernel(f: &mut TensorFunction, body: Stmt) {

@@ -25,6 +25,7 @@ impl EmitKernel for Fake {
             shared_bytes: 0,
             bounds_proved: true,
             wgsl: format!("shader of {kernel}\n"),
+            lines: vec![],
             module: Arc::new(()),
         })
     }

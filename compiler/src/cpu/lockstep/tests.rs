@@ -23,7 +23,7 @@ fn repeat(var: &str, extent: i64, kind: LoopKind, body: Stmt) -> Stmt {
 }
 
 fn store(name: &str, b: BufferId, indices: Vec<Int>, value: Expr) -> Block {
-    Block { name: Name::new(name), guards: vec![], buffer: b, indices, value, reduce: None }
+    Block { name: Name::new(name), guards: vec![], buffer: b, indices, value, reduce: None, stages: Default::default() }
 }
 
 fn leaf(b: Block) -> Stmt {

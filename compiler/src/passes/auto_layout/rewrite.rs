@@ -178,9 +178,16 @@ impl Rewrite<'_, '_> {
     }
     fn add(&mut self, place: Place, op: OpRef, v: ValueId, name: &str) -> Result<ValueId, String> {
         let (inputs, name) = (vec![Some(v)], Name::new(name));
+        // It serves the node that reads it; at the end of a block, the one that made the value.
         let made = match place {
-            Place::Before(n) => self.r.add_before(n, op, inputs, name, Origins::none()),
-            Place::End(b) => self.r.add_at_end(b, op, inputs, name, Origins::none()),
+            Place::Before(n) => {
+                let origins = self.r.f.nodes[n].origins.clone();
+                self.r.add_before(n, op, inputs, name, origins)
+            }
+            Place::End(b) => {
+                let origins = self.r.f.def_node(v).map_or(Origins::none(), |d| self.r.f.nodes[d].origins.clone());
+                self.r.add_at_end(b, op, inputs, name, origins)
+            }
         };
         Ok(made?[0])
     }

@@ -150,8 +150,9 @@ impl Rewrite<'_, '_> {
         if let Some(found) = self.find(Some(block), v, want) {
             return Ok(found);
         }
-        let made =
-            self.r.add_before(n, Cast::of_storage(want), vec![Some(v)], self.cast_name(v, want), Origins::none())?[0];
+        let origins = self.r.f.nodes[n].origins.clone();
+        let name = self.cast_name(v, want);
+        let made = self.r.add_before(n, Cast::of_storage(want), vec![Some(v)], name, origins)?[0];
         self.remember(block, v, want, made);
         Ok(made)
     }
@@ -228,7 +229,9 @@ impl Rewrite<'_, '_> {
                 None => {
                     let name = self.cast_name(v, DType::F32);
                     let to = Cast::of_storage(DType::F32);
-                    let made = self.r.add_at_end(b, to, vec![Some(v)], name, Origins::none())?[0];
+                    let maker = self.r.f.def_node(v);
+                    let origins = maker.map_or(Origins::none(), |d| self.r.f.nodes[d].origins.clone());
+                    let made = self.r.add_at_end(b, to, vec![Some(v)], name, origins)?[0];
                     self.remember(b, v, DType::F32, made);
                     made
                 }

@@ -7,6 +7,7 @@
 
 mod analysis;
 mod cooperate;
+mod describe;
 mod direct;
 mod elementwise;
 mod matmul_subgroup;
@@ -28,10 +29,8 @@ use super::ScheduleError;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
+use describe::describe_units;
 use std::collections::VecDeque;
-
-/// The version of the rules: measurements made with another one say nothing about the kernels of this one.
-pub const VERSION: u32 = 3;
 
 /// A scheduled function.
 #[derive(Clone, Debug)]
@@ -40,6 +39,8 @@ pub struct Scheduled {
     pub function: TensorFunction,
     /// Name of the rule of the unit with the most work.
     pub rule: &'static str,
+    /// The rule that took each unit, and the unit's tile.
+    pub applied: Vec<String>,
     /// Rules that declined, and why.
     pub missed: Vec<String>,
 }
@@ -112,7 +113,10 @@ pub fn schedule(
     let mut whole = sketch.clone();
     let outputs: Vec<BufferId> = f.outputs().collect();
     match rows::apply_whole(&mut whole).and_then(|()| whole.require_whole_words(&outputs, &[])) {
-        Ok(()) => return finished(whole, ROWS, missed),
+        Ok(()) => {
+            let last = whole.f.body.blocks().last().map(|b| (b.name, ROWS));
+            return finished(whole, ROWS, last.as_slice(), missed);
+        }
         Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule {ROWS}: {why}")),
         Err(_) => {}
     }
@@ -127,31 +131,38 @@ fn schedule_units(
     let list = sketch.units()?;
     sketch.merge_outputs(&list);
     let mut units: VecDeque<Unit> = list.into();
-    let mut taken: Vec<(u64, &'static str)> = pooling::schedule_windows(&mut sketch, &mut units, &mut missed);
+    let mut taken: Vec<(u64, Name, &'static str)> = pooling::schedule_windows(&mut sketch, &mut units, &mut missed);
     while let Some(unit) = units.pop_front() {
         if sketch.is_scheduled(&unit) {
             continue;
         }
         let later: Vec<Name> = units.iter().map(|u| u.output).collect();
         match schedule_unit(&mut sketch, &unit, &later, &mut missed)? {
-            Taken::By(rule) => taken.push((unit.work, rule)),
+            Taken::By(rule) => taken.push((unit.work, unit.output, rule)),
             Taken::Apart(parts) => parts.into_iter().rev().for_each(|p| units.push_front(p)),
         }
     }
     // The rule of the unit with the most work, the later one of equals.
-    let rule = taken.iter().fold((0, "elementwise"), |best, t| if t.0 >= best.0 { *t } else { best }).1;
-    Ok((finished(sketch, rule, missed)?, taken.iter().map(|t| t.1).collect()))
+    let most = |best: (u64, &'static str), t: &(u64, Name, &'static str)| if t.0 >= best.0 { (t.0, t.2) } else { best };
+    let rule = taken.iter().fold((0, "elementwise"), most).1;
+    let blocks: Vec<(Name, &'static str)> = taken.iter().map(|t| (t.1, t.2)).collect();
+    Ok((finished(sketch, rule, &blocks, missed)?, taken.iter().map(|t| t.2).collect()))
 }
 
 /// Cuts kernels. Debug builds hold the result to what schedules that come from a file are held to.
-fn finished(sketch: Sketch<'_>, rule: &'static str, missed: Vec<String>) -> Result<Scheduled, ScheduleError> {
+fn finished(
+    sketch: Sketch<'_>,
+    rule: &'static str,
+    taken: &[(Name, &'static str)],
+    missed: Vec<String>,
+) -> Result<Scheduled, ScheduleError> {
     let function = sketch.finish()?;
     if cfg!(debug_assertions)
         && let Err(e) = crate::check::check_proposal(&function)
     {
         return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
     }
-    Ok(Scheduled { function, rule, missed })
+    Ok(Scheduled { applied: describe_units(&function, taken), function, rule, missed })
 }
 
 /// What became of a unit.

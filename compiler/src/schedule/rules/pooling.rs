@@ -105,14 +105,14 @@ pub(super) fn schedule_windows(
     sketch: &mut Sketch<'_>,
     units: &mut VecDeque<Unit>,
     missed: &mut Vec<String>,
-) -> Vec<(u64, &'static str)> {
+) -> Vec<(u64, Name, &'static str)> {
     let mut done = Vec::new();
     for second in Vec::from(units.clone()) {
         let Some(first) = units.iter().find(|u| feeds_windows(sketch, u, &second)).cloned() else { continue };
         let saved = sketch.clone();
         match schedule_pair(sketch, &first, &second) {
             Ok(rule) => {
-                done.push((first.work + second.work, rule));
+                done.push((first.work + second.work, second.output, rule));
                 units.retain(|u| u.output != first.output && u.output != second.output);
             }
             Err(why) => {

@@ -5,7 +5,7 @@ use crate::name::Name;
 use crate::text::lexer::Tok;
 use crate::text::print::{combiner_word, loop_word};
 use crate::tir::{
-    Access, Block, Buffer, BufferId, Combiner, Encoding, For, LoopKind, Param, Prepack, Reduce, Scope, Stmt,
+    Access, Block, Buffer, BufferId, Combiner, Encoding, For, LoopKind, Param, Prepack, Reduce, Scope, StageSet, Stmt,
     TensorFunction,
 };
 use rustc_hash::FxHashMap;
@@ -179,6 +179,6 @@ impl Parser<'_> {
         self.expect_punct("<-")?;
         let value = self.expr()?;
         self.expect_punct("}")?;
-        Ok(Stmt::Block(Box::new(Block { name, guards, buffer, indices, value, reduce })))
+        Ok(Stmt::Block(Box::new(Block { name, guards, buffer, indices, value, reduce, stages: StageSet::default() })))
     }
 }

@@ -14,7 +14,8 @@ pub use tensor::{print_instruction, print_stmt, print_tensor_function};
 
 pub(super) use expr::infix_op;
 pub(super) use graph::{default_node_name, symbol_attr};
-pub(super) use tensor::{combiner_word, loop_word};
+pub(super) use tensor::combiner_word;
+pub(crate) use tensor::loop_word;
 
 use super::bare;
 use crate::graph::{Module, TensorType};

@@ -117,7 +117,7 @@ fn print_for(l: &For, f: &TensorFunction) -> String {
 }
 
 /// Word before `for`; none for a serial loop.
-pub(in crate::text) fn loop_word(kind: LoopKind) -> Option<String> {
+pub(crate) fn loop_word(kind: LoopKind) -> Option<String> {
     let axis = |a: u8| ["x", "y", "z"].get(usize::from(a)).copied().unwrap_or("none");
     Some(match kind {
         LoopKind::Serial => return None,

@@ -1,0 +1,87 @@
+//! What was measured of a model, by group: times on a device, errors against a reference.
+
+use super::relations::{Relations, how};
+use crate::args::ExplainArgs;
+use crate::error::{CliError, CliResult};
+use crate::output::{print_text, table, write_json};
+use compiler::trace::{DispatchTime, Group, NodeError};
+use serde_json::{Value, json};
+
+/// A group with what was measured of it.
+struct Row<'a> {
+    id: usize,
+    group: &'a Group,
+    time: Option<DispatchTime>,
+    error: Option<&'a NodeError>,
+}
+
+/// Prints the groups from the longest time or the largest error on, or their JSON.
+///
+/// # Errors
+/// Code 2 when the trace holds no such measurement.
+pub fn explain(a: &ExplainArgs, r: &Relations<'_>, by: &str) -> CliResult<()> {
+    let t = r.t;
+    let (there, command) = if by == "time" { (t.times.is_some(), "bench") } else { (t.errors.is_some(), "compare") };
+    if !there {
+        return Err(CliError::usage(format!("--sort {by}: nothing was measured"))
+            .help(format!("`weft {command} MODEL -o F.trace` makes a trace that holds it")));
+    }
+    let row = |id| Row { id, group: r.group(id), time: t.time_of_group(id), error: t.error_of_group(id) };
+    let mut rows: Vec<Row<'_>> = (0..t.groups.len()).map(row).collect();
+    let key = |r: &Row<'_>| match by {
+        "time" => r.time.map_or(-1.0, |t| t.median_us),
+        _ => r.error.map_or(-1.0, |e| e.rel_l2),
+    };
+    rows.sort_by(|x, y| key(y).total_cmp(&key(x)));
+    let total: f64 = rows.iter().filter_map(|r| r.time).map(|t| t.median_us).sum();
+    let all = json!({ "schema": 1, "model": t.model, "sort": by, "us_total": total,
+        "groups": rows.iter().map(|r| to_json(r, total)).collect::<Vec<_>>(), "times": t.times, "errors": t.errors });
+    if write_json(&a.common, &all)? {
+        return Ok(());
+    }
+    show(r, &rows, total)
+}
+
+fn rates(r: &Row<'_>) -> Option<(f64, f64)> {
+    let us = r.time?.median_us.max(1e-3);
+    Some((r.group.flops as f64 / us / 1e3, r.group.bytes as f64 / us / 1e3))
+}
+
+fn to_json(r: &Row<'_>, total: f64) -> Value {
+    let rates = rates(r);
+    json!({ "id": r.id, "name": r.group.label, "layer": r.group.layer, "origins": r.group.origins, "rule": r.group.rule,
+        "time": r.time, "share": r.time.map(|t| t.median_us / total.max(1e-9)), "gflops": rates.map(|r| r.0),
+        "gb_s": rates.map(|r| r.1), "error": r.error })
+}
+
+fn show(r: &Relations<'_>, rows: &[Row<'_>], total: f64) -> CliResult<()> {
+    if let Some(t) = &r.t.times {
+        print_text(&format!(
+            "{} on {}: {:.2} ms on the device, {:.2} ms end to end ({})",
+            r.t.model, t.device, t.device_ms, t.latency_ms, t.source
+        ))?;
+    }
+    if let Some(e) = &r.t.errors {
+        print_text(&format!("{} on {} against {}", r.t.model, e.device, e.against))?;
+    }
+    let mut list =
+        table(&["group", "layer", "by", "us", "least", "most", "share", "GFLOP/s", "GB/s", "rel l2", "worst node"]);
+    for row in rows {
+        let time = |f: fn(DispatchTime) -> f64| row.time.map_or(String::new(), |t| format!("{:.1}", f(t)));
+        let rate = |f: fn((f64, f64)) -> f64| rates(row).map_or(String::new(), |r| format!("{:.1}", f(r)));
+        list.add_row([
+            row.id.to_string(),
+            row.group.label.clone(),
+            how(row.group),
+            time(|t| t.median_us),
+            time(|t| t.min_us),
+            time(|t| t.max_us),
+            row.time.map_or(String::new(), |t| format!("{:.1}%", 100.0 * t.median_us / total.max(1e-9))),
+            rate(|r| r.0),
+            rate(|r| r.1),
+            row.error.map_or(String::new(), |e| format!("{:.2e}", e.rel_l2)),
+            row.error.map_or(String::new(), |e| e.name.clone()),
+        ]);
+    }
+    print_text(&list.to_string())
+}

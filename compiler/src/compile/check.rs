@@ -1,0 +1,62 @@
+//! What a module must be to have a plan; anything else is for the CPU executor, or has open dimensions.
+
+use super::CompileError;
+use crate::graph::{Function, Module, ValueId};
+use crate::ops::control::Call;
+
+/// Refuses an entry function that has no plan.
+///
+/// # Errors
+/// Open dimensions, and what only the CPU executor can run.
+pub(super) fn check(module: &Module, main: &Function) -> Result<(), CompileError> {
+    check_sizes(main)?;
+    check_nodes(module, main)
+}
+
+/// All sizes must be known, except that the CPU executor runs what has sizes that a node's run defines.
+fn check_sizes(main: &Function) -> Result<(), CompileError> {
+    let nodes = main.walk();
+    for &n in &nodes {
+        let node = &main.nodes[n];
+        if let Some(symbol) = node.op.defined_symbols().first() {
+            let (name, op) = (node.name, node.op.name());
+            return Err(CompileError::NeedsCpu(format!(
+                "the size `{symbol}` is known only when `{name}` ({op}) has run"
+            )));
+        }
+    }
+    let results = nodes.iter().flat_map(|&n| main.nodes[n].outputs.iter());
+    main.params().iter().chain(results).try_for_each(|&v| check_value(main, v))
+}
+
+fn check_value(f: &Function, v: ValueId) -> Result<(), CompileError> {
+    for d in &f.ty(v).shape {
+        if d.as_const().is_none() {
+            let value = f.values[v].name.map_or_else(|| f.describe_value(v), |n| n.to_string());
+            return Err(CompileError::OpenDim { dim: d.to_string(), value });
+        }
+    }
+    Ok(())
+}
+
+/// The entry function holds nothing that only the CPU executor runs.
+fn check_nodes(module: &Module, main: &Function) -> Result<(), CompileError> {
+    for &n in &main.blocks[main.body].nodes {
+        let node = &main.nodes[n];
+        if !node.regions.is_empty() {
+            let op = node.op.name();
+            let why = format!("`{}` ({op}) is control flow that only the CPU executor runs", node.name);
+            return Err(CompileError::NeedsCpu(why));
+        }
+        let Some(callee) = node.op.downcast::<Call>().map(|c| c.callee) else { continue };
+        let f = module.functions.get(&callee).ok_or_else(|| CompileError::Bug {
+            at: callee.to_string(),
+            message: "the called function is missing".into(),
+        })?;
+        if !f.primitive {
+            let why = format!("`{}` calls @{}, which only the CPU executor runs", node.name, f.name);
+            return Err(CompileError::NeedsCpu(why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Scheduling and reuse: tensor functions become kernels, equal ones once.
+//!
+//! Equal means: the same [`TensorFunction::fingerprint`] and the same parameters that are constants; rules and shader
+//! generator are functions of these and the profile, which is one for all. Different functions are scheduled and emitted in parallel,
+//! and each on its own, so that neither names nor order nor text depends on which is done first.
+
+use super::{CompileError, Progress};
+use crate::arena::Id;
+use crate::define_id;
+use crate::fingerprint::Fingerprint;
+use crate::name::Name;
+use crate::plan::{EmitKernel, EmittedKernel};
+use crate::profile::DeviceProfile;
+use crate::schedule::{apply_pending, rules};
+use crate::tir::{BufferId, TensorFunction};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::mpsc::channel;
+
+define_id!(/// One of the different tensor functions of a module.
+    FunctionId);
+
+/// The rule of tensor functions that came with their schedule.
+const WRITTEN: &str = "written";
+
+/// Bytes of a worker's stack: recursion follows the depth of expressions and loops.
+const STACK: usize = 16 << 20;
+
+/// A tensor function to make kernels of.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// Unscheduled, or with the schedule that it came with.
+    pub function: TensorFunction,
+    /// Its parameters whose values are known when a session opens.
+    pub constants: Vec<BufferId>,
+}
+
+/// The different requests, in the order in which they came.
+pub(super) struct Requests {
+    list: Vec<Request>,
+    known: FxHashMap<(Fingerprint, Vec<BufferId>), FunctionId>,
+    /// Names of the module's own tensor functions and of requests.
+    taken: FxHashSet<Name>,
+}
+
+impl Requests {
+    /// None yet, for a module with these tensor functions.
+    pub fn new(own: impl Iterator<Item = Name>) -> Requests {
+        Requests { list: vec![], known: FxHashMap::default(), taken: own.collect() }
+    }
+
+    /// The id of the request, which is that of an equal one where there was one. One of the module's `own` functions keeps
+    /// its name, unless it is requested once more with other constants; other functions get a name that is free.
+    pub fn add(&mut self, mut function: TensorFunction, constants: Vec<BufferId>, own: bool) -> FunctionId {
+        let next = FunctionId::from_index(self.list.len());
+        let id = *self.known.entry((function.fingerprint(), constants.clone())).or_insert(next);
+        if id == next {
+            let requested = |name: Name| self.list.iter().any(|r| r.function.name == name);
+            if !own || requested(function.name) {
+                function.name = self.free(function.name);
+            }
+            self.taken.insert(function.name);
+            self.list.push(Request { function, constants });
+        }
+        id
+    }
+
+    /// `base`, `base_2`, `base_3` ...: the first that is not taken.
+    fn free(&self, base: Name) -> Name {
+        let numbered = (2..).map(|i| Name::new(&format!("{base}_{i}")));
+        std::iter::once(base).chain(numbered).find(|n| !self.taken.contains(n)).unwrap_or(base)
+    }
+
+    /// Schedules and emits all of them; the progress is called on this thread.
+    ///
+    /// # Errors
+    /// That of the first request that fails.
+    pub fn build(
+        &self,
+        profile: &DeviceProfile,
+        emitter: &dyn EmitKernel,
+        progress: Progress<'_>,
+    ) -> Result<Vec<Built>, CompileError> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .stack_size(STACK)
+            .build()
+            .map_err(|e| CompileError::Bug { at: "scheduling".into(), message: format!("no threads: {e}") })?;
+        let mut done: Vec<Option<Result<Built, CompileError>>> = self.list.iter().map(|_| None).collect();
+        progress("kernels", 0, self.list.len());
+        pool.in_place_scope(|scope| {
+            let (sender, receiver) = channel();
+            for (i, request) in self.list.iter().enumerate() {
+                let sender = sender.clone();
+                // A receiver that is gone is one that has panicked.
+                scope.spawn(move |_| drop(sender.send((i, build(request, profile, emitter)))));
+            }
+            drop(sender);
+            for (n, (i, built)) in receiver.iter().enumerate() {
+                done[i] = Some(built);
+                progress("kernels", n + 1, self.list.len());
+            }
+        });
+        done.into_iter().flatten().collect()
+    }
+}
+
+/// A tensor function with its kernels.
+pub(super) struct Built {
+    /// Before scheduling, with the instructions of the schedule pending.
+    pub before: TensorFunction,
+    /// As scheduled.
+    pub function: TensorFunction,
+    /// The rule of the unit with the most work.
+    pub rule: &'static str,
+    /// Which rules took its units, and their tiles.
+    pub applied: Vec<String>,
+    /// Why rules declined.
+    pub missed: Vec<String>,
+    /// The kernels, in order.
+    pub kernels: Vec<EmittedKernel>,
+}
+
+impl Built {
+    /// The function's name.
+    pub fn name(&self) -> Name {
+        self.function.name
+    }
+}
+
+fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Result<Built, CompileError> {
+    let t = &request.function;
+    let written = !t.pending.is_empty() || !t.kernels().is_empty();
+    let fail = |message: String| match written {
+        true => CompileError::Schedule { function: t.name.to_string(), message },
+        false => CompileError::Bug { at: t.name.to_string(), message },
+    };
+    let scheduled = match written {
+        true => as_written(t, &request.constants),
+        false => rules::schedule(t, &request.constants, profile).map_err(|e| e.to_string()),
+    };
+    let rules::Scheduled { function, rule, applied, missed } = scheduled.map_err(fail)?;
+    let emit = |(kernel, _)| {
+        emitter.emit(&function, kernel, profile).map_err(|message| fail(format!("kernel {kernel}: {message}")))
+    };
+    let kernels = function.kernels().into_iter().map(emit).collect::<Result<Vec<_>, _>>()?;
+    let mut before = t.clone();
+    if before.kernels().is_empty() {
+        before.pending = function.trace.clone();
+    }
+    Ok(Built { before, function, rule, applied, missed, kernels })
+}
+
+/// A function by the schedule that it came with.
+fn as_written(t: &TensorFunction, constants: &[BufferId]) -> Result<rules::Scheduled, String> {
+    let mut function = t.clone();
+    apply_pending(&mut function).map_err(|e| e.to_string())?;
+    if let Some(p) = function.prepacks.iter().find(|p| !constants.contains(&p.buffer)) {
+        return Err(format!("%{} is packed beforehand, but is no constant", function.buffers[p.buffer].name));
+    }
+    let applied = vec!["scheduled as it is written".into()];
+    Ok(rules::Scheduled { function, rule: WRITTEN, applied, missed: vec![] })
+}

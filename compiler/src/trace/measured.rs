@@ -1,0 +1,101 @@
+//! Measurements in a trace: times of dispatches on a device, errors of nodes against a reference.
+
+use super::CompileTrace;
+use serde::{Deserialize, Serialize};
+
+/// Times of a compiled model on a device.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Times {
+    /// Name of the device, its backend and its driver.
+    pub device: String,
+    /// What told the time: timestamps of the device, or the host's clock.
+    pub source: String,
+    /// Each dispatch, in the plan's order.
+    pub dispatches: Vec<DispatchTime>,
+    /// Milliseconds of a run with inputs sent and results read back: the median.
+    pub latency_ms: f64,
+    /// Milliseconds of a run with inputs and results on the device: the median.
+    pub device_ms: f64,
+}
+
+/// The time of a dispatch over several runs, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct DispatchTime {
+    /// Median.
+    pub median_us: f64,
+    /// Shortest.
+    pub min_us: f64,
+    /// Longest.
+    pub max_us: f64,
+}
+
+impl DispatchTime {
+    /// Both, one after the other.
+    pub fn plus(self, other: DispatchTime) -> DispatchTime {
+        DispatchTime {
+            median_us: self.median_us + other.median_us,
+            min_us: self.min_us + other.min_us,
+            max_us: self.max_us + other.max_us,
+        }
+    }
+    /// True when every run of one took longer than every run of the other.
+    pub fn differs(self, other: DispatchTime) -> bool {
+        self.min_us > other.max_us || other.min_us > self.max_us
+    }
+}
+
+/// Errors of a compiled model against a reference.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Errors {
+    /// The device that computed.
+    pub device: String,
+    /// What it is held against.
+    pub against: String,
+    /// Errors carry those of the nodes before.
+    pub cumulative: bool,
+    /// Source nodes in execution order.
+    pub nodes: Vec<NodeError>,
+    /// Results of the model.
+    pub outputs: Vec<NodeError>,
+}
+
+/// How one tensor differs from the reference.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct NodeError {
+    /// The node, or the result of the model.
+    pub name: String,
+    /// Largest absolute difference.
+    pub max_abs: f64,
+    /// Norm of the difference relative to that of the reference.
+    pub rel_l2: f64,
+    /// Within the tolerance.
+    pub pass: bool,
+}
+
+impl CompileTrace {
+    /// The time of a group: of all its dispatches. `None` where nothing was measured, or nothing runs on the device.
+    pub fn time_of_group(&self, group: usize) -> Option<DispatchTime> {
+        self.sum_times(|c| c.group == group)
+    }
+    /// The time of a kernel: of all its dispatches.
+    pub fn time_of_kernel(&self, kernel: usize) -> Option<DispatchTime> {
+        self.sum_times(|c| c.kernel == kernel)
+    }
+    fn sum_times(&self, wanted: impl Fn(&super::Call) -> bool) -> Option<DispatchTime> {
+        let times = self.times.as_ref()?;
+        let own = self.calls().zip(&times.dispatches).filter(|(c, _)| wanted(c)).map(|(_, t)| *t);
+        own.reduce(DispatchTime::plus)
+    }
+    /// The largest error among the source nodes of a group.
+    pub fn error_of_group(&self, group: usize) -> Option<&NodeError> {
+        let origins = &self.groups[group].origins;
+        let nodes = self.errors.as_ref()?.nodes.iter().filter(|n| origins.contains(&n.name));
+        nodes.max_by(|a, b| a.rel_l2.total_cmp(&b.rel_l2))
+    }
+    /// The remarks that are about a group: those that name one of its source nodes or its own nodes.
+    pub fn remarks_of_group(&self, group: usize) -> Vec<usize> {
+        let g = &self.groups[group];
+        let about = |n: &str| g.origins.iter().chain(&g.nodes).any(|o| o == n);
+        (0..self.remarks.len()).filter(|&i| self.remarks[i].nodes.iter().any(|n| about(n.as_str()))).collect()
+    }
+}

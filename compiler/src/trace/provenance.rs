@@ -1,0 +1,199 @@
+//! From kernels to source nodes and back: blocks, loops, instructions and lines of shaders.
+//!
+//! A kernel knows the stages of its tensor function that its parts compute, a group the source nodes of each stage. Since equal groups
+//! share kernels, a part of a kernel leads to the nodes of all of them; with a group at hand, to those of that group.
+
+use super::{CompileTrace, Group, Kernel};
+use crate::name::Name;
+use crate::plan::LineSpan;
+use crate::tir::{LoopKind, Stmt, TensorFunction};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A block of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KernelBlock {
+    /// Name in the tensor function.
+    pub name: String,
+    /// Stages that it computes; none where they are not known.
+    pub stages: Vec<u32>,
+}
+
+/// A loop of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KernelLoop {
+    /// Variable.
+    pub var: String,
+    /// Number of iterations.
+    pub extent: String,
+    /// How it runs: `for`, `unroll`, `vectorize`, `group_x`, `local_x` ...
+    pub kind: String,
+    /// The instruction of the schedule that made it; none for a loop that was there before.
+    pub maker: Option<u32>,
+    /// Blocks inside, by their positions.
+    pub blocks: Vec<u32>,
+}
+
+/// Neighbouring lines of a kernel's WGSL text that come from the same place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KernelLines {
+    /// The first line, from 0.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+    /// The block, by its position; none for the head or the end of a loop.
+    pub block: Option<u32>,
+    /// The innermost loop around, by its position.
+    pub r#loop: Option<u32>,
+}
+
+/// What a trace keeps of a kernel's inside.
+#[derive(Default)]
+pub(super) struct KernelParts {
+    pub instructions: Vec<Vec<u32>>,
+    pub blocks: Vec<KernelBlock>,
+    pub loops: Vec<KernelLoop>,
+    pub lines: Vec<KernelLines>,
+}
+
+impl KernelParts {
+    /// Of kernel `name` of `f`.
+    pub fn of(f: &TensorFunction, name: Name, lines: &[LineSpan]) -> KernelParts {
+        let mut parts = KernelParts::default();
+        if let Some((_, body)) = f.kernels().into_iter().find(|k| k.0 == name) {
+            parts.collect(f, body, &mut Vec::new());
+        }
+        let stages = |i| f.provenance.stages(i).map_or(vec![], |s| s.iter().map(|s| s as u32).collect());
+        parts.instructions = (0..f.trace.len()).map(stages).collect();
+        let block = |n: Name| parts.blocks.iter().position(|b| b.name == n.as_str()).map(|i| i as u32);
+        let around = |n: Name| parts.loops.iter().position(|l| l.var == n.as_str()).map(|i| i as u32);
+        parts.lines = lines
+            .iter()
+            .map(|l| KernelLines {
+                first: l.first,
+                count: l.count,
+                block: l.block.and_then(block),
+                r#loop: l.r#loop.and_then(around),
+            })
+            .collect();
+        parts
+    }
+
+    fn collect(&mut self, f: &TensorFunction, s: &Stmt, around: &mut Vec<usize>) {
+        match s {
+            Stmt::Seq(list) => list.iter().for_each(|s| self.collect(f, s, around)),
+            Stmt::Kernel(_, s) => self.collect(f, s, around),
+            Stmt::For(l) => {
+                around.push(self.loops.len());
+                self.loops.push(KernelLoop {
+                    var: l.var.to_string(),
+                    extent: l.extent.to_string(),
+                    kind: kind_word(l.kind),
+                    maker: f.provenance.maker(l.var).map(|i| i as u32),
+                    blocks: vec![],
+                });
+                self.collect(f, &l.body, around);
+                around.pop();
+            }
+            Stmt::Block(b) => {
+                let at = self.blocks.len() as u32;
+                around.iter().for_each(|&l| self.loops[l].blocks.push(at));
+                let stages = b.stages.iter().map(|s| s as u32).collect();
+                self.blocks.push(KernelBlock { name: b.name.to_string(), stages });
+            }
+            Stmt::Barrier => {}
+        }
+    }
+}
+
+fn kind_word(kind: LoopKind) -> String {
+    crate::text::loop_word(kind).unwrap_or_else(|| "for".into())
+}
+
+impl Kernel {
+    /// The name of its file without extension, given its position.
+    pub fn file(&self, index: usize) -> String {
+        crate::plan::kernel_file(index, &self.name)
+    }
+    /// The lines around line `line` that come from the same place.
+    pub fn lines_at(&self, line: usize) -> Option<&KernelLines> {
+        let line = u32::try_from(line).ok()?;
+        let at = self.lines.partition_point(|l| l.first <= line).checked_sub(1)?;
+        self.lines.get(at).filter(|l| line - l.first < l.count)
+    }
+    /// Stages of blocks; none where one of them has none, which stands for all.
+    fn stages_of(&self, blocks: &[u32]) -> Vec<u32> {
+        let blocks: Vec<&KernelBlock> = blocks.iter().filter_map(|&b| self.blocks.get(b as usize)).collect();
+        if blocks.iter().any(|b| b.stages.is_empty()) {
+            return vec![];
+        }
+        let all: BTreeSet<u32> = blocks.iter().flat_map(|b| b.stages.iter().copied()).collect();
+        all.into_iter().collect()
+    }
+    /// Every position is in range.
+    pub(super) fn parts_fit(&self) -> bool {
+        let (blocks, loops) = (self.blocks.len(), self.loops.len());
+        self.loops.iter().all(|l| l.blocks.iter().all(|&b| (b as usize) < blocks))
+            && self
+                .lines
+                .iter()
+                .all(|l| l.block.is_none_or(|b| (b as usize) < blocks) && l.r#loop.is_none_or(|l| (l as usize) < loops))
+    }
+}
+
+impl Group {
+    /// Source nodes of stages of its tensor function; all of the group for none, or for stages that are not known.
+    pub fn nodes_of_stages(&self, stages: &[u32]) -> Vec<&str> {
+        let known: Option<Vec<&Vec<u32>>> = stages.iter().map(|&s| self.stages.get(s as usize)).collect();
+        let positions: BTreeSet<u32> = known.unwrap_or_default().into_iter().flatten().copied().collect();
+        match positions.is_empty() {
+            true => self.origins.iter().map(String::as_str).collect(),
+            false => positions.into_iter().map(|p| self.origins[p as usize].as_str()).collect(),
+        }
+    }
+    /// Every position is in range.
+    pub(super) fn stages_fit(&self) -> bool {
+        self.stages.iter().flatten().all(|&p| (p as usize) < self.origins.len())
+    }
+}
+
+impl CompileTrace {
+    /// Source nodes of stages of a kernel's function, in all groups that run the kernel.
+    pub fn nodes_of_stages(&self, kernel: usize, stages: &[u32]) -> Vec<&str> {
+        let groups = self.groups_of(kernel).into_iter().map(|g| &self.groups[g]);
+        let all: BTreeSet<&str> = groups.flat_map(|g| g.nodes_of_stages(stages)).collect();
+        all.into_iter().collect()
+    }
+    /// Source nodes of a block of a kernel.
+    pub fn nodes_of_block(&self, kernel: usize, block: usize) -> Vec<&str> {
+        self.nodes_of_stages(kernel, &self.kernels[kernel].blocks[block].stages)
+    }
+    /// Source nodes of what a loop of a kernel repeats.
+    pub fn nodes_of_loop(&self, kernel: usize, l: usize) -> Vec<&str> {
+        let k = &self.kernels[kernel];
+        self.nodes_of_stages(kernel, &k.stages_of(&k.loops[l].blocks))
+    }
+    /// Source nodes of what an instruction of a kernel's schedule is about.
+    pub fn nodes_of_instruction(&self, kernel: usize, instruction: usize) -> Vec<&str> {
+        let stages = self.kernels[kernel].instructions.get(instruction);
+        self.nodes_of_stages(kernel, stages.map_or(&[], Vec::as_slice))
+    }
+    /// Source nodes of a line of a kernel's WGSL text, from 0.
+    pub fn nodes_of_line(&self, kernel: usize, line: usize) -> Vec<&str> {
+        match self.kernels[kernel].lines_at(line) {
+            Some(KernelLines { block: Some(b), .. }) => self.nodes_of_block(kernel, *b as usize),
+            Some(KernelLines { r#loop: Some(l), .. }) => self.nodes_of_loop(kernel, *l as usize),
+            _ => self.nodes_of_stages(kernel, &[]),
+        }
+    }
+    /// Lines of WGSL that a source node became: kernel, first line from 0, count. Lines of whole kernels are left out.
+    pub fn lines_of_node(&self, node: &str) -> Vec<(usize, u32, u32)> {
+        let mut out = Vec::new();
+        for (i, k) in self.kernels.iter().enumerate() {
+            let blocks: Vec<bool> = (0..k.blocks.len()).map(|b| self.nodes_of_block(i, b).contains(&node)).collect();
+            let own = |l: &&KernelLines| l.block.is_some_and(|b| blocks[b as usize]);
+            out.extend(k.lines.iter().filter(own).map(|l| (i, l.first, l.count)));
+        }
+        out
+    }
+}
