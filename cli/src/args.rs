@@ -250,7 +250,7 @@ pub struct BenchArgs {
     #[arg(long, default_value = "5%")]
     pub max_slowdown: String,
     /// Write the compile trace with the time of each dispatch
-    #[arg(short, long, value_name = "F.trace")]
+    #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -281,7 +281,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "F")]
     pub write_keep: Option<PathBuf>,
     /// Write the compile trace with the error of each node
-    #[arg(short, long, value_name = "F.trace")]
+    #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
