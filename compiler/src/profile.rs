@@ -107,6 +107,8 @@ impl DeviceProfile {
             gflops: self.gflops,
             gb_s: self.gb_s,
             asked_rules: self.asked_rules.clone(),
+            driver_version: device.driver_version.clone(),
+            processor: device.processor.clone(),
         }
     }
     /// True when the schedule rule `name` is asked for by name.
