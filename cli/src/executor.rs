@@ -172,13 +172,6 @@ pub fn pipeline_for(
     Ok(pipeline)
 }
 
-/// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it. `inputs`
-/// are for the calibration of `--amp auto`.
-pub fn compile_for(module: Module, common: &Common, profile: &DeviceProfile, inputs: &[Tensor]) -> CliResult<Compiled> {
-    let pipeline = pipeline_for(&module, common, profile, inputs)?;
-    Ok(compile_with(module, &compile_options(pipeline, common)?, common, profile)?)
-}
-
 /// The trace of a compilation for a profile, with its stages; measurements are still to be put in.
 pub fn recorded(
     model: &str,
@@ -193,7 +186,7 @@ pub fn recorded(
     crate::trace::of(model, &c, &options, Contents::Full)
 }
 
-/// [`compile_for`] with options of one's own.
+/// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it.
 pub fn compile_with(
     module: Module,
     options: &CompileOptions,
