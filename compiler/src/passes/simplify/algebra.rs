@@ -63,7 +63,7 @@ pub(super) const RULES: &[Rule] = &[
         apply: |m| reassociate(m, Add {}.into()),
     },
     Rule {
-        equation: "(x * a) * b = x * (a * b) for constants",
+        equation: "(x * a) * b = x * (a * b) for constants whose product is in range",
         pattern: || commuted::<Mul>(commuted::<Mul>(var("x"), small("a")).used_once(), small("b")),
         apply: |m| reassociate(m, Mul {}.into()),
     },
@@ -161,6 +161,13 @@ fn reassociate(m: &Match<'_, '_>, op: OpRef) -> Option<Change> {
     }
     let operands = [Some(m.small_constant(a)?), Some(m.small_constant(b)?)];
     let joined = eval_node(&op, &operands, &Module::new("none")).ok()?.into_iter().next()?;
+    // Where x is large or small, a product that leaves the range of its type would be no more what the two products were.
+    let smallest =
+        if joined.dtype() == DType::F16 { f64::from(half::f16::MIN_POSITIVE) } else { f64::from(f32::MIN_POSITIVE) };
+    let in_range = |v: &f64| v.is_finite() && (op.is::<Add>() || v.abs() >= smallest);
+    if !joined.to_f64_vec().iter().all(in_range) {
+        return None;
+    }
     Change::node(op, [Operand::Value(x), Operand::Constant("constant", Constant::from_tensor(&joined))])
 }
 
