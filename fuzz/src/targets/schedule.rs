@@ -7,9 +7,10 @@ use crate::raw::{one_in, one_of};
 use crate::target::{Outcome, Random, Target};
 use crate::text::mutate as mutate_text;
 use compiler::agreement::{Tolerance, agree};
+use compiler::check::accept;
 use compiler::cpu::run_scheduled;
 use compiler::profile::DeviceProfile;
-use compiler::schedule::{INSTRUCTIONS, apply_pending};
+use compiler::schedule::INSTRUCTIONS;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_module, print_tensor_function, random_tensor};
 use compiler::tir::{Stmt, TensorFunction};
@@ -154,11 +155,8 @@ fn run(input: &[u8]) -> Outcome {
         return Ok("nothing to apply");
     }
     let mut scheduled = f.clone();
-    if apply_pending(&mut scheduled).is_err() {
+    if accept(&mut scheduled).is_err() {
         return Ok("refused");
-    }
-    if let Err(errors) = verify_tensor_function(&scheduled) {
-        return Err(format!("accepted, but not valid: {}", errors[0]));
     }
     let plain = TensorFunction { pending: vec![], ..f.clone() };
     let few = |f: &TensorFunction, most| steps(&f.body).is_some_and(|s| s <= most);

@@ -5,14 +5,20 @@ use crate::corpus::filetests;
 use crate::raw::one_of;
 use crate::target::{Outcome, Random, Target};
 use crate::text::mutate as mutate_text;
+use compiler::check::check_module;
 use compiler::ops::OPS;
 use compiler::schedule::INSTRUCTIONS;
 use compiler::text::{parse_module, parse_pipeline};
 use compiler::verify::verify_module;
 
 /// The row of the table.
-pub const TARGET: Target =
-    Target { name: "text", help: ".weft text: parse, verify, print, parse again, compile, run", seeds, mutate, run };
+pub const TARGET: Target = Target {
+    name: "text",
+    help: ".weft text: parse, verify, print, parse again, check, compile, run",
+    seeds,
+    mutate,
+    run,
+};
 
 /// Words of the language beside the names of ops and instructions.
 const WORDS: &[&str] = &[
@@ -83,6 +89,9 @@ fn run(input: &[u8]) -> Outcome {
         return Ok("not valid");
     }
     model::check_text(&module)?;
+    if check_module(&module).is_err() {
+        return Ok("refused");
+    }
     if !module.functions.contains_key(&module.entry) {
         return Ok("no graph");
     }
