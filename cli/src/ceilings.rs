@@ -8,11 +8,13 @@ use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, cache_dir};
 use crate::output::{Progress, print_text, table, write_file, write_json};
+use compiler::compile::{CompileOptions, compile};
 use compiler::cost::MeasureKernel;
 use compiler::profile::DeviceProfile;
 use runtime_gpu::{Gpu, KernelTimer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use shaders_gen::Emitter;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -62,7 +64,9 @@ pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
         progress.report(name, stage, 2);
         let module = compiler::text::parse_module(&kernel.text)
             .map_err(|e| CliError::new(Code::Bug, format!("the kernel of {name}: {e}")))?;
-        let ns = timer.measure(&module).map_err(|e| CliError::new(Code::Device, format!("{name}: {e}")))?;
+        let compiled = compile(module, &CompileOptions::default(), &gpu.profile, &Emitter, &mut |_, _, _| ())
+            .map_err(|e| CliError::new(Code::Bug, format!("the kernel of {name}: {e}")))?;
+        let ns = timer.measure(&compiled).map_err(|e| CliError::new(Code::Device, format!("{name}: {e}")))?;
         // Operations in a nanosecond are 10^9 in a second.
         Ok::<f64, CliError>(kernel.work / ns.max(1.0))
     };
