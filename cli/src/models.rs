@@ -211,11 +211,6 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
 /// Parses text of a model, which anything may have written: what the passes rely on is checked.
 fn parse_checked(text: &str) -> CliResult<Module> {
     let module = compiler::text::parse_module(text).map_err(|e| CliError::input(e.to_string()))?;
-    if !module.functions.contains_key(&module.entry) {
-        return Err(CliError::input("the text has no graph function for a run to start in").help(
-            "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",
-        ));
-    }
     compiler::verify::verify_module(&module).map_err(|list| {
         let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
         CliError::input(lines.join("\n"))
@@ -223,6 +218,11 @@ fn parse_checked(text: &str) -> CliResult<Module> {
     compiler::check::check_module(&module).map_err(|e| {
         CliError::input(e.to_string()).help("the loops show the culprit; docs/schedule.md says what is held")
     })?;
+    if !module.functions.contains_key(&module.entry) {
+        return Err(CliError::input("the text has no graph function for a run to start in").help(
+            "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",
+        ));
+    }
     Ok(module)
 }
 

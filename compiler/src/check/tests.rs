@@ -87,7 +87,7 @@ fn every_element_is_stored_once() {
     refused(&plain("for a in 0..8 { for b in 0..6", "a, b"), "never stored");
     refused(&plain("for a in 0..8 { for b in 0..12", "a, b/2"), "times");
     accepted(&plain("for a in 0..8 { for b in 0..12", "7 - a, b"));
-    accepted(&plain("for a in 0..2 { for b in 0..48", "a*4 + b/12, b%12"));
+    accepted(&plain("for a in 0..2 { for b in 0..48", "a*4 + b/12, b % 12"));
     let again = "tensor @f(%x: f32[8,12], out %y: f32[8]) {\n  for a in 0..8 { for k in 0..12 { block y { %y[a] <- %x[a, k] } } }\n}\n";
     refused(again, "does not reduce");
 }

@@ -58,6 +58,14 @@ pub enum ImportError {
         /// What is wrong.
         message: String,
     },
+    /// A function of the model calls itself, at once or through others.
+    #[error("node `{node}` ({op}): the function calls itself")]
+    SelfCall {
+        /// The node that calls.
+        node: Name,
+        /// The function.
+        op: String,
+    },
     /// Something that is not a node is wrong: an input, an initializer, an output.
     #[error("{what} `{name}`: {message}")]
     InvalidValue {

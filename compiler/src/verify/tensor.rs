@@ -101,7 +101,7 @@ impl Verifier<'_> {
     fn storage(&mut self, place: &str, b: &Buffer) {
         let suits = match b.encoding {
             Encoding::Native => true,
-            Encoding::HalfPair => b.dtype == DType::F16,
+            Encoding::HalfPair => matches!(b.dtype, DType::F16 | DType::BF16),
             Encoding::ByteQuad => matches!(b.dtype, DType::U8 | DType::I8 | DType::Bool),
             Encoding::Narrow => matches!(b.dtype, DType::I64 | DType::U64),
         };

@@ -180,7 +180,7 @@ impl<'p> Importer<'p> {
     ) -> Result<Vec<ValueId>, ImportError> {
         let key = (canonical_domain(f.domain.as_deref()), f.name.as_deref().unwrap_or(""));
         if scope.env.calls.contains(&key) {
-            return Err(node.invalid("the function calls itself"));
+            return Err(ImportError::SelfCall { node: node.name, op: node.op() });
         }
         if inputs.len() > f.input.len() {
             return Err(node.invalid(format!("it takes {} inputs, got {}", f.input.len(), inputs.len())));

