@@ -1,11 +1,11 @@
 //! The command line: what each command takes. [`Common`] holds what several share, [`shared`] says which honours what.
 
-mod common;
+mod options;
 pub mod shared;
 
 use crate::images::{ImageLayout, Resize};
 use clap::{Args, Parser, Subcommand};
-pub use common::Common;
+pub use options::Common;
 use std::path::PathBuf;
 
 const INPUTS: &str = "Inputs";
