@@ -203,7 +203,7 @@ impl Instruction for ComputeAt {
         }
         let reads = buffers_read(&moved.value);
         f.buffers[buffer].shape = place.dims.iter().map(|d| d.extent.clone()).collect();
-        f.buffers[buffer].scope = self.scope.scope();
+        f.buffers[buffer].move_to(self.scope.scope());
         let users: Vec<Name> = consumers.iter().map(|c| c.name).collect();
         f.body.visit_mut(&mut |s| {
             if let Stmt::Block(b) = s

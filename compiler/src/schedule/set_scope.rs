@@ -48,7 +48,7 @@ impl Instruction for SetScope {
             return Err(Refusal::at(self.buffer, "a parameter stays in device memory"));
         }
         let before = reductions_into(f, id);
-        f.buffers[id].scope = self.scope.scope();
+        f.buffers[id].move_to(self.scope.scope());
         // A buffer that is not global lives anew in each iteration of the loops around its life.
         match before.iter().zip(reductions_into(f, id)).find(|(a, b)| **a != *b) {
             Some((a, _)) => Err(Refusal::at(a.0, format!("would not start anew where `{}` does now", self.buffer))),

@@ -111,6 +111,13 @@ impl Buffer {
     pub fn numel(&self) -> Int {
         crate::int::product(&self.shape)
     }
+    /// Moves the buffer to another memory: only global buffers have a storage form of their own.
+    pub fn move_to(&mut self, scope: Scope) {
+        self.scope = scope;
+        if scope != Scope::Global {
+            self.encoding = Encoding::Native;
+        }
+    }
 }
 
 /// A parameter's direction.
