@@ -361,9 +361,12 @@ mod tests {
         assert_eq!(last.to_f64_vec()[3 * 3], v[3]);
         assert_eq!(last.to_f64_vec()[36 + 3 * 3], v[3], "the image comes again");
         let bytes = Preparation::new(&InputArgs { bgr: true, ..InputArgs::default() }, "x.onnx").expect("options");
-        let t = bytes.tensor(&[path.clone()], "x", &ty(DType::U8, &[2, 6, 3])).expect("a tensor");
+        let t = bytes.tensor(std::slice::from_ref(&path), "x", &ty(DType::U8, &[2, 6, 3])).expect("a tensor");
         assert_eq!(t.to_f64_vec()[..3], [7.0, 0.0, 0.0]);
-        assert!(p.tensor(&[path.clone()], "x", &ty(DType::U8, &[2, 6, 3])).is_err(), "integers are not normalised");
+        assert!(
+            p.tensor(std::slice::from_ref(&path), "x", &ty(DType::U8, &[2, 6, 3])).is_err(),
+            "integers are not normalised"
+        );
         std::fs::remove_file(path).expect("removes");
     }
 

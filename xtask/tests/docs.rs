@@ -86,6 +86,7 @@ fn copy_of_the_compiler(to: &Path) {
 }
 
 #[test]
+#[ignore = "builds a copy of the compiler: `cargo test -p xtask --test docs -- --ignored`"]
 fn the_pages_can_be_followed() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let copy = target.join("followed-docs");

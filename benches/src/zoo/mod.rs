@@ -103,7 +103,7 @@ static MODELS: &[ZooEntry] = zoo! {
     "mobilenet_v2", 3_504_872, 300_774_272, IMAGE, "logits", "imagenet", mobilenet_v2::mobilenet_v2, (32, 2, 4), "inverted residuals, depthwise convolutions, ReLU6";
     "mobilenet_v3_small", 2_542_856, 56_510_400, IMAGE, "logits", "imagenet", mobilenet_v3::mobilenet_v3_small, (32, 2, 1), "inverted residuals with squeeze and excitation, hard swish";
     "efficientnet_b0", 5_288_548, 385_814_752, IMAGE, "logits", "imagenet", efficientnet::efficientnet_b0, (32, 2, 4), "scaled inverted residuals with squeeze and excitation, SiLU";
-    "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", "imagenet", squeezenet::squeezenet1_1, (32, 2, 1), "fire modules: squeeze, then two expansions side by side";
+    "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", "imagenet", squeezenet::squeezenet1_1, (64, 1, 1), "fire modules: squeeze, then two expansions side by side";
     "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", "imagenet", vgg::vgg16, (32, 4, 3), "plain 3x3 convolutions and three large dense layers";
     "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", "imagenet", densenet::densenet121, (32, 4, 6), "each layer reads all before it in its block";
     "unet", 31_031_810, 48_171_581_440, [3, 256, 256], "output", "unit", unet::unet, (16, 4, 1), "segmentation, widths 64 to 1024, transposed convolutions, two classes";

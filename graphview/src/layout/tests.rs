@@ -17,9 +17,10 @@ fn check(sizes: &[[f32; 2]], edges: &[(usize, usize)], l: &Layout) {
                 |i: usize| (l.centers[a][i] - l.centers[b][i]).abs() >= (sizes[a][i] + sizes[b][i]) / 2.0 - 0.01;
             assert!(apart(0) || apart(1), "{a} and {b} overlap");
         }
-        for i in 0..2 {
-            assert!(l.centers[a][i] - sizes[a][i] / 2.0 >= -0.01, "{a} sticks out");
-            assert!(l.centers[a][i] + sizes[a][i] / 2.0 <= l.size[i] + 0.01, "{a} sticks out");
+        let ends = l.centers[a].iter().zip(sizes[a]).zip(l.size);
+        for ((center, length), whole) in ends {
+            assert!(center - length / 2.0 >= -0.01, "{a} sticks out");
+            assert!(center + length / 2.0 <= whole + 0.01, "{a} sticks out");
         }
     }
     for (route, &(from, to)) in l.routes.iter().zip(edges) {
