@@ -4,7 +4,7 @@
 //! swapped and invented, attributes changed. Instructions that refuse are left out, so every edit ends as a schedule that
 //! was accepted. Operands are small whole numbers, so that sums are exact whatever their order.
 //!
-//! `WEFT_EDITS` and `WEFT_DEVICE_EDITS` say how many edits are drawn (60 and 20 without them), `WEFT_SEED` from which
+//! `WEFT_EDITS` and `WEFT_DEVICE_EDITS` say how many edits are drawn (60 and 100 without them), `WEFT_SEED` from which
 //! seed on; a failure prints its seed and the schedule.
 
 mod draw;
@@ -169,7 +169,7 @@ fn in_the_interpreter() {
 
 #[test]
 fn on_the_device() {
-    hold(setting("WEFT_DEVICE_EDITS", 20), &|base, f| {
+    hold(setting("WEFT_DEVICE_EDITS", 100), &|base, f| {
         let mut kernels = Vec::new();
         for (name, _) in f.kernels() {
             kernels.push(shaders_gen::emit_kernel(f, name, &base.profile).ok()?);
