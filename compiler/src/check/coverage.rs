@@ -1,14 +1,15 @@
 //! Whether every element of a result is stored exactly once.
 //!
 //! The elements that a block *defines* (a store, or a reduction that sets its identity) are counted; a reduction that only
-//! adds to them defines nothing. By proof: the index is a number in mixed radix whose digits are the loops, so that it takes
-//! every value of a range once, and a guard cuts the range at the end of the buffer. Otherwise all iterations of the loops
-//! that the index and the guards use are tried.
+//! adds to them defines nothing. By proof: the index is a number in mixed radix whose digits are the loops, or the digits of
+//! loops, so that it takes every value of a range once, and a guard cuts the range at the end of the buffer. Otherwise all
+//! iterations of the loops that the index and the guards use are tried.
 
 use super::bounds::ranges;
+use super::digits::{Digit, Radix, Sum};
 use super::owner::flat_sum;
 use super::view::{Leaf, Parallel, View};
-use crate::int::{self, Bounds, Int, IntNode};
+use crate::int::{self, Bounds, Int};
 use crate::name::Name;
 use crate::tir::{Buffer, BufferId, Cond, CondOp, LoopKind, TensorFunction};
 use rustc_hash::FxHashMap;
@@ -93,17 +94,20 @@ fn by_dimension(
     guards: &mut Vec<&Cond>,
     bounds: &Bounds,
 ) -> Option<Vec<(i64, i64)>> {
-    let mut used: Vec<Name> = Vec::new();
+    let mut radix = Radix::new();
+    indices.iter().for_each(|i| radix.add(i, &|v| v));
+    let radix = radix.finish();
+    let mut used: Vec<Digit<Name>> = Vec::new();
     let mut out = Vec::new();
     let symbolic = shape.iter().any(|d| d.as_const().is_none());
     for (i, d) in indices.iter().zip(shape) {
-        let vars = i.vars();
-        // A loop that two dimensions use, or two loops that share an axis, are no independent digits.
-        if vars.iter().any(|v| used.contains(v)) || shares_axis(leaf, &vars) {
+        let sum = Sum::of(i, &radix, &|v| v)?;
+        // A digit that two dimensions use, or two loops that share an axis, are not independent.
+        if sum.digits.keys().any(|d| used.contains(d)) || shares_axis(leaf, &i.vars()) {
             return None;
         }
-        used.extend(vars);
-        let (start, length) = digits(leaf, i)?;
+        used.extend(sum.digits.keys());
+        let (start, length) = consecutive(leaf, &sum, &radix)?;
         let end = if let Some(g) = guards.iter().position(|c| cuts_at(c, i, d, bounds)) {
             guards.remove(g);
             if !int::prove(&(length + start - d), 0, i64::MAX, bounds) {
@@ -119,7 +123,10 @@ fn by_dimension(
             _ => return None,
         }
     }
-    Some(out)
+    // Where one digit of a loop is not used, the others come back with each of its values.
+    let all_used =
+        |v: Name| radix.digits(v).all(|d| used.contains(&d) || values(leaf, d, &radix).is_some_and(|n| n.is(1)));
+    used.iter().all(|d| all_used(d.of)).then_some(out)
 }
 
 fn shares_axis(leaf: &Leaf<'_>, vars: &[Name]) -> bool {
@@ -128,47 +135,37 @@ fn shares_axis(leaf: &Leaf<'_>, vars: &[Name]) -> bool {
     twice || axes.iter().any(|a| leaf.along(*a).count() > 1)
 }
 
-/// The constant and the number of values of a sum whose terms are the digits of a number in mixed radix.
-fn digits(leaf: &Leaf<'_>, i: &Int) -> Option<(i64, Int)> {
-    let mut terms: FxHashMap<Name, i64> = FxHashMap::default();
-    let mut constant = 0;
-    linear(i, 1, &mut terms, &mut constant)?;
-    let mut list: Vec<(Name, i64)> = terms.into_iter().filter(|t| t.1 != 0).collect();
+/// The first value and the number of values of a sum that takes each of them once: its terms are the digits of a number in
+/// mixed radix.
+fn consecutive(leaf: &Leaf<'_>, sum: &Sum<Name>, radix: &Radix<Name>) -> Option<(i64, Int)> {
+    let mut list: Vec<(Digit<Name>, i64)> = sum.digits.iter().map(|(d, k)| (*d, *k)).collect();
     list.sort_unstable_by_key(|t| t.1);
     let mut length = Int::new(1);
-    for (v, k) in list {
-        let extent = &leaf.find(v)?.extent;
+    for (digit, k) in list {
+        let n = values(leaf, digit, radix)?;
+        if n.is(1) {
+            continue;
+        }
         if !length.is(k) {
             return None;
         }
-        length = length * extent;
+        length = length * n;
     }
-    Some((constant, length))
+    Some((sum.constant, length))
 }
 
-fn linear(e: &Int, k: i64, terms: &mut FxHashMap<Name, i64>, constant: &mut i64) -> Option<()> {
-    match e.node() {
-        IntNode::Const(c) => *constant = constant.checked_add(c.checked_mul(k)?)?,
-        IntNode::Var(v) => {
-            let slot = terms.entry(*v).or_insert(0);
-            *slot = slot.checked_add(k)?;
-        }
-        IntNode::Add(a, b) => {
-            linear(a, k, terms, constant)?;
-            linear(b, k, terms, constant)?;
-        }
-        IntNode::Sub(a, b) => {
-            linear(a, k, terms, constant)?;
-            linear(b, k.checked_neg()?, terms, constant)?;
-        }
-        IntNode::Mul(a, b) => match (a.as_const(), b.as_const()) {
-            (Some(c), _) => linear(b, k.checked_mul(c)?, terms, constant)?,
-            (_, Some(c)) => linear(a, k.checked_mul(c)?, terms, constant)?,
-            _ => return None,
-        },
-        _ => return None,
+/// Number of values of a digit that is independent of the loop's other digits: each of its values comes with each of theirs.
+fn values(leaf: &Leaf<'_>, digit: Digit<Name>, radix: &Radix<Name>) -> Option<Int> {
+    let extent = &leaf.find(digit.of)?.extent;
+    let highest = radix.digits(digit.of).last()?;
+    if highest.base == 1 {
+        return Some(extent.clone());
     }
-    Some(())
+    let whole = extent.as_const()?;
+    if whole % highest.base != 0 {
+        return None;
+    }
+    Some(Int::new(radix.values(digit).unwrap_or(whole / digit.base)))
 }
 
 /// True for a guard that says `index < extent`, maybe divided by a factor of the extent.

@@ -12,6 +12,7 @@
 
 mod bounds;
 mod coverage;
+mod digits;
 mod owner;
 pub mod sharing;
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Who owns an element: proofs that two accesses of one element come from the same index of an axis.
 //!
 //! An index is taken as a sum of multiples of loop variables. In such a sum a variable is *told* by the value when its
-//! coefficient is larger than all that the smaller terms can add up to: the rule of mixed radix digits. Where the indices
-//! are not of that form (quotients and remainders of a fused loop), the flat index is tried, and then every combination of
-//! the variables' values, if they are few.
+//! coefficient is larger than all that the smaller terms can add up to: the rule of mixed radix digits. A variable of which
+//! quotients and remainders are taken is itself a number of such digits, each told by itself. Where the indices
+//! are not of that form, the flat index is tried, and then every combination of the variables' values, if they are few.
 
+use super::digits::{self, Radix};
 use super::view::{Leaf, Parallel};
-use crate::int::{self, Bounds, Int, IntNode};
+use crate::int::{self, Bounds, Int};
 use crate::name::Name;
 use crate::tir::Buffer;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,39 +26,8 @@ enum Term {
     Same(Name),
 }
 
-/// `sum of coefficient * term + constant`, each term below its extent.
-#[derive(Clone, Debug, Default)]
-struct Form {
-    terms: FxHashMap<Term, i64>,
-    constant: i64,
-}
-
-impl Form {
-    fn add(&mut self, e: &Int, k: i64, place: &Place<'_, '_>) -> Option<()> {
-        match e.node() {
-            IntNode::Const(c) => self.constant = self.constant.checked_add(c.checked_mul(k)?)?,
-            IntNode::Var(v) => {
-                let slot = self.terms.entry(place.term(*v)).or_insert(0);
-                *slot = slot.checked_add(k)?;
-            }
-            IntNode::Add(a, b) => {
-                self.add(a, k, place)?;
-                self.add(b, k, place)?;
-            }
-            IntNode::Sub(a, b) => {
-                self.add(a, k, place)?;
-                self.add(b, k.checked_neg()?, place)?;
-            }
-            IntNode::Mul(a, b) => match (a.as_const(), b.as_const()) {
-                (Some(c), _) => self.add(b, k.checked_mul(c)?, place)?,
-                (_, Some(c)) => self.add(a, k.checked_mul(c)?, place)?,
-                _ => return None,
-            },
-            _ => return None,
-        }
-        Some(())
-    }
-}
+type Digit = digits::Digit<Term>;
+type Form = digits::Sum<Term>;
 
 /// A leaf whose `shared` outermost loops the other access shares.
 pub(super) struct Place<'v, 'f> {
@@ -77,11 +47,8 @@ impl<'v, 'f> Place<'v, 'f> {
             None => Term::Own(var),
         }
     }
-    fn form(&self, e: &Int) -> Option<Form> {
-        let mut form = Form::default();
-        form.add(e, 1, self)?;
-        form.terms.retain(|_, k| *k != 0);
-        Some(form)
+    fn form(&self, e: &Int, radix: &Radix<Term>) -> Option<Form> {
+        Form::of(e, radix, &|v| self.term(v))
     }
     /// Largest value of a term; `None` where it is not known.
     fn high(&self, t: Term) -> Option<i64> {
@@ -92,13 +59,22 @@ impl<'v, 'f> Place<'v, 'f> {
         };
         extents.into_iter().min().map(|n| n - 1)
     }
-    /// [`Place::high`], or more than any coefficient makes up for.
-    fn most(&self, t: Term) -> i64 {
-        self.high(t).unwrap_or(i64::MAX / 4)
+    /// Largest value of a digit; `None` where it is not known.
+    fn high_of(&self, d: Digit, radix: &Radix<Term>) -> Option<i64> {
+        let whole = self.high(d.of).map(|h| h / d.base);
+        let below = radix.values(d).map(|n| n - 1);
+        match (whole, below) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+    /// [`Place::high_of`], or more than any coefficient makes up for.
+    fn most(&self, d: Digit, radix: &Radix<Term>) -> i64 {
+        self.high_of(d, radix).unwrap_or(i64::MAX / 4)
     }
     /// The indices as forms: dimension by dimension, or where that is not possible the flat one.
-    fn forms(&self, indices: &[Int], buffer: &Buffer) -> Vec<Form> {
-        let each: Option<Vec<Form>> = indices.iter().map(|i| self.form(i)).collect();
+    fn forms(&self, indices: &[Int], buffer: &Buffer, radix: &Radix<Term>) -> Vec<Form> {
+        let each: Option<Vec<Form>> = indices.iter().map(|i| self.form(i, radix)).collect();
         each.unwrap_or_else(|| {
             let mut bounds = Bounds::new();
             for l in &self.leaf.loops {
@@ -107,10 +83,10 @@ impl<'v, 'f> Place<'v, 'f> {
                 }
             }
             let flat = int::simplify(&int::flatten_index(indices, &buffer.shape), &bounds);
-            let sum = || flat_sum(indices, &buffer.shape, &bounds).and_then(|e| self.form(&e));
-            match self.form(&flat).or_else(sum) {
+            let sum = || flat_sum(indices, &buffer.shape, &bounds).and_then(|e| self.form(&e, radix));
+            match self.form(&flat, radix).or_else(sum) {
                 Some(form) => vec![form],
-                None => indices.iter().filter_map(|i| self.form(i)).collect(),
+                None => indices.iter().filter_map(|i| self.form(i, radix)).collect(),
             }
         })
     }
@@ -142,10 +118,11 @@ pub(super) fn flat_sum(indices: &[Int], shape: &[Int], bounds: &Bounds) -> Optio
     (whole || int::prove(&sum, 0, stride - 1, bounds)).then_some(sum)
 }
 
-/// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the axis) + rest = 0`
+/// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the digit) + rest = 0`
 /// with `|rest| <= slack`.
 struct Difference {
-    axes: Vec<(Term, i64, i64)>,
+    /// Digit, coefficient, largest value.
+    digits: Vec<(Digit, i64, i64)>,
     slack: i64,
 }
 
@@ -190,14 +167,19 @@ fn agree_on(
     if wanted.is_empty() {
         return Verdict::Proved;
     }
-    let differences = differences((a, &a.forms(ai, buffer)), (b, &b.forms(bi, buffer)));
-    let mut equal: FxHashSet<Term> = FxHashSet::default();
+    let mut radix = Radix::new();
+    ai.iter().for_each(|i| radix.add(i, &|v| a.term(v)));
+    bi.iter().for_each(|i| radix.add(i, &|v| b.term(v)));
+    let radix = radix.finish();
+    let differences = differences((a, &a.forms(ai, buffer, &radix)), (b, &b.forms(bi, buffer, &radix)), &radix);
+    let mut equal: FxHashSet<Digit> = FxHashSet::default();
+    let zero = |d: Digit| a.most(d, &radix).max(b.most(d, &radix)) == 0;
     loop {
         let before = equal.len();
         for d in differences.iter().flatten() {
             told(d, &mut equal);
         }
-        if wanted.iter().all(|w| equal.contains(w)) {
+        if wanted.iter().all(|w| radix.digits(*w).all(|d| equal.contains(&d) || zero(d))) {
             return Verdict::Proved;
         }
         if equal.len() == before {
@@ -206,16 +188,24 @@ fn agree_on(
     }
 }
 
-fn differences((a, af): (&Place<'_, '_>, &[Form]), (b, bf): (&Place<'_, '_>, &[Form])) -> Vec<Option<Difference>> {
+fn differences(
+    (a, af): (&Place<'_, '_>, &[Form]),
+    (b, bf): (&Place<'_, '_>, &[Form]),
+    radix: &Radix<Term>,
+) -> Vec<Option<Difference>> {
     if af.len() != bf.len() {
         return vec![];
     }
-    let one_leaf = std::ptr::eq(a.leaf, b.leaf);
-    af.iter().zip(bf).map(|(x, y)| difference((a, x), (b, y), one_leaf)).collect()
+    af.iter().zip(bf).map(|(x, y)| difference((a, x), (b, y), radix)).collect()
 }
 
-fn difference((a, x): (&Place<'_, '_>, &Form), (b, y): (&Place<'_, '_>, &Form), one_leaf: bool) -> Option<Difference> {
-    let mut axes = Vec::new();
+fn difference(
+    (a, x): (&Place<'_, '_>, &Form),
+    (b, y): (&Place<'_, '_>, &Form),
+    radix: &Radix<Term>,
+) -> Option<Difference> {
+    let one_leaf = std::ptr::eq(a.leaf, b.leaf);
+    let mut digits = Vec::new();
     let (mut low, mut high) = (x.constant.checked_sub(y.constant)?, x.constant.checked_sub(y.constant)?);
     let mut widen = |k: i64, n: i64| -> Option<()> {
         let end = k.checked_mul(n)?;
@@ -223,41 +213,43 @@ fn difference((a, x): (&Place<'_, '_>, &Form), (b, y): (&Place<'_, '_>, &Form), 
         high = high.checked_add(end.max(0))?;
         Some(())
     };
-    let mut terms: Vec<Term> = x.terms.keys().chain(y.terms.keys()).copied().collect();
-    terms.sort_unstable();
-    terms.dedup();
-    for t in terms {
-        let (kx, ky) = (x.terms.get(&t).copied().unwrap_or(0), y.terms.get(&t).copied().unwrap_or(0));
-        match t {
+    let mut all: Vec<Digit> = x.digits.keys().chain(y.digits.keys()).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    for d in all {
+        let (kx, ky) = (x.digits.get(&d).copied().unwrap_or(0), y.digits.get(&d).copied().unwrap_or(0));
+        match d.of {
             Term::Same(_) if kx == ky => {}
             Term::Same(_) => return None,
             // The same loop of the same leaf: the difference of two iterations.
-            Term::Axis(_) if kx == ky => axes.push((t, kx.checked_abs()?, a.most(t).max(b.most(t)))),
-            Term::Own(_) if kx == ky && one_leaf => axes.push((t, kx.checked_abs()?, a.most(t))),
+            Term::Axis(_) if kx == ky => {
+                digits.push((d, kx.checked_abs()?, a.most(d, radix).max(b.most(d, radix))));
+            }
+            Term::Own(_) if kx == ky && one_leaf => digits.push((d, kx.checked_abs()?, a.most(d, radix))),
             _ => {
                 if kx != 0 {
-                    widen(kx, a.high(t)?)?;
+                    widen(kx, a.high_of(d, radix)?)?;
                 }
                 if ky != 0 {
-                    widen(ky.checked_neg()?, b.high(t)?)?;
+                    widen(ky.checked_neg()?, b.high_of(d, radix)?)?;
                 }
             }
         }
     }
-    axes.sort_by_key(|x| std::cmp::Reverse(x.1));
-    Some(Difference { axes, slack: high.max(low.checked_neg()?) })
+    digits.sort_by_key(|x| std::cmp::Reverse(x.1));
+    Some(Difference { digits, slack: high.max(low.checked_neg()?) })
 }
 
-/// Adds the terms that must be equal, the largest coefficient first.
-fn told(d: &Difference, equal: &mut FxHashSet<Term>) {
-    let open: Vec<&(Term, i64, i64)> = d.axes.iter().filter(|t| !equal.contains(&t.0)).collect();
-    for (n, (term, k, high)) in open.iter().enumerate() {
+/// Adds the digits that must be equal, the largest coefficient first.
+fn told(d: &Difference, equal: &mut FxHashSet<Digit>) {
+    let open: Vec<&(Digit, i64, i64)> = d.digits.iter().filter(|t| !equal.contains(&t.0)).collect();
+    for (n, (digit, k, high)) in open.iter().enumerate() {
         let rest = open[n + 1..].iter().try_fold(d.slack, |sum, (_, k, high)| sum.checked_add(k.checked_mul(*high)?));
-        // A term that cannot differ is equal whatever the others are.
+        // A digit that cannot differ is equal whatever the others are.
         if *high > 0 && rest.is_none_or(|rest| *k <= rest) {
             return;
         }
-        equal.insert(*term);
+        equal.insert(*digit);
     }
 }
 

@@ -97,3 +97,20 @@ fn memory_is_stored_to_before_it_is_read() {
     let shared = "buffer %s: f32[12] shared";
     refused(&kernel(&format!("{LOOPS} {{ block y {{ %y[a, b] <- %s[b] }} }} }}"), shared), "nothing was stored to");
 }
+
+#[test]
+fn quotients_and_remainders_of_a_loop_are_told_apart() {
+    // Too large to be counted or interpreted: only a proof accepts it.
+    let kernels = |row: &str| {
+        let half = |n: i64| {
+            let store = format!("%y[g{n}/{row}, g{n} % 32*16 + t{n}/8, t{n} % 8*4 + v{n} + {}] <- %x[g{n}]", n * 32);
+            format!(
+                "  kernel k{n} {{ group_x for g{n} in 0..16384 {{ local_x for t{n} in 0..128 {{ for v{n} in 0..4 {{ block y{n} {{ {store} }} }} }} }} }}\n"
+            )
+        };
+        let interface = "%x: f32[16384], out %y: f32[512,512,64]";
+        format!("tensor @f({interface}) {{\n{}{}}}\n", half(0), half(1))
+    };
+    accepted(&kernels("32"));
+    refused(&kernels("64"), "is stored once is not proved");
+}

@@ -1,0 +1,145 @@
+//! Indices as sums of digits: a variable of which quotients and remainders are taken is a number in mixed radix, and each
+//! of its digits stands by itself.
+
+use crate::int::{Int, IntNode};
+use crate::name::Name;
+use rustc_hash::FxHashMap;
+use std::hash::Hash;
+
+/// What a digit is one of; loops that run along one axis are one key.
+pub(super) trait Key: Copy + Eq + Ord + Hash {}
+impl<K: Copy + Eq + Ord + Hash> Key for K {}
+
+/// `of / base`, below the next base of its radix divided by `base`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Digit<K> {
+    pub(super) of: K,
+    pub(super) base: i64,
+}
+
+/// `variable / low % (high / low)`; without a `high` the quotient alone.
+struct Slice {
+    var: Name,
+    low: i64,
+    high: Option<i64>,
+}
+
+impl Slice {
+    /// An index that is a variable, or quotients and remainders of one by constants.
+    fn of(e: &Int) -> Option<Slice> {
+        let divisor = |c: &Int| c.as_const().filter(|c| *c > 0);
+        match e.node() {
+            IntNode::Var(v) => Some(Slice { var: *v, low: 1, high: None }),
+            IntNode::Div(a, c) => {
+                let inner = Slice::of(a)?;
+                let low = inner.low.checked_mul(divisor(c)?)?;
+                inner.high.is_none_or(|high| low < high).then_some(Slice { low, ..inner })
+            }
+            IntNode::Mod(a, c) => {
+                let inner = Slice::of(a)?;
+                let high = inner.low.checked_mul(divisor(c)?)?;
+                Some(Slice { high: Some(inner.high.map_or(high, |h| h.min(high))), ..inner })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The bases of each variable's digits, from 1 upwards: those that quotients and remainders are taken by, where each
+/// divides the next; otherwise the variable is one digit.
+pub(super) struct Radix<K>(FxHashMap<K, Vec<i64>>);
+
+impl<K: Key> Radix<K> {
+    pub(super) fn new() -> Radix<K> {
+        Radix(FxHashMap::default())
+    }
+
+    /// Notes the quotients and remainders in an index.
+    pub(super) fn add(&mut self, e: &Int, key: &dyn Fn(Name) -> K) {
+        e.visit(&mut |e| {
+            if let Some(s) = Slice::of(e) {
+                let list = self.0.entry(key(s.var)).or_insert_with(|| vec![1]);
+                list.push(s.low);
+                list.extend(s.high);
+            }
+        });
+    }
+
+    /// To be called when all indices have been added.
+    pub(super) fn finish(mut self) -> Radix<K> {
+        for list in self.0.values_mut() {
+            list.sort_unstable();
+            list.dedup();
+            if list.windows(2).any(|w| w[1] % w[0] != 0) {
+                list.truncate(1);
+            }
+        }
+        self
+    }
+
+    fn bases(&self, of: K) -> &[i64] {
+        self.0.get(&of).map_or(&[1], |l| l)
+    }
+
+    /// The digits of a variable, the lowest first.
+    pub(super) fn digits(&self, of: K) -> impl Iterator<Item = Digit<K>> + '_ {
+        self.bases(of).iter().map(move |base| Digit { of, base: *base })
+    }
+
+    /// Number of values of a digit; `None` for the highest, which holds all the rest.
+    pub(super) fn values(&self, d: Digit<K>) -> Option<i64> {
+        self.bases(d.of).iter().find(|b| **b > d.base).map(|next| next / d.base)
+    }
+}
+
+/// `sum of coefficient * digit + constant`.
+#[derive(Clone, Debug)]
+pub(super) struct Sum<K> {
+    /// No coefficient is 0.
+    pub(super) digits: FxHashMap<Digit<K>, i64>,
+    pub(super) constant: i64,
+}
+
+impl<K: Key> Sum<K> {
+    /// `None` for an index of another form, or beyond 64 bits.
+    pub(super) fn of(e: &Int, radix: &Radix<K>, key: &dyn Fn(Name) -> K) -> Option<Sum<K>> {
+        let mut sum = Sum { digits: FxHashMap::default(), constant: 0 };
+        sum.add(e, 1, radix, key)?;
+        sum.digits.retain(|_, k| *k != 0);
+        Some(sum)
+    }
+
+    fn add(&mut self, e: &Int, k: i64, radix: &Radix<K>, key: &dyn Fn(Name) -> K) -> Option<()> {
+        match e.node() {
+            IntNode::Const(c) => self.constant = self.constant.checked_add(c.checked_mul(k)?)?,
+            IntNode::Add(a, b) => {
+                self.add(a, k, radix, key)?;
+                self.add(b, k, radix, key)?;
+            }
+            IntNode::Sub(a, b) => {
+                self.add(a, k, radix, key)?;
+                self.add(b, k.checked_neg()?, radix, key)?;
+            }
+            IntNode::Mul(a, b) => match (a.as_const(), b.as_const()) {
+                (Some(c), _) => self.add(b, k.checked_mul(c)?, radix, key)?,
+                (_, Some(c)) => self.add(a, k.checked_mul(c)?, radix, key)?,
+                _ => return None,
+            },
+            _ => self.add_slice(&Slice::of(e)?, k, radix, key)?,
+        }
+        Some(())
+    }
+
+    fn add_slice(&mut self, s: &Slice, k: i64, radix: &Radix<K>, key: &dyn Fn(Name) -> K) -> Option<()> {
+        let of = key(s.var);
+        let known = |base: &i64| radix.bases(of).contains(base);
+        if !known(&s.low) || !s.high.iter().all(known) {
+            return None;
+        }
+        for d in radix.digits(of).filter(|d| d.base >= s.low && s.high.is_none_or(|high| d.base < high)) {
+            let slot = self.digits.entry(d).or_insert(0);
+            *slot = slot.checked_add(k.checked_mul(d.base / s.low)?)?;
+        }
+        Some(())
+    }
+}
