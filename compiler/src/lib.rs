@@ -30,6 +30,7 @@ pub mod tensor;
 pub mod text;
 pub mod tir;
 pub mod trace;
+pub mod traffic;
 pub mod verify;
 
 /// The code of docs/add-a-pass.md, as a test.

@@ -29,6 +29,7 @@ use super::ScheduleError;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
+use crate::traffic;
 use describe::describe_units;
 use std::collections::VecDeque;
 
@@ -156,13 +157,18 @@ fn finished(
     taken: &[(Name, &'static str)],
     missed: Vec<String>,
 ) -> Result<Scheduled, ScheduleError> {
+    let profile = sketch.profile;
     let function = sketch.finish()?;
     if cfg!(debug_assertions)
         && let Err(e) = crate::check::check_proposal(&function)
     {
         return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
     }
-    Ok(Scheduled { applied: describe_units(&function, taken), function, rule, missed })
+    let mut applied = describe_units(&function, taken);
+    if !profile.software && profile.subgroup.1 > 0 {
+        applied.extend(traffic::describe(&function, profile));
+    }
+    Ok(Scheduled { applied, function, rule, missed })
 }
 
 /// What became of a unit.

@@ -1,0 +1,331 @@
+//! The accesses of one kernel: the elements that the lanes of a subgroup name in each, as numbers.
+
+use super::place::{bank_passes, distinct_bytes, sectors};
+use super::{AccessTraffic, SECTOR_BYTES, element_bytes};
+use crate::int::{self, Bounds, Int, IntNode};
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::tir::{Block, BufferId, Cond, CondOp, For, LoopKind, Scope, Stmt, TensorFunction};
+use rustc_hash::FxHashMap;
+
+/// Lanes of a device that does not say.
+const USUAL_LANES: u32 = 32;
+/// Iterations of unrolled and vectorised loops that are looked at, for one access.
+const MOST_INSTANCES: i64 = 1024;
+/// Bytes of the widest access.
+const WIDEST: i64 = 16;
+
+/// A kernel and the threads of its first subgroup.
+pub(super) struct Kernel<'f> {
+    f: &'f TensorFunction,
+    body: &'f Stmt,
+    profile: &'f DeviceProfile,
+    bounds: Bounds,
+    /// Position along x, y and z of each lane.
+    lanes: Vec<[i64; 3]>,
+    /// All subgroups of a workgroup are the first one moved along one axis by this many threads.
+    moved: Option<(usize, i64)>,
+}
+
+/// What stands around a block.
+struct Around<'f> {
+    loops: Vec<&'f For>,
+}
+
+impl Around<'_> {
+    fn kind(&self, v: Name) -> Option<LoopKind> {
+        self.loops.iter().find(|l| l.var == v).map(|l| l.kind)
+    }
+}
+
+/// How a sum's term depends on the thread.
+enum Part {
+    /// On the lanes and the unrolled iterations alone.
+    Own,
+    /// On other variables alone: all lanes move by it together.
+    Base,
+    /// On both.
+    Mixed,
+}
+
+impl<'f> Kernel<'f> {
+    pub(super) fn new(f: &'f TensorFunction, body: &'f Stmt, profile: &'f DeviceProfile) -> Self {
+        let mut size = [1i64; 3];
+        body.visit(&mut |s| {
+            if let Stmt::For(l) = s
+                && let (LoopKind::Local(a), Some(n)) = (l.kind, l.extent.as_const())
+                && let Some(size) = size.get_mut(usize::from(a))
+            {
+                *size = (*size).max(n);
+            }
+        });
+        let all = size.iter().product::<i64>().clamp(1, i64::from(u16::MAX));
+        let lanes = match profile.subgroup.1 {
+            0 => USUAL_LANES,
+            n => n,
+        };
+        let lanes = i64::from(lanes).min(all);
+        let at = |l: i64| [l % size[0], l / size[0] % size[1], l / size[0] / size[1]];
+        let moved = if lanes == all {
+            Some((0, 0))
+        } else if size[0] % lanes == 0 {
+            Some((0, lanes))
+        } else if lanes % size[0] == 0 && size[1] % (lanes / size[0]) == 0 {
+            Some((1, lanes / size[0]))
+        } else {
+            None
+        };
+        Kernel { f, body, profile, bounds: f.bounds(), lanes: (0..lanes).map(at).collect(), moved }
+    }
+
+    pub(super) fn accesses(&self) -> Vec<AccessTraffic> {
+        let mut out = Vec::new();
+        self.collect(self.body, &mut Vec::new(), &mut out);
+        out
+    }
+
+    fn collect(&self, s: &'f Stmt, loops: &mut Vec<&'f For>, out: &mut Vec<AccessTraffic>) {
+        match s {
+            Stmt::Seq(list) => list.iter().for_each(|s| self.collect(s, loops, out)),
+            Stmt::Kernel(_, s) => self.collect(s, loops, out),
+            Stmt::Barrier => {}
+            Stmt::For(l) => {
+                loops.push(l);
+                self.collect(&l.body, loops, out);
+                loops.pop();
+            }
+            Stmt::Block(b) => {
+                let around = Around { loops: loops.clone() };
+                let mut seen: Vec<(BufferId, &[Int])> = Vec::new();
+                for load in b.value.loads() {
+                    if !seen.contains(&load) {
+                        seen.push(load);
+                        out.extend(self.access(&around, b, load.0, load.1, false));
+                    }
+                }
+                if b.reduce.is_some() {
+                    out.extend(self.access(&around, b, b.buffer, &b.indices, false));
+                }
+                out.extend(self.access(&around, b, b.buffer, &b.indices, true));
+            }
+        }
+    }
+
+    /// One access; none for memory that is private to a thread.
+    fn access(
+        &self,
+        around: &Around<'_>,
+        block: &Block,
+        b: BufferId,
+        ix: &[Int],
+        store: bool,
+    ) -> Option<AccessTraffic> {
+        let buffer = &self.f.buffers[b];
+        let shared = match buffer.scope {
+            Scope::Global => false,
+            Scope::Shared => true,
+            Scope::Register | Scope::Subgroup { .. } => return None,
+        };
+        let flat = int::simplify(&int::flatten_index(ix, &buffer.shape), &self.bounds);
+        let serial = around.loops.iter().filter(|l| l.kind == LoopKind::Serial);
+        let mut out = AccessTraffic {
+            block: block.name,
+            buffer: b,
+            shared,
+            store,
+            times: serial.clone().map(|l| l.extent.as_const().unwrap_or(0).max(0) as u64).product(),
+            inside: serial.last().map(|l| l.var),
+            lanes: 0,
+            accesses: 0,
+            width: 0,
+            bytes: 0.0,
+            passes: 0.0,
+            least_passes: 0.0,
+            sectors: 0.0,
+            exact: true,
+            unknown: false,
+        };
+        let element = element_bytes(buffer, self.profile);
+        let Some(places) = self.places(around, block, &flat) else {
+            return Some(AccessTraffic { exact: false, unknown: true, ..out });
+        };
+        out.exact = places.exact;
+        out.lanes = places.lanes as u32;
+        let step = match places.step {
+            0 => SECTOR_BYTES,
+            n => ((n as f64 * element) as i64).max(1),
+        };
+        for (starts, count) in places.merged((WIDEST as f64 / element) as i64) {
+            let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
+            let width = ((count as f64 * element) as i64).max(1);
+            out.accesses += 1;
+            out.width = out.width.max(width as u32);
+            out.bytes += distinct_bytes(&bytes, width) as f64;
+            if shared {
+                let (passes, least) = bank_passes(&bytes, width);
+                out.passes += passes as f64;
+                out.least_passes += least as f64;
+            } else {
+                out.sectors += sectors(&bytes, width, step);
+            }
+        }
+        Some(out)
+    }
+
+    /// The elements that the lanes name, one list for each iteration of the unrolled and vectorised loops that the index uses.
+    fn places(&self, around: &Around<'_>, block: &Block, flat: &Int) -> Option<Places> {
+        let instances: Vec<(Name, i64)> = around
+            .loops
+            .iter()
+            .filter(|l| matches!(l.kind, LoopKind::Unroll | LoopKind::Vectorize) && flat.uses(l.var))
+            .map(|l| l.extent.as_const().map(|n| (l.var, n.max(1))))
+            .collect::<Option<_>>()?;
+        let count = instances.iter().try_fold(1i64, |n, i| n.checked_mul(i.1))?;
+        if count > MOST_INSTANCES {
+            return None;
+        }
+        let (mut step, mut exact) = (0i64, true);
+        for (atom, factor) in int::terms(flat)?.0 {
+            match self.part(around, &atom) {
+                Part::Own => {
+                    step = gcd(step, self.moves(around, &atom, factor));
+                    exact &= self.same_for_all(around, &atom);
+                }
+                Part::Base => step = gcd(step, int::divisor(&atom).saturating_mul(factor)),
+                Part::Mixed => (step, exact) = (gcd(step, int::divisor(&atom).saturating_mul(factor)), false),
+            }
+        }
+        let middle = self.middle(around, exact);
+        let active = |lane: &&[i64; 3]| self.takes_part(around, block, &middle, lane);
+        let lanes: Vec<[i64; 3]> = self.lanes.iter().filter(active).copied().collect();
+        let mut each = Vec::new();
+        for n in 0..count {
+            let mut rest = n;
+            let mut own: FxHashMap<Name, i64> = FxHashMap::default();
+            for (v, extent) in instances.iter().rev() {
+                own.insert(*v, rest % extent);
+                rest /= extent;
+            }
+            let at =
+                |lane: &[i64; 3]| flat.eval(&|v| own.get(&v).copied().or_else(|| self.value(around, &middle, lane, v)));
+            each.push(lanes.iter().map(at).collect::<Option<Vec<i64>>>()?);
+        }
+        Some(Places { each, step, exact, lanes: lanes.len() })
+    }
+
+    fn part(&self, around: &Around<'_>, atom: &Int) -> Part {
+        let (mut own, mut base) = (false, false);
+        for v in atom.vars() {
+            match around.kind(v) {
+                Some(LoopKind::Local(_) | LoopKind::Unroll | LoopKind::Vectorize) => own = true,
+                _ => base = true,
+            }
+        }
+        atom.visit(&mut |n| base |= matches!(n.node(), IntNode::Load(..)));
+        match (own, base) {
+            (true, true) => Part::Mixed,
+            (true, false) => Part::Own,
+            _ => Part::Base,
+        }
+    }
+
+    /// By how many elements the other subgroups of the workgroup are moved through this term, as a divisor of it.
+    fn moves(&self, around: &Around<'_>, atom: &Int, factor: i64) -> i64 {
+        match (self.moved, atom.as_var().and_then(|v| around.kind(v))) {
+            (Some((_, 0)), _) | (_, Some(LoopKind::Unroll | LoopKind::Vectorize)) => 0,
+            (Some((axis, by)), Some(LoopKind::Local(a))) if usize::from(a) == axis => factor.saturating_mul(by),
+            (Some(_), Some(LoopKind::Local(a))) if a == 0 => 0,
+            _ => int::divisor(atom).saturating_mul(factor),
+        }
+    }
+
+    /// True when the lanes of every subgroup stand in this term as those of the first do, but for a move of all.
+    fn same_for_all(&self, around: &Around<'_>, atom: &Int) -> bool {
+        let local = |v: &Name| matches!(around.kind(*v), Some(LoopKind::Local(_)));
+        match self.moved {
+            Some((_, 0)) => true,
+            Some((axis, _)) => {
+                let moving = |v: &Name| around.kind(*v) == Some(LoopKind::Local(axis as u8));
+                atom.as_var().is_some() || !atom.vars().iter().any(moving)
+            }
+            None => !atom.vars().iter().any(local),
+        }
+    }
+
+    /// Values of the variables that are not the thread's: the middle of their ranges, or 0 where they only move all lanes.
+    fn middle(&self, around: &Around<'_>, exact: bool) -> FxHashMap<Name, i64> {
+        let mut out = FxHashMap::default();
+        for l in &around.loops {
+            let (low, high) = self.bounds.get(l.var).unwrap_or((0, 0));
+            out.insert(l.var, if exact { 0 } else { low + (high - low) / 2 });
+        }
+        for (name, low, high) in &self.f.symbols {
+            out.insert(*name, low + (high - low) / 2);
+        }
+        out
+    }
+
+    fn value(&self, around: &Around<'_>, middle: &FxHashMap<Name, i64>, lane: &[i64; 3], v: Name) -> Option<i64> {
+        match around.kind(v) {
+            Some(LoopKind::Local(a)) => lane.get(usize::from(a)).copied(),
+            _ => middle.get(&v).copied(),
+        }
+    }
+
+    /// False for lanes beyond a shorter thread loop, or which a guard on the thread's position alone leaves out.
+    fn takes_part(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>, lane: &[i64; 3]) -> bool {
+        let inside = |l: &&For| match l.kind {
+            LoopKind::Local(a) => l.extent.as_const().is_none_or(|n| lane[usize::from(a)] < n),
+            _ => true,
+        };
+        let own = |c: &&Cond| matches!(self.part(around, &(c.lhs.clone() - &c.rhs)), Part::Own);
+        let holds = |c: &Cond| {
+            let side = |e: &Int| e.eval(&|v| self.value(around, middle, lane, v));
+            match (side(&c.lhs), side(&c.rhs), c.op) {
+                (Some(a), Some(b), CondOp::Lt) => a < b,
+                (Some(a), Some(b), CondOp::Ge) => a >= b,
+                (Some(a), Some(b), CondOp::Eq) => a == b,
+                _ => true,
+            }
+        };
+        around.loops.iter().all(inside) && block.guards.iter().filter(own).all(holds)
+    }
+}
+
+/// Elements by iteration and lane.
+struct Places {
+    each: Vec<Vec<i64>>,
+    /// What other variables move all lanes by, as a divisor; 0 when they do not.
+    step: i64,
+    exact: bool,
+    lanes: usize,
+}
+
+impl Places {
+    /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their number.
+    fn merged(mut self, most: i64) -> Vec<(Vec<i64>, i64)> {
+        self.each.retain(|l| !l.is_empty());
+        self.each.sort_unstable();
+        self.each.dedup();
+        let step = self.step;
+        let aligned = |l: &[i64], n: i64| step % n == 0 && l.iter().all(|e| e.rem_euclid(n) == 0);
+        let mut out = Vec::new();
+        let mut rest = self.each.as_slice();
+        while let Some(first) = rest.first() {
+            let follows = |n: i64| {
+                let run = rest.get(..n as usize);
+                run.is_some_and(|run| {
+                    (0i64..).zip(run).all(|(k, l)| l.iter().zip(first).all(|(e, start)| *e == start + k))
+                })
+            };
+            let n = [8, 4, 2].into_iter().find(|n| *n <= most && aligned(first, *n) && follows(*n)).unwrap_or(1);
+            out.push((first.clone(), n));
+            rest = &rest[n as usize..];
+        }
+        out
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.saturating_abs() } else { gcd(b, a.checked_rem(b).unwrap_or(0)) }
+}

@@ -1,0 +1,166 @@
+//! What the lanes of a subgroup do to memory when they access it together: passes over the banks of workgroup memory, and
+//! sectors of device memory, for every access of a scheduled kernel.
+//!
+//! [`traffic`] looks at one kernel's body (anything below [`Stmt::Kernel`], or a nest that is to be one) and gives an
+//! [`AccessTraffic`] for each load and store of workgroup and device memory. [`Totals`] sums those of one kind, each as often as
+//! a thread runs it.
+//!
+//! The model is the usual one. Workgroup memory has [`BANKS`] banks of 4 bytes: a pass serves one word of each bank, lanes that
+//! read the same word share it. Device memory is fetched in sectors of [`SECTOR_BYTES`]. Neighbouring elements that one thread
+//! accesses in unrolled or vectorised iterations, up to 16 bytes that are aligned, are one access, as shaders and drivers make
+//! it; elements that it loads again are not loaded again.
+//!
+//! The figures are exact where the flattened index is affine in the thread's position, or where what is not affine does not
+//! mix threads with other variables ([`AccessTraffic::exact`]): banks do not depend on where the subgroup stands, and for
+//! sectors the mean is taken over all alignments that the other variables give. Else they are those of one place in the
+//! middle of the other variables' ranges. An index that is loaded from memory has no figures.
+//!
+//! Deliberately absent: caches, the phases in which some devices serve wide accesses, tails (all lanes are taken to be inside).
+
+mod access;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::tir::{Buffer, BufferId, Scope, Stmt, TensorFunction};
+
+/// Banks of workgroup memory.
+pub const BANKS: i64 = 32;
+/// Bytes that one bank gives in a pass.
+pub const BANK_BYTES: i64 = 4;
+/// Bytes of device memory that are fetched together.
+pub const SECTOR_BYTES: i64 = 32;
+
+/// What one access of a block costs a subgroup, once through the block's unrolled and vectorised loops.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AccessTraffic {
+    /// The block.
+    pub block: Name,
+    /// The buffer.
+    pub buffer: BufferId,
+    /// Workgroup memory, else device memory.
+    pub shared: bool,
+    /// A store; else a load.
+    pub store: bool,
+    /// How often a thread does this: the serial loops around the block. 0 where an extent is not constant.
+    pub times: u64,
+    /// The innermost serial loop around the block that is not part of the access.
+    pub inside: Option<Name>,
+    /// Lanes of the subgroup that take part.
+    pub lanes: u32,
+    /// Accesses of a thread: vectors count once.
+    pub accesses: u32,
+    /// Bytes that a thread moves with each.
+    pub width: u32,
+    /// Bytes that the subgroup asks for, each counted once.
+    pub bytes: f64,
+    /// Passes over the banks; 0 for device memory.
+    pub passes: f64,
+    /// Passes that the same bytes take without conflicts.
+    pub least_passes: f64,
+    /// Sectors of device memory; 0 for workgroup memory.
+    pub sectors: f64,
+    /// The figures hold for every place, not for one in the middle only.
+    pub exact: bool,
+    /// An index is loaded from memory: `bytes`, passes and sectors say nothing.
+    pub unknown: bool,
+}
+
+impl AccessTraffic {
+    /// Passes for each pass without conflicts; 1 is best.
+    pub fn conflict(&self) -> f64 {
+        if self.least_passes > 0.0 { self.passes / self.least_passes } else { 1.0 }
+    }
+    /// Share of the fetched bytes that is used; 1 is best.
+    pub fn used(&self) -> f64 {
+        if self.sectors > 0.0 { self.bytes / (self.sectors * SECTOR_BYTES as f64) } else { 1.0 }
+    }
+}
+
+/// Sums over accesses, each as often as a thread does it.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Totals {
+    /// Accesses.
+    pub accesses: f64,
+    /// Bytes that a subgroup asks for.
+    pub bytes: f64,
+    /// Passes over the banks.
+    pub passes: f64,
+    /// Passes without conflicts.
+    pub least_passes: f64,
+    /// Sectors.
+    pub sectors: f64,
+}
+
+impl Totals {
+    /// The sum over those of `list` that `which` picks.
+    pub fn of(list: &[AccessTraffic], which: impl Fn(&AccessTraffic) -> bool) -> Totals {
+        let mut sum = Totals::default();
+        for a in list.iter().filter(|a| which(a) && !a.unknown) {
+            let times = a.times as f64;
+            sum.accesses += times * f64::from(a.accesses);
+            sum.bytes += times * a.bytes;
+            sum.passes += times * a.passes;
+            sum.least_passes += times * a.least_passes;
+            sum.sectors += times * a.sectors;
+        }
+        sum
+    }
+}
+
+/// Bytes of an element of `buffer` where it lies: device memory has its encoding, workgroup memory halves only on a device
+/// that has them.
+pub fn element_bytes(buffer: &Buffer, profile: &DeviceProfile) -> f64 {
+    let bits = buffer.encoding.element_bits(buffer.dtype);
+    match buffer.scope {
+        Scope::Global => f64::from(bits) / 8.0,
+        _ if bits == 16 && !profile.f16 => 4.0,
+        _ => f64::from(bits.min(32)) / 8.0,
+    }
+}
+
+/// Every access of `kernel`, a kernel's body in `f`, to workgroup and device memory, in the order of the blocks; a block's
+/// loads come before its store. A device whose subgroup size is not known is taken to have 32 lanes.
+pub fn traffic(f: &TensorFunction, kernel: &Stmt, profile: &DeviceProfile) -> Vec<AccessTraffic> {
+    access::Kernel::new(f, kernel, profile).accesses()
+}
+
+/// The accesses of `f`'s kernels in words, a line for each kernel and buffer: what an explanation shows.
+pub fn describe(f: &TensorFunction, profile: &DeviceProfile) -> Vec<String> {
+    let mut out = Vec::new();
+    for (name, body) in f.kernels() {
+        let list = traffic(f, body, profile);
+        let mut buffers: Vec<(BufferId, bool)> = Vec::new();
+        for a in &list {
+            if !buffers.contains(&(a.buffer, a.store)) {
+                buffers.push((a.buffer, a.store));
+            }
+        }
+        for (buffer, store) in buffers {
+            let of = |a: &AccessTraffic| a.buffer == buffer && a.store == store;
+            let verb = if store { "stores to" } else { "loads from" };
+            let what = format!("{name} {verb} {}", f.buffers[buffer].name);
+            let mine: Vec<&AccessTraffic> = list.iter().filter(|a| of(a)).collect();
+            if mine.iter().any(|a| a.unknown) {
+                out.push(format!("{what} at places that data decides"));
+                continue;
+            }
+            let t = Totals::of(&list, of);
+            let width = mine.iter().map(|a| a.width).max().unwrap_or(0);
+            let about = if mine.iter().all(|a| a.exact) { "" } else { "about " };
+            out.push(match mine.first().is_some_and(|a| a.shared) {
+                true => format!(
+                    "{what}: {width} bytes a lane, {about}{:.2} passes for each needed",
+                    t.passes / t.least_passes.max(1.0)
+                ),
+                false => {
+                    let used = 100.0 * t.bytes / (t.sectors * SECTOR_BYTES as f64).max(1.0);
+                    format!("{what}: {width} bytes a lane, {about}{used:.0}% of the fetched bytes used")
+                }
+            });
+        }
+    }
+    out
+}
