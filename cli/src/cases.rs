@@ -1,7 +1,8 @@
 //! `weft cases`: ONNX test cases one after another on one device, for `cargo xtask conformance`.
 //!
-//! Each line of stdin is `MODEL<tab>DATA_SET`; each line of stdout is the outcome of the case as JSON: `{"code", "message"}`
-//! with the exit code and the error that `weft run MODEL --test-dir DATA_SET` would give, or where it was computed. A case that panics is told like
+//! Each line of stdin is `MODEL<tab>DATA_SET<tab>CONSTANT_INPUTS`; each line of stdout is the outcome of the case as JSON:
+//! `{"code", "message", "constants"}` with the exit code and the error that `weft run MODEL --test-dir DATA_SET
+//! --constant-inputs CONSTANT_INPUTS` would give, or where it was computed, and the inputs that became constants. A case that panics is told like
 //! any other bug; one that takes the process down (or does not end) is for the caller to notice.
 
 use crate::args::{CasesArgs, RunArgs};
@@ -16,20 +17,22 @@ pub fn execute(a: &CasesArgs) -> CliResult<()> {
     let device = Device::open(&a.common)?;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| CliError::input(format!("stdin: {e}")))?;
-        let (model, data) =
-            line.split_once('\t').ok_or_else(|| CliError::usage(format!("`{line}` is not MODEL<tab>DATA_SET")))?;
+        let [model, data, constant_inputs] = line.split('\t').collect::<Vec<_>>()[..] else {
+            return Err(CliError::usage(format!("`{line}` is not MODEL<tab>DATA_SET<tab>CONSTANT_INPUTS")));
+        };
         let run = RunArgs {
             model: model.into(),
             test_dir: Some(PathBuf::from(data)),
+            constant_inputs: constant_inputs.into(),
             common: a.common.clone(),
             ..RunArgs::default()
         };
         let result = crate::error::catch_bugs(|| crate::run::run_test_dir(&run, data.as_ref(), &device));
-        let (code, message) = match result {
-            Ok(agreed) => (0, agreed.place.to_string()),
-            Err(e) => (e.code as u8, e.to_string()),
+        let (code, message, constants) = match result {
+            Ok(agreed) => (0, agreed.place.to_string(), agreed.constants),
+            Err(e) => (e.code as u8, e.to_string(), vec![]),
         };
-        print_text(&serde_json::json!({ "code": code, "message": message }).to_string())?;
+        print_text(&serde_json::json!({ "code": code, "message": message, "constants": constants }).to_string())?;
         std::io::stdout().flush().map_err(|e| CliError::usage(format!("stdout: {e}")))?;
     }
     Ok(())

@@ -21,7 +21,11 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     let device = Device::open(&a.common)?;
     if let Some(dir) = &a.test_dir {
         let agreed = run_test_dir(a, dir, &device)?;
-        return print_text(&format!("pass: {} results agree ({})", agreed.results, agreed.place));
+        let constants = match agreed.constants.is_empty() {
+            true => String::new(),
+            false => format!("; made constants: {}", agreed.constants.join(", ")),
+        };
+        return print_text(&format!("pass: {} results agree ({}{constants})", agreed.results, agreed.place));
     }
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let state = &a.common.state;
@@ -54,8 +58,11 @@ const SIZES_LIMIT: usize = 64;
 
 /// Test cases give sizes and axes as inputs, which real models hold as constants. Where the model cannot be imported without
 /// knowing them (`error` says why), the small inputs after the first become constants; where that is not enough, a first
-/// one of a single element does too.
-fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<Module> {
+/// one of a single element does too. Also gives the names of those that did.
+fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<(Module, Vec<String>)> {
+    if a.constant_inputs == "never" {
+        return Err(error);
+    }
     for first_too in [false, true] {
         let small = |(i, (_, t)): (usize, &(String, Tensor))| {
             let size = t.shape().len() <= 1 && t.len() <= SIZES_LIMIT;
@@ -67,7 +74,7 @@ fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult
         if let Ok(module) = load_with_values(&a.model, &a.common, Some(given), &values) {
             let mut sizes = sizes.into_iter();
             given.retain(|_| sizes.next() != Some(true));
-            return Ok(module);
+            return Ok((module, values.iter().map(|v| v.0.to_string()).collect()));
         }
     }
     Err(error)
@@ -79,6 +86,8 @@ pub struct Agreed {
     pub results: usize,
     /// Where they were computed.
     pub place: &'static str,
+    /// Inputs that became constants.
+    pub constants: Vec<String>,
 }
 
 /// True when a size depends on data.
@@ -107,11 +116,12 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
             g.0 = names.get(i).cloned().unwrap_or_default();
         }
     }
-    let mut module = load(&a.model, &a.common, Some(&given)).or_else(|e| load_with_sizes(a, &mut given, e))?;
+    let (mut module, mut constants) =
+        load(&a.model, &a.common, Some(&given)).map(|m| (m, vec![])).or_else(|e| load_with_sizes(a, &mut given, e))?;
     if matches!(device, Device::Gpu(_)) && has_open_sizes(&module) {
         // Sizes that only a run defines are for the CPU executor; a device wants to know them.
         let none = CliError::usage("no sizes are given");
-        module = load_with_sizes(a, &mut given, none).unwrap_or(module);
+        (module, constants) = load_with_sizes(a, &mut given, none).unwrap_or((module, constants));
     }
     if cfg!(debug_assertions) {
         text_says_all(&module)?;
@@ -129,7 +139,7 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
         failed.push(format!("{} results, {} expected", outputs.len(), expected.len()));
     }
     if failed.is_empty() {
-        return Ok(Agreed { results: expected.len(), place: executor.place() });
+        return Ok(Agreed { results: expected.len(), place: executor.place(), constants });
     }
     Err(CliError::new(Code::Check, format!("results differ: {}", failed.join("; "))).at(dir.display().to_string()))
 }

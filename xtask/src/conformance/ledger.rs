@@ -1,0 +1,212 @@
+//! The committed list of how each case ends: a ratchet. Losing a case fails, gaining one is told.
+//!
+//! A line is a case and its two ends, on the CPU executor and on the device: `NAME CPU DEVICE`. An end is one word for the case
+//! as it stands and, where that is not the best, `/` and one word for the case with its small inputs made constants: real
+//! models hold sizes and axes as constants, the cases give them as inputs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How a case ended, worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Standing {
+    /// Wrong, or refused.
+    Fails,
+    /// An element type is not there.
+    NoType,
+    /// An operator is not there, or not in this use.
+    NoOperator,
+    /// Right, computed on the host.
+    Host,
+    /// Right, computed on the device and the host.
+    Mixed,
+    /// Right, computed on the device.
+    Device,
+}
+
+const WORDS: [(Standing, &str); 6] = [
+    (Standing::Fails, "fails"),
+    (Standing::NoType, "type"),
+    (Standing::NoOperator, "operator"),
+    (Standing::Host, "host"),
+    (Standing::Mixed, "device+host"),
+    (Standing::Device, "device"),
+];
+
+impl Standing {
+    /// Where `weft` says that it computed a case.
+    pub fn of_place(place: &str) -> Option<Standing> {
+        match place {
+            "device" => Some(Standing::Device),
+            "device and host" => Some(Standing::Mixed),
+            "host" | "CPU executor" => Some(Standing::Host),
+            _ => None,
+        }
+    }
+    /// The result was right.
+    pub fn passes(self) -> bool {
+        self >= Standing::Host
+    }
+    fn word(self) -> &'static str {
+        WORDS.iter().find(|w| w.0 == self).map_or("", |w| w.1)
+    }
+    fn parse(word: &str) -> Option<Standing> {
+        WORDS.iter().find(|w| w.1 == word).map(|w| w.0)
+    }
+}
+
+/// How a case ends on one device.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct End {
+    /// With its inputs as they are.
+    pub as_is: Standing,
+    /// With small inputs made constants where that helps; the same where it does not.
+    pub best: Standing,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_is.word())?;
+        if self.best > self.as_is { write!(f, "/{}", self.best.word()) } else { Ok(()) }
+    }
+}
+
+impl End {
+    fn parse(text: &str) -> Option<End> {
+        let (as_is, best) = text.split_once('/').unwrap_or((text, text));
+        Some(End { as_is: Standing::parse(as_is)?, best: Standing::parse(best)? })
+    }
+    /// True when this is worse than `before` in either way of running the case.
+    fn is_worse_than(&self, before: &End) -> bool {
+        let passes = |now: Standing, then: Standing| now < then && then.passes();
+        passes(self.as_is, before.as_is) || passes(self.best, before.best)
+    }
+}
+
+/// The ends on the CPU executor and on the device.
+pub type Ends = [End; 2];
+
+/// Ends of cases by name.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Ledger(pub BTreeMap<String, Ends>);
+
+/// What the head of the file says.
+const HEAD: &str = "\
+# How ONNX's node cases end: NAME, on the CPU executor, on the device (the system's lavapipe). `cargo xtask conformance`
+# fails when one ends worse; `cargo xtask conformance --bless` writes this file.
+# An end is one word for the case as it stands and, where that helps, / and one for the case with its small inputs made
+# constants: device, device+host and host are right, operator and type are not supported, fails is wrong or refused.
+";
+
+impl Ledger {
+    /// Reads the file's text.
+    ///
+    /// # Errors
+    /// Names the line that is not understood.
+    pub fn parse(text: &str) -> Result<Ledger, String> {
+        let lines = text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#'));
+        let cases = lines.map(|(n, line)| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let ends = match words.as_slice() {
+                [name, cpu, device] => End::parse(cpu).zip(End::parse(device)).map(|e| (name.to_string(), [e.0, e.1])),
+                _ => None,
+            };
+            ends.ok_or_else(|| format!("line {}: `{line}` is not NAME CPU DEVICE", n + 1))
+        });
+        Ok(Ledger(cases.collect::<Result<_, _>>()?))
+    }
+
+    /// The file's text.
+    pub fn print(&self) -> String {
+        let lines = self.0.iter().map(|(name, [cpu, device])| format!("{name} {cpu} {device}\n"));
+        HEAD.to_string() + &lines.collect::<String>()
+    }
+
+    /// What `now` lost and what it gained, a line for each. Cases that `now` does not have are lost with `whole`.
+    pub fn compare(&self, now: &Ledger, whole: bool) -> (Vec<String>, Vec<String>) {
+        let (mut lost, mut gained) = (Vec::new(), Vec::new());
+        for (name, ends) in &now.0 {
+            let Some(before) = self.0.get(name) else {
+                gained.push(format!("{name}: {} {}", ends[0], ends[1]));
+                continue;
+            };
+            let line = || format!("{name}: {} {}, was {} {}", ends[0], ends[1], before[0], before[1]);
+            if ends.iter().zip(before).any(|(now, before)| now.is_worse_than(before)) {
+                lost.push(line());
+            } else if ends != before {
+                gained.push(line());
+            }
+        }
+        if whole {
+            let missing = self.0.keys().filter(|name| !now.0.contains_key(*name));
+            lost.extend(missing.map(|name| format!("{name}: is not there any more")));
+        }
+        (lost, gained)
+    }
+
+    /// The sums, one line for each device.
+    pub fn sums(&self) -> String {
+        let mut text = String::new();
+        for (n, place) in ["on the CPU executor", "on the device"].into_iter().enumerate() {
+            let count = |pick: &dyn Fn(&End) -> bool| self.0.values().filter(|e| pick(&e[n])).count();
+            let passed = count(&|e| e.best.passes());
+            let as_is = count(&|e| e.as_is.passes());
+            text += &format!(
+                "{place}: {passed} of {} pass, {as_is} as they stand and {} with small inputs made constants; {} of operators \
+                 and {} of element types that are not supported, {} fail\n",
+                self.0.len(),
+                passed - as_is,
+                count(&|e| e.best == Standing::NoOperator),
+                count(&|e| e.best == Standing::NoType),
+                count(&|e| e.best == Standing::Fails),
+            );
+            if n == 1 {
+                let at = |s: Standing, best: bool| count(&|e| if best { e.best == s } else { e.as_is == s });
+                for (how, best) in [("as they stand", false), ("with constants where that helps", true)] {
+                    text += &format!(
+                        "  {how}: {} on the device alone, {} on device and host, {} on the host\n",
+                        at(Standing::Device, best),
+                        at(Standing::Mixed, best),
+                        at(Standing::Host, best),
+                    );
+                }
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(text: &str) -> Ledger {
+        Ledger::parse(text).unwrap()
+    }
+
+    #[test]
+    fn the_text_reads_back() {
+        let text =
+            "test_a host device\ntest_b fails/host host/device\ntest_c operator operator\ntest_d type device+host\n";
+        assert_eq!(ledger(text).print(), HEAD.to_string() + text);
+        assert_eq!(ledger(&ledger(text).print()), ledger(text));
+        assert!(Ledger::parse("test_a host").is_err() && Ledger::parse("test_a host somewhere").is_err());
+    }
+
+    #[test]
+    fn a_case_that_ends_worse_in_any_way_is_lost() {
+        let before = ledger("test_a host device\ntest_b host host/device\ntest_c operator fails\n");
+        for (worse, why) in [
+            ("test_a host host", "no more on the device"),
+            ("test_a fails/host device", "needs constants"),
+            ("test_b host host", "with constants no more on the device"),
+            ("test_b fails fails/device", "as it stands no more"),
+        ] {
+            assert_eq!(before.compare(&ledger(worse), false).0.len(), 1, "{worse}: {why}");
+        }
+        let (lost, gained) =
+            before.compare(&ledger("test_b host device\ntest_c type host\ntest_d fails fails\n"), true);
+        assert_eq!((lost.len(), gained.len()), (1, 3), "{lost:?} {gained:?}");
+        assert!(lost[0].starts_with("test_a"));
+    }
+}

@@ -1,0 +1,69 @@
+//! `docs/conformance.md`: the sums, and which cases still need constants, and why.
+
+use super::Case;
+use super::ledger::{Ledger, Standing};
+use std::collections::BTreeMap;
+
+/// The document's text.
+pub fn document(cases: &[Case], ledger: &Ledger) -> String {
+    let mut text = String::from(
+        "# ONNX's node cases\n\nWritten by `cargo xtask conformance --bless`, with [the list of all cases](conformance.txt), which \
+         `cargo xtask test` holds.\n\nThe cases give sizes, axes and the like as inputs of the graph, which real models hold as \
+         constants. A case runs as it stands first. Where the model is then not imported, or the device cannot take part, \
+         `weft run --test-dir` makes its small inputs constants, and says so (`--constant-inputs never` does not).\n\n",
+    );
+    text += &ledger.sums();
+    for (n, device) in ["the CPU executor", "the device"].into_iter().enumerate() {
+        let needing = cases.iter().filter(|c| {
+            let end = c.outcomes[n].end();
+            end.best > end.as_is
+        });
+        let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for case in needing {
+            let as_is = &case.outcomes[n].as_is;
+            let reason = match as_is.standing {
+                Standing::Host | Standing::Mixed => {
+                    "right, but the host takes part: a size depends on data".to_string()
+                }
+                _ => general(&as_is.why),
+            };
+            reasons.entry(reason).or_default().push(&case.name);
+        }
+        let count: usize = reasons.values().map(Vec::len).sum();
+        text += &format!("\n## What needs constants on {device}: {count} cases\n");
+        let mut reasons: Vec<_> = reasons.into_iter().collect();
+        reasons.sort_by_key(|r| std::cmp::Reverse(r.1.len()));
+        for (reason, names) in reasons {
+            text += &format!("\n{reason} ({}):\n", names.len());
+            names.iter().for_each(|name| text += &format!("- {name}\n"));
+        }
+    }
+    text
+}
+
+/// A message without what is particular to a case: quoted names and numbers.
+fn general(message: &str) -> String {
+    let mut out = String::new();
+    let mut quoted = false;
+    for c in message.chars() {
+        match c {
+            '`' => {
+                out.push_str(if quoted { "" } else { "`_`" });
+                quoted = !quoted;
+            }
+            _ if quoted => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_left_out_of_reasons() {
+        assert_eq!(general("input `shape` of `Reshape_0` is no constant"), "input `_` of `_` is no constant");
+    }
+}
