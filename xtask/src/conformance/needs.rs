@@ -41,8 +41,14 @@ pub fn document(cases: &[Case], ledger: &Ledger) -> String {
     text
 }
 
-/// A message without what is particular to a case: quoted names and numbers.
+/// A message without what is particular to a case, quoted names and the count of nodes: of an operator that is missing, what it misses.
 fn general(message: &str) -> String {
+    let mut parts = message.split(" | ");
+    let first = parts.next().unwrap_or_default();
+    let operator = parts.next().filter(|_| first.contains("Weft does not have"));
+    if let Some((name, why)) = operator.and_then(|o| Some((o.split_once(" (")?.0, o.split_once("): ")?.1))) {
+        return format!("{name}: {why}");
+    }
     let mut out = String::new();
     let mut quoted = false;
     for c in message.chars() {
@@ -64,6 +70,8 @@ mod tests {
 
     #[test]
     fn names_are_left_out_of_reasons() {
+        let missing = "error[4]: the model uses 1 operator that Weft does not have | DFT (1 node: DFT_0): the axis is open | help: no";
+        assert_eq!(general(missing), "DFT: the axis is open");
         assert_eq!(general("input `shape` of `Reshape_0` is no constant"), "input `_` of `_` is no constant");
     }
 }
