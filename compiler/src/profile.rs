@@ -49,6 +49,10 @@ pub struct DeviceProfile {
     pub packed_channels: u32,
     /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ... ; empty when unknown.
     pub driver: String,
+    /// The driver's log is finite outside of its domain, and its exp of NaN is not NaN (SwiftShader: log(0) is -88), so that shaders
+    /// spell these values out.
+    #[serde(default)]
+    pub loose_log_exp: bool,
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
@@ -103,6 +107,7 @@ impl DeviceProfile {
             prefers_nhwc: self.prefers_nhwc,
             packed_channels: self.packed_channels,
             driver: self.driver.clone(),
+            loose_log_exp: device.loose_log_exp,
             matrix_shapes: self.matrix_shapes.iter().filter(|s| device.matrix_shapes.contains(s)).cloned().collect(),
             gflops: self.gflops,
             gb_s: self.gb_s,

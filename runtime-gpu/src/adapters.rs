@@ -158,6 +158,7 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         cores: if software { cpus } else { guess_cores(info) },
         prefers_nhwc: true,
         packed_channels: 0,
+        loose_log_exp: driver_family(info) == "swiftshader",
         driver: driver_family(info),
         // Devices are opened without cooperative matrices: no kernel uses them.
         matrix_shapes: vec![],

@@ -84,6 +84,8 @@ pub(crate) struct Builder {
     /// What is being built comes from.
     pub sources: Sources,
     pub capabilities: naga::valid::Capabilities,
+    /// As in the profile of the device.
+    pub loose_log_exp: bool,
 }
 
 impl Builder {
@@ -98,6 +100,7 @@ impl Builder {
             bits: FxHashMap::default(),
             sources: Sources::new(),
             capabilities: naga::valid::Capabilities::empty(),
+            loose_log_exp: false,
         }
     }
     /// Depth of the innermost scope.

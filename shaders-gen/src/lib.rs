@@ -99,6 +99,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     limit("bytes of immediates", u64::from(immediate_bytes), u64::from(profile.immediates))?;
 
     let mut emitter = kernel::KernelEmitter::new(f, kernel, &axes, &mut ranges, layouts);
+    emitter.b.loose_log_exp = profile.loose_log_exp;
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;

@@ -110,13 +110,15 @@ impl Builder {
             }
             UnaryOp::QuantizeF16 => self.quantize_half(a),
             UnaryOp::QuantizeBf16 => self.quantize_brain_half(a),
+            UnaryOp::Exp => self.exp(a),
+            UnaryOp::Log => self.log(a),
             UnaryOp::Asinh => self.asinh(a),
             UnaryOp::Acosh => self.acosh(a),
             UnaryOp::Atanh => {
                 let one = self.c(a, 1.0);
                 let (up, down) = (self.add(one, a), self.sub(one, a));
                 let ratio = self.binary(B::Divide, up, down);
-                let log = self.math(M::Log, &[ratio]);
+                let log = self.log(ratio);
                 let half = self.c(a, 0.5);
                 self.mul(half, log)
             }
@@ -131,6 +133,31 @@ impl Builder {
         let magnitude = self.binary(B::And, bits, mask);
         let inf = self.c(bits, f64::from(0x7f80_0000u32));
         self.binary(op, magnitude, inf)
+    }
+
+    /// The logarithm: on every device minus infinity for 0, infinity for itself, NaN for NaN and what is negative.
+    fn log(&mut self, a: Value) -> Value {
+        let inside = self.math(M::Log, &[a]);
+        if !self.loose_log_exp {
+            return inside;
+        }
+        let [zero, infinity, lowest, nan] = [0.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN].map(|v| self.c(a, v));
+        let is_infinite = self.binary(B::Equal, a, infinity);
+        let v = self.select(is_infinite, infinity, inside);
+        let is_positive = self.less(zero, a);
+        let v = self.select(is_positive, v, nan);
+        let is_zero = self.binary(B::Equal, a, zero);
+        self.select(is_zero, lowest, v)
+    }
+
+    /// The exponential, NaN for NaN on every device.
+    fn exp(&mut self, a: Value) -> Value {
+        let v = self.math(M::Exp, &[a]);
+        if !self.loose_log_exp {
+            return v;
+        }
+        let is_nan = self.magnitude_bits(a, B::Greater);
+        self.select(is_nan, a, v)
     }
 
     /// `sign(x) * log(|x| + sqrt(x*x + 1))`, beyond 1e10 `log(|x|) + log 2`, near 0 the series `x - x^3/6`.
@@ -455,8 +482,6 @@ fn comparison(op: BinaryOp) -> B {
 
 fn float_function(op: UnaryOp) -> M {
     match op {
-        UnaryOp::Exp => M::Exp,
-        UnaryOp::Log => M::Log,
         UnaryOp::Sqrt => M::Sqrt,
         UnaryOp::Sin => M::Sin,
         UnaryOp::Cos => M::Cos,

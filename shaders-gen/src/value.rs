@@ -38,6 +38,9 @@ impl KernelEmitter<'_> {
                 let divides = *op == BinaryOp::Div || *op == BinaryOp::Pow && exponent.is_some_and(|e| e < 0.0);
                 let pins = divides && t.is_float() && (*op == BinaryOp::Pow || self.may_fold_to_zero(b));
                 let (mut left, mut right) = (self.value(a)?, self.value(b)?);
+                if *op == BinaryOp::Mul && t.is_float() && leaves_range(literal_factor(a), literal_factor(b)) {
+                    (left, right) = (self.out_of_reach(left), self.out_of_reach(right));
+                }
                 if pins && self.may_fold_to_zero(a) {
                     left = self.out_of_reach(left);
                 }
@@ -90,7 +93,8 @@ impl KernelEmitter<'_> {
     /// The same float, of which no compiler knows the value.
     ///
     /// lavapipe takes a division by a constant 0 for undefined, and of 0 by anything for 0, where IEEE 754 has infinity and NaN.
-    /// A division by an accumulator that nothing was added to comes to that. So both sides get a 0 mixed into their bits that
+    /// A division by an accumulator that nothing was added to comes to that. It also multiplies constants of one product with
+    /// each other first, which may be infinite where the product is not. So both sides get a 0 mixed into their bits that
     /// only the driver's run time knows to be one: a buffer without elements cannot be bound.
     fn out_of_reach(&mut self, v: Value) -> Value {
         let Some(zero) = self.unknown_zero() else { return v };
@@ -132,4 +136,25 @@ impl KernelEmitter<'_> {
         };
         Ok(Value { handle, kind, lanes: 1 })
     }
+}
+
+/// The constants that `e` is a product with; 1 for none.
+fn literal_factor(e: &Expr) -> f64 {
+    match e {
+        Expr::Const(Scalar::Float(v), _) => *v,
+        Expr::Const(Scalar::Int(v), _) => *v as f64,
+        Expr::Binary(BinaryOp::Mul, a, b) => literal_factor(a) * literal_factor(b),
+        Expr::Binary(BinaryOp::Div, a, b) => match &**b {
+            Expr::Const(..) => literal_factor(a) / literal_factor(b),
+            _ => literal_factor(a),
+        },
+        Expr::Unary(UnaryOp::Neg, a) | Expr::Cast(_, a) => literal_factor(a),
+        _ => 1.0,
+    }
+}
+
+/// True when two factors are normal numbers of f32, and their product is none.
+fn leaves_range(a: f64, b: f64) -> bool {
+    let normal = |v: f64| (v as f32).is_normal();
+    a != 1.0 && b != 1.0 && normal(a) && normal(b) && !normal(a * b)
 }

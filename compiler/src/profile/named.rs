@@ -173,6 +173,7 @@ impl DeviceProfile {
             prefers_nhwc: true,
             packed_channels: 0,
             driver: String::new(),
+            loose_log_exp: false,
             matrix_shapes: vec![],
             gflops: 0.0,
             gb_s: 0.0,
@@ -212,6 +213,7 @@ impl DeviceProfile {
             immediates: 128,
             cores: 2,
             driver: "swiftshader".into(),
+            loose_log_exp: true,
             ..DeviceProfile::baseline()
         }
     }
