@@ -25,7 +25,7 @@ pub struct LineSpan {
     pub first: u32,
     /// How many lines.
     pub count: u32,
-    /// The block; `None` for the head or the end of a loop.
+    /// The block; `None` for the head or the end of a loop around several.
     pub block: Option<Name>,
     /// The innermost loop around, of those that are loops in the text.
     pub r#loop: Option<Name>,

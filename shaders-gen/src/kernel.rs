@@ -281,11 +281,10 @@ impl<'a> KernelEmitter<'a> {
             Node::Seq(list) => list.iter().try_for_each(|n| self.node(n)),
             Node::Loop { var, extent, body } => self.serial_loop(*var, extent, body),
             Node::If { conds, body } => {
-                let condition = self.all(conds)?;
-                let mark = self.ranges.mark();
-                self.ranges.assume(conds);
-                let done = self.branch(condition.handle, |this| this.node(body));
-                self.ranges.forget(mark);
+                let source = Source { block: body.only_block(), ..self.b.sources.current() };
+                let before = self.b.sources.enter(source);
+                let done = self.conditional(conds, body);
+                self.b.sources.leave(before);
                 done
             }
             Node::Leaf(leaf) => self.leaf(leaf),
@@ -306,9 +305,18 @@ impl<'a> KernelEmitter<'a> {
         }
     }
 
+    fn conditional(&mut self, conds: &[Cond], body: &Node) -> Result<(), EmitError> {
+        let condition = self.all(conds)?;
+        let mark = self.ranges.mark();
+        self.ranges.assume(conds);
+        let done = self.branch(condition.handle, |this| this.node(body));
+        self.ranges.forget(mark);
+        done
+    }
+
     /// A counted loop; the test is at the end where there is at least one iteration.
     fn serial_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
-        let before = self.b.sources.enter(Source { block: None, around: Some(var) });
+        let before = self.b.sources.enter(Source { block: body.only_block(), around: Some(var) });
         let done = self.counted(var, extent, body);
         self.b.sources.leave(before);
         done

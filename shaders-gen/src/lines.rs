@@ -220,7 +220,7 @@ tensor @f(%x: f32[8,40], out %y: f32[8]) {
         };
         let name = |n: &str| Some(Name::new(n));
         let head = source("loop {").expect("the loop");
-        assert_eq!(head, (None, name("k")), "{}", e.wgsl);
+        assert_eq!(head, (name("y"), name("k")), "{}", e.wgsl);
         assert_eq!(source("break if"), Some(head));
         assert_eq!(source("y_1["), Some((name("y"), name("k"))), "{}", e.wgsl);
         assert_eq!(source("fn "), None);

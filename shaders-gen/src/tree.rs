@@ -68,6 +68,12 @@ impl Node {
             Node::Barrier => {}
         }
     }
+    /// The block that all leaves belong to, where it is one: what is around them is part of it.
+    pub fn only_block(&self) -> Option<Name> {
+        let (mut found, mut one) = (None, true);
+        self.visit_leaves(&mut |l| one &= *found.get_or_insert(l.block) == l.block);
+        found.filter(|_| one)
+    }
     /// True when `f` holds of a leaf, or there is a barrier.
     pub fn needs_uniform_flow(&self, f: &dyn Fn(&Leaf) -> bool) -> bool {
         match self {

@@ -41,7 +41,7 @@ pub struct KernelLines {
     pub first: u32,
     /// How many.
     pub count: u32,
-    /// The block, by its position; none for the head or the end of a loop.
+    /// The block, by its position; none for the head or the end of a loop around several.
     pub block: Option<u32>,
     /// The innermost loop around, by its position.
     pub r#loop: Option<u32>,
@@ -191,7 +191,11 @@ impl CompileTrace {
         let mut out = Vec::new();
         for (i, k) in self.kernels.iter().enumerate() {
             let blocks: Vec<bool> = (0..k.blocks.len()).map(|b| self.nodes_of_block(i, b).contains(&node)).collect();
-            let own = |l: &&KernelLines| l.block.is_some_and(|b| blocks[b as usize]);
+            let loops: Vec<bool> = (0..k.loops.len()).map(|l| self.nodes_of_loop(i, l).contains(&node)).collect();
+            let own = |l: &&KernelLines| match (l.block, l.r#loop) {
+                (Some(b), _) => blocks[b as usize],
+                (None, around) => around.is_some_and(|l| loops[l as usize]),
+            };
             out.extend(k.lines.iter().filter(own).map(|l| (i, l.first, l.count)));
         }
         out
