@@ -87,6 +87,11 @@ fn files_that_are_wrong() {
     refuse("nll_target_outside.onnx", 3, "the target is");
     refuse("nll_negative_dim.onnx", 2, "dimension `target.dim2` is open");
     refuse("no_entry.weft", 3, "the text has no graph function");
+    refuse("primitive_entry.weft", 3, "the entry is marked `primitive`");
+    refuse("long_loop.weft", 3, "index [1099511627775, 0] is outside of `y`");
+    let missing = case("missing_data.weft");
+    refused(&["run", &missing, "--device", "cpu"], 3, "constant @c is declared without data");
+    assert!(weft(&["compile", &missing, "--target", "lavapipe", "-q"]).status.success());
     refused(&["inspect", &case("no_entry.weft")], 3, "the text has no graph function");
     let host = case("host_function.weft");
     refused(&["run", &host, "--device", "cpu"], 3, "calls the host function `my_fn`, which is not registered");
@@ -106,6 +111,64 @@ fn files_that_are_right() {
     let fused = weft(&["opt", &case("shape_arithmetic.weft"), "--passes", "fuse-ops", "--target", "lavapipe"]);
     assert!(fused.status.success(), "{}", String::from_utf8_lossy(&fused.stderr));
     assert!(String::from_utf8_lossy(&fused.stdout).contains("expand"));
+}
+
+/// How a run of each file of the fuzzer's corpus ends that is refused.
+const REFUSED: &[(&str, i32)] = &[
+    ("compile-bug-401a60cf", 2),
+    ("compile-bug-", 5),
+    ("min_", 3),
+    ("panic-", 3),
+    ("host", 3),
+    ("noentry", 3),
+    ("primitive_entry", 3),
+    ("long_loop", 3),
+    ("missing_data", 3),
+    ("b_bad", 3),
+    ("c_bad", 3),
+    ("d_reg_at_group", 3),
+    ("d_rfactor_late_bind", 3),
+    ("m1_", 3),
+    ("m2_", 3),
+    ("m3_", 3),
+    ("m4_", 3),
+    ("m5_", 3),
+    ("m6_", 3),
+    ("m7_", 3),
+    ("q1", 3),
+    ("sched-wrong-", 3),
+];
+
+/// What once broke something is refused, or gives the same on the CPU executor and on the device.
+#[test]
+fn the_corpus_of_the_fuzzer_is_right_or_refused() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
+    let mut count = 0;
+    for folder in ["onnx", "text", "schedule"] {
+        for entry in std::fs::read_dir(corpus.join(folder)).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let (file, name) = (path.display().to_string(), path.file_name().expect("a name").to_string_lossy());
+            let code = REFUSED.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(0, |r| r.1);
+            let runs = ["cpu", "auto"].map(|device| weft(&["run", &file, "--device", device, "--json"]));
+            for out in &runs {
+                let text = String::from_utf8_lossy(&out.stderr);
+                assert_eq!(out.status.code(), Some(code), "{name} said:\n{text}");
+                assert!(!text.contains("panicked"), "{name} said:\n{text}");
+            }
+            let results = runs.map(|out| serde_json::from_slice::<serde_json::Value>(&out.stdout).expect("JSON"));
+            let [a, b] = &results.each_ref().map(|r| r["outputs"].as_array().cloned().unwrap_or_default());
+            assert!(code != 0 || !a.is_empty() && a.len() == b.len(), "{name}: {results:?}");
+            for (a, b) in a.iter().zip(b) {
+                for key in ["shape", "dtype", "nan", "inf"] {
+                    assert_eq!(a[key], b[key], "{name}: {a} {b}");
+                }
+                let means = a["mean"].as_f64().zip(b["mean"].as_f64());
+                assert!(means.is_none_or(|(a, b)| (a - b).abs() <= 1e-3 * a.abs().max(1.0)), "{name}: {a} {b}");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count} files");
 }
 
 #[test]

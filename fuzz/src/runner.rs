@@ -16,6 +16,9 @@ const CASES_OF_A_CHILD: u64 = 2000;
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);
 
+/// A case that waits for the processor has so many times its time; what waits for anything else would never end.
+const MOST_WAITS: u32 = 15;
+
 /// How to run a target.
 pub struct Options {
     /// How long.
@@ -143,6 +146,7 @@ impl Parent<'_> {
         let mut running = self.start(*next)?;
         let last = next.saturating_add(CASES_OF_A_CHILD);
         let mut ready = false;
+        let mut waits = Waits::default();
         let end = loop {
             if Instant::now() >= self.until {
                 break End::Well;
@@ -150,6 +154,7 @@ impl Parent<'_> {
             match running.lines.recv_timeout(if ready { self.o.timeout } else { START }) {
                 Ok(line) => {
                     ready = true;
+                    waits = Waits::default();
                     if let Some((number, rest)) = line.split_once(' ').and_then(|(_, r)| r.split_once(' ')) {
                         *next = number.parse::<u64>().map_err(|_| format!("the child says `{line}`"))? + 1;
                         if line.starts_with("find ") {
@@ -160,6 +165,7 @@ impl Parent<'_> {
                         }
                     }
                 }
+                Err(RecvTimeoutError::Timeout) if ready && waits.once_more(running.child.id(), self.o.timeout) => {}
                 Err(RecvTimeoutError::Timeout) if ready => {
                     break End::In(*next, format!("hang: no end after {} s", self.o.timeout.as_secs()));
                 }
@@ -171,6 +177,31 @@ impl Parent<'_> {
         let _ = running.child.wait();
         Ok(end)
     }
+}
+
+/// How often a case was waited for, and what the child had of the processor at first.
+#[derive(Default)]
+struct Waits {
+    count: u32,
+    first: Option<Duration>,
+}
+
+impl Waits {
+    /// True when the child has not had `time` of the processor since the first wait: the machine may be busy with other work.
+    fn once_more(&mut self, child: u32, time: Duration) -> bool {
+        let Some(now) = processor_time(child) else { return false };
+        self.count += 1;
+        now.saturating_sub(*self.first.get_or_insert(now)) < time && self.count < MOST_WAITS
+    }
+}
+
+/// What a process had of the processor; none where the system does not tell.
+fn processor_time(process: u32) -> Option<Duration> {
+    let pid = sysinfo::Pid::from_u32(process);
+    let mut system = sysinfo::System::new().ok()?;
+    let what = sysinfo::ProcessRefreshKind::nothing().with_cpu();
+    system.refresh_processes_specifics(sysinfo::ProcessesToUpdate::Some(&[pid]), true, what);
+    system.process(pid).map(|p| Duration::from_millis(p.accumulated_cpu_time()))
 }
 
 /// The end of what a child says on stderr.

@@ -19,7 +19,6 @@ fn files_of_the_corpus_do_no_harm() {
 
 /// A mutator that breaks everything would test the parsers alone.
 #[test]
-#[ignore = "one of its cases panics in `Module::main`: a module without its entry function gets past the parser"]
 fn mutants_get_deep() {
     let reached = |name: &str, stage: &str| {
         let target = find(name).expect("is in the table");

@@ -178,7 +178,8 @@ impl DataSource for Folded {
     }
 }
 
-/// The first result of `op` on constants, of the given type: at once when it is small, else on demand.
+/// The first result of `op` on constants, of the given type: at once when it is small, else on demand, and so for operands whose data
+/// cannot be read: who wants the result is told.
 ///
 /// # Errors
 /// What the op says about its operands.
@@ -188,7 +189,8 @@ pub(super) fn folded_constant(
     dtype: DType,
     shape: Vec<usize>,
 ) -> Result<Constant, String> {
-    if shape.iter().product::<usize>() * dtype.size() <= 1 << 20 {
+    let small = shape.iter().product::<usize>() * dtype.size() <= 1 << 20;
+    if small && inputs.iter().flatten().all(|c| c.load().is_ok()) {
         let results = evaluate(&op, &inputs)?;
         return results.first().map(Constant::from_tensor).ok_or_else(|| "the op has no result".into());
     }

@@ -1,7 +1,7 @@
 //! The verifier. A module that it refuses is always a bug of the pass (or the text) that made it.
 //!
 //! Checked for a module:
-//! - the entry is a graph function (unless there is no graph function at all);
+//! - the entry is a graph function (unless there is no graph function at all), and no fused group;
 //! - global names are distinct across graph functions, tensor functions and constants, and agree with the table's keys;
 //! - constants have as many bytes in memory as their type says.
 //!
@@ -64,6 +64,9 @@ pub fn verify_module(m: &Module) -> Result<(), Vec<VerifyError>> {
     let mut report = |function: Name, message: String| errors.push(VerifyError { function, place: None, message });
     if !m.functions.is_empty() && !m.functions.contains_key(&m.entry) {
         report(m.entry, "the entry is not in the module".into());
+    }
+    if m.functions.get(&m.entry).is_some_and(|f| f.primitive) {
+        report(m.entry, "the entry is marked `primitive`, as a fused group is that another function calls".into());
     }
     verify_names(m, &mut report);
     for (name, c) in &m.constants {

@@ -2,7 +2,7 @@
 
 use super::model;
 use crate::corpus::filetests;
-use crate::raw::one_of;
+use crate::raw::{one_in, one_of};
 use crate::target::{Outcome, Random, Target};
 use crate::text::mutate as mutate_text;
 use compiler::check::check_module;
@@ -66,6 +66,9 @@ const WORDS: &[&str] = &[
     "1e400",
 ];
 
+/// How often a mutant that does not parse is drawn again.
+const DRAWS: usize = 6;
+
 fn seeds() -> Vec<Vec<u8>> {
     filetests().into_iter().map(String::into_bytes).filter(|t| t.len() < 1 << 13).collect()
 }
@@ -77,8 +80,18 @@ pub fn known() -> Vec<&'static str> {
 }
 
 fn mutate(random: &mut Random, from: Vec<u8>, others: &[Vec<u8>]) -> Vec<u8> {
-    let other = one_of(random, others);
-    mutate_text(random, &String::from_utf8_lossy(&from), &known(), &String::from_utf8_lossy(other)).into_bytes()
+    let other = String::from_utf8_lossy(one_of::<Vec<u8>>(random, others)).into_owned();
+    let from = String::from_utf8_lossy(&from).into_owned();
+    let mut text = mutate_text(random, &from, &known(), &other);
+    // Most changes are the parser's to refuse. Three cases in four are drawn again for that, to get behind it.
+    for _ in 0..if one_in(random, 4) { 0 } else { DRAWS } {
+        // What panics is kept, to be found.
+        if std::panic::catch_unwind(|| parse_module(&text).is_ok()).unwrap_or(true) {
+            break;
+        }
+        text = mutate_text(random, &from, &known(), &other);
+    }
+    text.into_bytes()
 }
 
 fn run(input: &[u8]) -> Outcome {

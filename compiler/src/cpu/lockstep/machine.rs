@@ -199,7 +199,7 @@ impl<V: Value> Machine<V> {
                 let uniform = extents.iter().all(|n| *n == extents[0]);
                 let n = extents.iter().copied().max().unwrap_or(0);
                 let cut = n > 3 && self.cuts.as_ref().is_some_and(|c| c.loops.contains(&slot));
-                for i in (0..n).filter(|i| !cut || *i < 2 || *i + 1 == n) {
+                for i in (0..if cut { 2 } else { n }).chain(cut.then_some(n - 1)) {
                     let inside: Vec<usize>;
                     let now: &[usize] = if uniform {
                         active
