@@ -328,12 +328,40 @@ pub struct ExportArgs {
 pub struct ViewArgs {
     /// Model: a path or a zoo name, which is compiled; or a compile trace
     pub model: String,
+    /// Open no window: write what it would show as a picture
+    #[arg(long, value_name = "F.png", value_parser = path_of("png"))]
+    pub screenshot: Option<PathBuf>,
+    /// Show the graph after this pass, by its name or its number; `source` is the model as it came
+    #[arg(long)]
+    pub pass: Option<String>,
+    /// Select a node, by its name, that of the source node it came from, or a part of one
+    #[arg(long, value_name = "NODE")]
+    pub select: Option<String>,
+    /// What to show: graph, whole, hulls, compare, node, kernel, text, groups, time, timeline, roofline, memory, precision, remarks
+    #[arg(long)]
+    pub view: Option<String>,
+    /// Width and height of the window in points
+    #[arg(long, value_name = "WxH", default_value = "1400x900", value_parser = window_size)]
+    pub size: [f32; 2],
+    /// Pixels of the picture a point
+    #[arg(long, default_value_t = 1.0, requires = "screenshot")]
+    pub scale: f32,
+    /// Light on dark
+    #[arg(long)]
+    pub dark: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
+}
+
+/// A size that a window can have.
+fn window_size(text: &str) -> Result<[f32; 2], String> {
+    let side = |t: &str| t.parse().ok().filter(|n: &f32| (200.0..=8192.0).contains(n));
+    let size = text.split_once(['x', '×']).and_then(|(w, h)| Some([side(w)?, side(h)?]));
+    size.ok_or_else(|| "give a width and a height from 200 to 8192, as 1400x900".to_string())
 }
 
 /// `weft diff`

@@ -12,6 +12,9 @@ use std::path::Path;
 
 /// Opens the viewer on a trace, or on that of a model compiled now.
 pub fn execute(a: &ViewArgs) -> CliResult<()> {
+    if let Some(path) = &a.screenshot {
+        crate::output::verify_writable(path)?;
+    }
     let trace = match crate::trace::is_trace(&a.model) {
         true => {
             refuse_for_trace(&a.common, &a.model)?;
@@ -19,7 +22,7 @@ pub fn execute(a: &ViewArgs) -> CliResult<()> {
         }
         false => compiled(a)?,
     };
-    open(trace)
+    show(trace, a)
 }
 
 fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
@@ -34,15 +37,41 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
 }
 
 #[cfg(feature = "view")]
-fn open(trace: CompileTrace) -> CliResult<()> {
-    viewer::open(trace).map_err(|why| {
-        CliError::new(Code::Device, format!("the window does not open: {why}"))
-            .help("it needs a display; `weft inspect` and `weft explain` show traces as text")
-    })
+fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
+    let shot = viewer::Shot {
+        size: a.size,
+        scale: a.scale,
+        dark: a.dark,
+        pass: a.pass.clone(),
+        select: a.select.clone(),
+        view: a.view.clone(),
+    };
+    let Some(path) = &a.screenshot else {
+        return viewer::open(trace, &shot).map_err(|why| match why {
+            viewer::Fault::Asked(why) => CliError::usage(why),
+            viewer::Fault::Window(why) => CliError::new(Code::Device, format!("the window does not open: {why}"))
+                .help("it needs a display; `--screenshot F.png` and `weft report` need none"),
+        });
+    };
+    if runtime_gpu::list_adapters().is_empty() {
+        return Err(CliError::new(Code::Device, "there is no device to draw with").help(
+            "a Vulkan driver gives one, in software too: the package mesa-vulkan-drivers; `weft report` needs none",
+        ));
+    }
+    let picture = viewer::screenshot(trace, &shot).map_err(|why| match why {
+        viewer::Fault::Asked(why) => CliError::usage(why),
+        viewer::Fault::Window(why) => CliError::new(Code::Device, format!("the picture cannot be drawn: {why}")),
+    })?;
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, image::ImageFormat::Png).map_err(|e| CliError::new(Code::Bug, e))?;
+    crate::output::write_file(path, bytes.get_ref())?;
+    let [w, h] = [picture.width(), picture.height()];
+    crate::output::log(&a.common, format!("wrote {w}x{h} pixels to {}", path.display()));
+    Ok(())
 }
 
 #[cfg(not(feature = "view"))]
-fn open(_: CompileTrace) -> CliResult<()> {
+fn show(_: CompileTrace, _: &ViewArgs) -> CliResult<()> {
     Err(CliError::new(Code::Usage, "this build has no viewer").help(
         "build with `cargo build --release --package cli --features view`; `weft inspect` and `weft explain` show traces as text",
     ))

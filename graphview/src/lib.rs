@@ -7,11 +7,14 @@
 
 #![warn(missing_docs)]
 
+pub mod changes;
 pub mod layout;
 pub mod picture;
+pub mod query;
 pub mod report;
 pub mod scene;
 pub mod svg;
+pub mod timeline;
 
 #[cfg(test)]
 mod tests;

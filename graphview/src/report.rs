@@ -3,9 +3,9 @@
 //! It holds the graph of every stage with places, the groups, the remarks, the kernels with schedule and WGSL, and the times
 //! where the trace has them. Nothing is fetched: style, script and data are in the file. Stages with equal graphs share one.
 
-use crate::layout::{Options, Route};
+use crate::layout::Route;
 use crate::picture::{Category, Picture};
-use crate::scene::{Arrangement, Scene, plain_lines, plain_width};
+use crate::scene::{Arrangement, Scene};
 use crate::svg::{escape, fill};
 use compiler::text::parse_module;
 use compiler::trace::{CompileTrace, TraceError};
@@ -132,13 +132,7 @@ fn tenth(x: f32) -> f64 {
 
 /// Regions of control flow are open, groups are one box each.
 fn graph(picture: &Picture, sources: &mut Sources) -> Value {
-    let arrangement = Arrangement {
-        is_open: &|n| n.category == Category::Control,
-        lines: &plain_lines,
-        measure: &plain_width,
-        options: Options::default(),
-    };
-    let scene = Scene::arrange(picture, &arrangement);
+    let scene = Scene::arrange(picture, &Arrangement::plain(&|n| n.category == Category::Control));
     let boxes: Vec<Value> = scene.boxes.iter().map(|b| {
         let n = &b.node;
         let weights: Vec<String> = n.weights.iter().map(|w| format!("{}: {}", w.name, w.ty)).collect();

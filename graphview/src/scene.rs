@@ -94,6 +94,10 @@ pub struct Arrangement<'a> {
     pub is_open: &'a dyn Fn(&Node) -> bool,
     /// Lines of text in a box.
     pub lines: &'a dyn Fn(&Node) -> Vec<String>,
+    /// What is written on the edges that leave a box: it is made wide enough for it.
+    pub label: &'a dyn Fn(&Node) -> Option<String>,
+    /// Where a box stood across in the picture that this one should resemble.
+    pub before: &'a dyn Fn(&Node) -> Option<f32>,
     /// The width of a text.
     pub measure: Measure<'a>,
     /// Distances.
@@ -119,9 +123,25 @@ pub fn short(name: &str) -> String {
     if count <= MOST { name.to_string() } else { format!("…{}", name.chars().skip(count - MOST).collect::<String>()) }
 }
 
+impl<'a> Arrangement<'a> {
+    /// With plain lines and widths, and distances that suit most.
+    pub fn plain(is_open: &'a dyn Fn(&Node) -> bool) -> Arrangement<'a> {
+        Arrangement {
+            is_open,
+            lines: &plain_lines,
+            label: &|_| None,
+            before: &|_| None,
+            measure: &plain_width,
+            options: Options::default(),
+        }
+    }
+}
+
 impl Scene {
     /// Arranges a picture.
     pub fn arrange(picture: &Picture, a: &Arrangement<'_>) -> Scene {
+        // What is inside a frame is no page of its own.
+        let inner_options = Arrangement { options: Options { fold: None, ..a.options }, ..*a };
         let mut inner: Vec<Vec<Scene>> = Vec::with_capacity(picture.nodes.len());
         let mut sizes = Vec::with_capacity(picture.nodes.len());
         let mut texts = Vec::with_capacity(picture.nodes.len());
@@ -129,13 +149,14 @@ impl Scene {
             let lines = (a.lines)(node);
             let open = !node.inside.is_empty() && (a.is_open)(node);
             let scenes: Vec<Scene> =
-                if open { node.inside.iter().map(|p| Scene::arrange(p, a)).collect() } else { vec![] };
-            sizes.push(size_of(&lines, &scenes, a));
+                if open { node.inside.iter().map(|p| Scene::arrange(p, &inner_options)).collect() } else { vec![] };
+            sizes.push(size_of(node, &lines, &scenes, a));
             texts.push(lines);
             inner.push(scenes);
         }
         let edges = picture.edges.iter().map(|e| (e.from, e.to)).collect();
-        let laid = layout(&Graph { sizes: sizes.clone(), edges }, &a.options);
+        let before = picture.nodes.iter().map(a.before).collect();
+        let laid = layout(&Graph { sizes: sizes.clone(), edges, before }, &a.options);
         let mut scene = Scene { size: laid.size, ..Scene::default() };
         let mut index = vec![0; picture.nodes.len()];
         // Frames first, each with what is in it behind it.
@@ -214,8 +235,9 @@ fn caption_height(node: &Node) -> f32 {
     if node.inside.len() > 1 { LINE } else { 0.0 }
 }
 
-fn size_of(lines: &[String], inner: &[Scene], a: &Arrangement<'_>) -> [f32; 2] {
-    let text = lines.iter().map(|l| (a.measure)(l)).fold(0.0, f32::max) + 2.0 * INSET;
+fn size_of(node: &Node, lines: &[String], inner: &[Scene], a: &Arrangement<'_>) -> [f32; 2] {
+    let label = (a.label)(node).map_or(0.0, |l| (a.measure)(&l));
+    let text = lines.iter().map(|l| (a.measure)(l)).fold(label, f32::max) + 2.0 * INSET;
     if inner.is_empty() {
         return [text.max(48.0), lines.len().max(1) as f32 * LINE + INSET];
     }

@@ -1,9 +1,9 @@
 //! Pictures, scenes and reports of small modules.
 
-use crate::layout::{Options, Route};
+use crate::layout::Route;
 use crate::picture::{Category, Node, Picture};
 use crate::report::report;
-use crate::scene::{Arrangement, Scene, plain_lines, plain_width};
+use crate::scene::{Arrangement, Scene};
 use crate::svg::document;
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
@@ -42,8 +42,7 @@ fn picture(text: &str) -> Picture {
 }
 
 fn arrange(p: &Picture, is_open: &dyn Fn(&Node) -> bool) -> Scene {
-    let a = Arrangement { is_open, lines: &plain_lines, measure: &plain_width, options: Options::default() };
-    Scene::arrange(p, &a)
+    Scene::arrange(p, &Arrangement::plain(is_open))
 }
 
 fn trace() -> CompileTrace {

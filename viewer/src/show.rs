@@ -1,229 +1,318 @@
-//! Drawing the viewer with egui.
+//! The whole window: header, passes, graph, and what stands beside it.
 
-use crate::state::{Mark, Mode, Tab, Viewer};
-use compiler::compile::GroupKind;
-use compiler::remark::RemarkKind;
-use egui::{Color32, Panel, RichText, ScrollArea, TextStyle, Ui};
+use crate::canvas::colour::ColourBy;
+use crate::canvas::{Action, Canvas, Shown};
+use crate::document::Document;
+use crate::drawing::{Drawing, Drawn, Widths};
+use crate::export::{self, Export};
+use crate::state::{Tab, Viewer};
+use crate::{opening, panes};
+use egui::{
+    CentralPanel, ComboBox, FontId, Frame, Key, LayerId, Modifiers, Panel, Rect, TextEdit, Theme, Ui, UiBuilder, vec2,
+};
+use std::sync::Arc;
 
-/// Lines only the text after has.
-const ADDED: Color32 = Color32::from_rgb(60, 150, 70);
-/// Lines only the text before has.
-const REMOVED: Color32 = Color32::from_rgb(190, 70, 70);
+/// Below this width the passes and what stands beside the graph make room for it.
+const NARROW: f32 = 900.0;
 
 /// Draws everything into `ui`.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
-    Panel::top("summary").show(ui, |ui| summary(ui, v));
-    Panel::bottom("selection").show(ui, |ui| selection(ui, v));
-    Panel::left("stages").default_size(280.0).show(ui, |ui| stages(ui, v));
-    egui::CentralPanel::default().show(ui, |ui| match v.tab {
-        Tab::Ir => ir(ui, v),
-        Tab::Groups => groups(ui, v),
-        Tab::Kernels => kernels(ui, v),
-        Tab::Remarks => remarks(ui, v),
+    let ground = ui.visuals().panel_fill;
+    ui.ctx().layer_painter(LayerId::background()).rect_filled(ui.ctx().content_rect(), 0.0, ground);
+    opening::dropped(ui, v);
+    start_drawing(ui, v);
+    keys(ui, v);
+    let narrow = ui.available_width() < NARROW;
+    Panel::top("header").show(ui, |ui| header(ui, v));
+    if v.passes {
+        let width = if narrow { 150.0 } else { 230.0 };
+        Panel::left("passes").default_size(width).show(ui, |ui| panes::passes::show(ui, v));
+    }
+    if v.dock {
+        let width = ui.available_width() * if narrow { 0.45 } else { 0.38 };
+        Panel::right("dock").default_size(width).show(ui, |ui| dock(ui, v));
+    }
+    CentralPanel::default().frame(Frame::NONE).show(ui, |ui| graph(ui, v));
+    panes::help::show(ui, v);
+}
+
+/// Starts the threads that lay graphs out, at the first frame: only then there are fonts to measure with.
+fn start_drawing(ui: &Ui, v: &mut Viewer) {
+    let start = |document: &Arc<Document>| {
+        let font = FontId::proportional(12.0);
+        let widths = ui.ctx().fonts_mut(|f| Widths::new(|c| f.glyph_width(&font, c)));
+        let ctx = ui.ctx().clone();
+        Drawing::new(document.clone(), widths, move || ctx.request_repaint())
+    };
+    if v.drawing.is_none() {
+        v.drawing = Some(start(v.document()));
+    }
+    if let Some(other) = &mut v.other
+        && other.drawing.is_none()
+    {
+        other.drawing = Some(start(&other.document));
+    }
+}
+
+fn header(ui: &mut Ui, v: &mut Viewer) {
+    ui.horizontal_wrapped(|ui| {
+        let t = v.trace();
+        ui.strong(&t.model);
+        ui.label(format!(
+            "for {}: {} nodes, {} groups, {} dispatches of {} kernels, {:.0} ms",
+            t.profile_name,
+            t.sources.len(),
+            t.groups.len(),
+            t.calls().count(),
+            t.kernels.len(),
+            t.compile_ms
+        ));
+        let o = &t.options;
+        ui.weak(format!("amp {}, layout {}, fuse {}, -O{}; Weft {}", o.amp, o.layout, o.fuse, o.opt_level, t.weft));
+    });
+    ui.horizontal_wrapped(|ui| {
+        ui.toggle_value(&mut v.passes, "Passes");
+        ui.separator();
+        let label = ui.label("Colour");
+        let title = ColourBy::ALL.iter().find(|(c, _)| *c == v.colour).map_or("", |(_, t)| t);
+        let choice = ComboBox::from_id_salt("colour").selected_text(title).show_ui(ui, |ui| {
+            for (by, title) in ColourBy::ALL {
+                ui.selectable_value(&mut v.colour, by, title);
+            }
+        });
+        choice.response.labelled_by(label.id);
+        ui.toggle_value(&mut v.compare, "Before | After").on_hover_text("Both sides of a pass, with linked views (B)");
+        if ui.toggle_value(&mut v.columns, "Columns").on_hover_text("All of a long graph side by side (C)").clicked() {
+            v.canvases.iter_mut().for_each(Canvas::fit_next);
+        }
+        if ui.button("Fit").on_hover_text("Show everything (F); T shows the top").clicked() {
+            v.canvases.iter_mut().for_each(|c| c.fit(true));
+        }
+        if ui.button("«").on_hover_text("Where you were (Alt Left)").clicked() {
+            v.canvases[0].camera.back();
+        }
+        if ui.button("»").on_hover_text("Where you went back from (Alt Right)").clicked() {
+            v.canvases[0].camera.forward();
+        }
+        if ui.button("‹ change").on_hover_text("The box changed before (P)").clicked() {
+            v.next_change(false);
+        }
+        if ui.button("change ›").on_hover_text("The next changed box (N)").clicked() {
+            v.next_change(true);
+        }
+        search(ui, v);
+        ui.menu_button("Export", |ui| {
+            for (what, title, _) in Export::ALL {
+                if ui.button(title).clicked() {
+                    v.message = Some(export::write(v, ui.ctx(), what));
+                    ui.close();
+                }
+            }
+        });
+        let dark = ui.visuals().dark_mode;
+        if ui.button(if dark { "Light" } else { "Dark" }).clicked() {
+            ui.ctx().set_theme(if dark { Theme::Light } else { Theme::Dark });
+        }
+        if ui.button("?").on_hover_text("Keys, and what one can search for").clicked() {
+            v.help = !v.help;
+        }
+        ui.toggle_value(&mut v.dock, "Details").on_hover_text("What stands beside the graph");
+        if let Some(said) = v.message.clone() {
+            if ui.add(egui::Label::new(egui::RichText::new(said).small()).sense(egui::Sense::click())).clicked() {
+                v.message = None;
+            }
+        }
     });
 }
 
-fn summary(ui: &mut Ui, v: &mut Viewer) {
-    let t = v.trace();
-    let counts = format!(
-        "{} for {}: {} nodes, {} groups, {} dispatches of {} kernels, {:.0} ms",
-        t.model,
-        t.profile_name,
-        t.sources.len(),
-        t.groups.len(),
-        t.calls().count(),
-        t.kernels.len(),
-        t.compile_ms
-    );
+/// The search field, and how much it finds.
+fn search(ui: &mut Ui, v: &mut Viewer) {
+    let hint = "Search (Ctrl F): op:conv time>0.1ms";
+    let field = TextEdit::singleline(&mut v.search.text).hint_text(hint).desired_width(210.0);
+    let response = ui.add(field);
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::SearchInput, true, "Search"));
+    if std::mem::take(&mut v.search.grab) {
+        response.request_focus();
+    }
+    if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
+        let back = ui.input(|i| i.modifiers.shift);
+        v.next_found(!back);
+        response.request_focus();
+    }
+    if v.search.text.trim().is_empty() {
+        return;
+    }
+    match &v.search.fault {
+        Some(why) => ui.colored_label(egui::Color32::from_rgb(210, 60, 60), why),
+        None => ui.weak(format!("{} found", v.search.found().len())),
+    };
+}
+
+fn dock(ui: &mut Ui, v: &mut Viewer) {
+    // Wide content is scrolled: it does not move the graph.
+    ui.set_max_width(ui.available_width());
     ui.horizontal_wrapped(|ui| {
-        ui.strong(counts);
-        ui.separator();
+        ui.spacing_mut().item_spacing.x = 2.0;
         for (tab, title) in Tab::ALL {
             ui.selectable_value(&mut v.tab, tab, title);
         }
     });
-}
-
-fn selection(ui: &mut Ui, v: &mut Viewer) {
-    ui.horizontal_wrapped(|ui| {
-        ui.checkbox(&mut v.only_selected, "Only what is selected");
-        if v.selected().is_empty() {
-            ui.weak("Choose a line, a group, a kernel or a remark: all that came from the same nodes is marked.");
-            return;
-        }
-        if ui.button("Clear").clicked() {
-            v.select([]);
-        }
-        let names: Vec<&str> = v.selected().iter().take(8).map(String::as_str).collect();
-        let more = v.selected().len().saturating_sub(names.len());
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        ui.label(format!("Selected: {}{rest}", names.join("  ")));
-    });
-}
-
-/// Passes with their times and what they did to the number of nodes.
-fn stages(ui: &mut Ui, v: &mut Viewer) {
-    ui.heading("Passes");
-    ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-        for i in 0..v.trace().stages.len() {
-            let stage = &v.trace().stages[i];
-            let about = match v.pass_of(i) {
-                Some(p) if p.changed => {
-                    format!("{}: {} -> {} nodes, {:.1} ms", p.name, p.nodes_before, p.nodes_after, p.ms)
-                }
-                Some(p) => format!("{}: nothing, {:.1} ms", p.name, p.ms),
-                None => stage.label.clone(),
-            };
-            let text = match stage.delta.is_empty() {
-                true => RichText::new(about).weak(),
-                false => RichText::new(about),
-            };
-            if ui.selectable_label(v.stage() == i, text).clicked() {
-                let mode = v.mode();
-                v.show_stage(i, mode);
-                v.tab = Tab::Ir;
-            }
-        }
-    });
-}
-
-/// Rows of one height of which only the visible ones are drawn.
-fn rows(ui: &mut Ui, id: &str, shown: &[usize], mut row: impl FnMut(&mut Ui, usize)) {
-    let height = ui.text_style_height(&TextStyle::Monospace) + 4.0;
-    ScrollArea::both().id_salt(id).auto_shrink(false).show_rows(ui, height, shown.len(), |ui, range| {
-        for &i in &shown[range] {
-            ui.push_id(i, |ui| row(ui, i));
-        }
-    });
-}
-
-fn ir(ui: &mut Ui, v: &mut Viewer) {
-    let (stage, mut mode) = (v.stage(), v.mode());
-    ui.horizontal(|ui| {
-        let label = v.trace().stages.get(stage).map_or(String::new(), |s| s.label.clone());
-        ui.heading(label);
-        for (m, title) in Mode::ALL {
-            ui.selectable_value(&mut mode, m, title);
-        }
-    });
-    v.show_stage(stage, mode);
-    let all = 0..v.lines().len();
-    let shown: Vec<usize> = all.filter(|&i| !v.only_selected || v.marks(&v.lines()[i].origins)).collect();
-    let mut chosen = None;
-    rows(ui, "ir", &shown, |ui, i| {
-        let line = &v.lines()[i];
-        let mark = match line.mark {
-            Mark::Same => "  ",
-            Mark::Added => "+ ",
-            Mark::Removed => "- ",
-        };
-        let mut text = RichText::new(format!("{mark}{}", line.text)).monospace();
-        match line.mark {
-            Mark::Same => {}
-            Mark::Added => text = text.color(ADDED),
-            Mark::Removed => text = text.color(REMOVED),
-        }
-        if line.origins.is_empty() {
-            ui.label(text);
-        } else if ui.selectable_label(v.marks(&line.origins), text).clicked() {
-            chosen = Some(i);
-        }
-    });
-    if let Some(i) = chosen {
-        v.select_line(i);
+    ui.separator();
+    match v.tab {
+        Tab::Node => panes::node::show(ui, v),
+        Tab::Kernel => panes::kernel::show(ui, v),
+        Tab::Text => panes::text::show(ui, v),
+        Tab::Groups => panes::groups::show(ui, v),
+        Tab::Time => panes::time::show(ui, v),
+        Tab::Memory => panes::memory::show(ui, v),
+        Tab::Precision => panes::precision::show(ui, v),
+        Tab::Remarks => panes::remarks::show(ui, v),
     }
 }
 
-fn groups(ui: &mut Ui, v: &mut Viewer) {
-    let t = v.trace();
-    let shown: Vec<usize> =
-        (0..t.groups.len()).filter(|&i| !v.only_selected || v.marks(&t.groups[i].origins)).collect();
-    let mut chosen = None;
-    ScrollArea::both().id_salt("groups").auto_shrink(false).show(ui, |ui| {
-        for i in shown {
-            let g = &t.groups[i];
-            let how = match g.kind {
-                GroupKind::Kernel => format!("by {}", g.rule),
-                GroupKind::View => "a view".to_string(),
-                GroupKind::Host => "on the host".to_string(),
-            };
-            let anchor = g.anchor.as_ref().map_or(String::new(), |a| format!(", anchor {a}"));
-            let layout = g.layout.as_ref().map_or(String::new(), |l| format!(", {l}"));
-            let marked = v.marks(&g.origins);
-            if ui.selectable_label(marked, format!("{i}  {} ({how}{anchor}{layout})", g.ops.join(" + "))).clicked() {
-                chosen = Some(i);
-            }
-            if marked {
-                ui.indent(i, |ui| {
-                    ui.label(format!("from {}", g.origins.join("  ")));
-                    for r in v.boundaries(g) {
-                        ui.weak(format!("{}: {}", r.pass, r.message));
-                    }
-                });
+fn graph(ui: &mut Ui, v: &mut Viewer) {
+    let drawn = v.after();
+    if let Some(Err(why)) = &drawn {
+        ui.centered_and_justified(|ui| ui.label(format!("{why}\nThe trace is damaged: compile the model once more.")));
+        return;
+    }
+    let after = drawn.and_then(Result::ok);
+    // It is asked for in any case: it says what the pass did.
+    let before = v.before().and_then(Result::ok);
+    let area = ui.available_rect_before_wrap();
+    if !v.compare {
+        one(ui, v, 0, area, after.as_ref());
+        return;
+    }
+    let (left, right) = area.split_left_right_at_fraction(0.5);
+    one(ui, v, 1, left.with_max_x(left.max.x - 1.0), before.as_ref());
+    one(ui, v, 0, right.with_min_x(right.min.x + 1.0), after.as_ref());
+    let at_left = ui.input(|i| i.pointer.hover_pos()).is_some_and(|p| left.contains(p));
+    let [after, before] = &mut v.canvases;
+    if at_left { after.follow(before) } else { before.follow(after) }
+}
+
+/// Draws one of the canvases into a part of the window.
+fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc<Drawn>>) {
+    let mut canvas = std::mem::take(&mut v.canvases[which]);
+    let document = if which == 0 { v.document() } else { v.left_document() }.clone();
+    let selected = v.selected().clone();
+    let focus = v.focus().map(str::to_string);
+    let (by, alone) = (v.colour, !v.compare);
+    let found = drawn.filter(|_| which == 0).and_then(|d| v.search.find(&document, d).cloned());
+    let marks = v.compared().map(|c| if which == 0 { c.after.clone() } else { c.before.clone() });
+    let shown = Shown {
+        document: &document,
+        by,
+        selected: &selected,
+        focus: focus.as_deref(),
+        marks: marks.as_deref(),
+        found: found.as_ref(),
+        strong_marks: v.compare,
+        legend: alone || which == 1,
+    };
+    let salt = ["after", "before"][which];
+    let mut inner = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(area));
+    inner.set_clip_rect(area);
+    let action = canvas.show(&mut inner, drawn, &shown);
+    v.canvases[which] = canvas;
+    title(ui, v, which, area);
+    let node = |i: usize| drawn.map(|d| d.scene.boxes[i].node.clone());
+    match action {
+        Some(Action::Select(i)) => v.choose(i.and_then(node).as_ref()),
+        Some(Action::Toggle(i)) => {
+            if let Some(n) = node(i) {
+                v.toggle(&n.key);
             }
         }
-    });
-    if let Some(i) = chosen {
-        v.select_group(i);
+        None => {}
     }
 }
 
-fn kernels(ui: &mut Ui, v: &mut Viewer) {
-    let mut chosen = None;
-    Panel::left("kernels").default_size(240.0).show(ui, |ui| {
-        ui.heading("Kernels");
-        ScrollArea::vertical().id_salt("kernel list").auto_shrink(false).show(ui, |ui| {
-            for (i, k) in v.trace().kernels.iter().enumerate() {
-                if v.only_selected && !v.marks_kernel(i) {
-                    continue;
-                }
-                let name = RichText::new(&k.name);
-                let name = if v.marks_kernel(i) { name.strong() } else { name };
-                if ui.selectable_label(v.kernel() == i, name).clicked() {
-                    chosen = Some(i);
-                }
-            }
-        });
-    });
-    if let Some(i) = chosen {
-        v.select_kernel(i);
-    }
-    let Some(k) = v.trace().kernels.get(v.kernel()) else { return };
-    ui.heading(format!("Kernel {}", k.name));
-    let proved = if k.bounds_proved { "bounds proved" } else { "bounds checked by the driver" };
-    let (bindings, shared) = (k.bindings.len(), k.shared_bytes);
-    let sizes =
-        format!("workgroup {:?}, grid {:?}, {bindings} bindings, {shared} shared bytes, {proved}", k.workgroup, k.grid);
-    ui.label(sizes);
-    let lines: Vec<&str> = ["schedule"]
-        .into_iter()
-        .chain(k.schedule.iter().map(String::as_str))
-        .chain(["", "WGSL"])
-        .chain(k.wgsl.lines())
-        .collect();
-    let shown: Vec<usize> = (0..lines.len()).collect();
-    rows(ui, "kernel text", &shown, |ui, i| {
-        ui.monospace(lines[i]);
-    });
+/// The stage that a canvas shows, in its corner.
+fn title(ui: &Ui, v: &Viewer, which: usize, area: Rect) {
+    let label = |d: &Document, stage: usize| d.trace().stages.get(stage).map_or(String::new(), |s| s.label.clone());
+    let here = label(v.document(), v.stage());
+    let text = match (v.compare, which, &v.other) {
+        (false, ..) => here,
+        (true, 0, None) => format!("after {here}"),
+        (true, _, None) => format!("before {here}"),
+        (true, 0, Some(_)) => format!("{}, {here}", about(v.document())),
+        (true, _, Some(o)) => format!("{}, {}", about(&o.document), label(&o.document, v.other_stage().unwrap_or(0))),
+    };
+    let weak = ui.visuals().weak_text_color();
+    let at = area.min + vec2(10.0, 8.0);
+    let galley = ui.painter().layout_no_wrap(text, FontId::proportional(13.0), weak);
+    let back = Rect::from_min_size(at, galley.size()).expand(3.0);
+    ui.painter().rect_filled(back, 3.0, ui.visuals().panel_fill.gamma_multiply(0.85));
+    ui.painter().galley(at, galley, weak);
 }
 
-fn remarks(ui: &mut Ui, v: &mut Viewer) {
-    let t = v.trace();
-    let shown: Vec<usize> =
-        (0..t.remarks.len()).filter(|&i| !v.only_selected || v.marks_remark(&t.remarks[i])).collect();
-    let mut chosen = None;
-    rows(ui, "remarks", &shown, |ui, i| {
-        let r = &t.remarks[i];
-        let kind = if r.kind == RemarkKind::Applied { "applied" } else { "missed" };
-        let text = RichText::new(format!("{} {kind}: {}", r.pass, r.message));
-        let text = if r.kind == RemarkKind::Missed { text.weak() } else { text };
-        if ui.selectable_label(v.marks_remark(r), text).clicked() {
-            chosen = Some(i);
-        }
-    });
-    if let Some(i) = chosen {
-        v.select_remark(i);
+/// What tells one compilation from another.
+fn about(d: &Document) -> String {
+    let (t, o) = (d.trace(), &d.trace().options);
+    format!(
+        "{} for {}, amp {}, layout {}, fuse {}, -O{}",
+        t.model, t.profile_name, o.amp, o.layout, o.fuse, o.opt_level
+    )
+}
+
+/// Keys that work wherever no text is being written.
+fn keys(ui: &Ui, v: &mut Viewer) {
+    if ui.input_mut(|i| i.consume_key(Modifiers::COMMAND, Key::F)) {
+        v.search.grab = true;
     }
+    let toggle = |k: Key, what: &mut bool| {
+        if ui.input_mut(|i| i.consume_key(Modifiers::COMMAND, k)) {
+            *what = !*what;
+        }
+    };
+    toggle(Key::D, &mut v.detail.attributes);
+    toggle(Key::U, &mut v.detail.names);
+    toggle(Key::I, &mut v.detail.constants);
+    if ui.ctx().text_edit_focused() {
+        return;
+    }
+    let pressed = |k: Key| ui.input(|i| i.key_pressed(k) && !i.modifiers.any());
+    let alt = |k: Key| ui.input(|i| i.key_pressed(k) && i.modifiers.alt);
+    if pressed(Key::ArrowRight) || pressed(Key::CloseBracket) {
+        v.step(true);
+    }
+    if pressed(Key::ArrowLeft) || pressed(Key::OpenBracket) {
+        v.step(false);
+    }
+    if alt(Key::ArrowLeft) {
+        v.canvases[0].camera.back();
+    }
+    if alt(Key::ArrowRight) {
+        v.canvases[0].camera.forward();
+    }
+    if pressed(Key::N) {
+        v.next_change(true);
+    }
+    if pressed(Key::P) {
+        v.next_change(false);
+    }
+    if pressed(Key::C) {
+        v.columns = !v.columns;
+        v.canvases.iter_mut().for_each(Canvas::fit_next);
+    }
+    if pressed(Key::B) {
+        v.compare = !v.compare;
+    }
+    if ui.input(|i| i.key_pressed(Key::Questionmark)) {
+        v.help = !v.help;
+    }
+    if pressed(Key::O)
+        && let Some(key) = v.focus().map(str::to_string)
+    {
+        v.toggle(&key);
+    }
+    if pressed(Key::Escape) {
+        v.help = false;
+        v.select([]);
+    }
+    v.canvases[0].keys(ui);
 }
 
 #[cfg(test)]

@@ -1,84 +1,116 @@
 //! What is shown and selected.
 
+use crate::canvas::Canvas;
+use crate::canvas::colour::ColourBy;
+use crate::document::Document;
+use crate::drawing::{Detail, Drawing, Drawn, Want};
+use crate::panes::kernel::KernelPane;
+use crate::panes::text::TextPane;
+use crate::panes::time::TimePane;
+use crate::search::Search;
 use compiler::passes::PassStats;
-use compiler::remark::{Remark, RemarkKind};
-use compiler::trace::{CompileTrace, Group, TraceError, line_origins};
+use compiler::remark::Remark;
+use compiler::trace::{CompileTrace, TraceError};
+use graphview::changes::{Marks, changes};
+use graphview::picture::Node;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-/// What the main part shows.
+/// What stands beside the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tab {
+    /// All that is known of a box.
+    Node,
+    /// A kernel, from its tensor function to shaders.
+    Kernel,
     /// The module's text at a stage.
-    Ir,
+    Text,
     /// Fused groups.
     Groups,
-    /// Kernels with schedule and shader.
-    Kernels,
+    /// Where the time goes.
+    Time,
+    /// What buffers hold when.
+    Memory,
+    /// Casts, what stays in f32, errors.
+    Precision,
     /// What passes did and did not.
     Remarks,
 }
 impl Tab {
     /// Every tab with its title.
-    pub const ALL: [(Tab, &'static str); 4] =
-        [(Tab::Ir, "IR"), (Tab::Groups, "Groups"), (Tab::Kernels, "Kernels"), (Tab::Remarks, "Remarks")];
-}
-
-/// Which text of a stage is shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// The text that the pass found.
-    Before,
-    /// The text that it left.
-    After,
-    /// Both, with a mark on each line that only one has.
-    Changes,
-}
-impl Mode {
-    /// Every mode with its title.
-    pub const ALL: [(Mode, &'static str); 3] =
-        [(Mode::Before, "Before"), (Mode::After, "After"), (Mode::Changes, "Changes")];
-}
-
-/// Where a line stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark {
-    /// In both texts, or in the only one that is shown.
-    Same,
-    /// Only in the text after.
-    Added,
-    /// Only in the text before.
-    Removed,
-}
-
-/// A line of a stage's text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
-    /// The text, without its end.
-    pub text: String,
-    /// Where it stands.
-    pub mark: Mark,
-    /// Source nodes it came from.
-    pub origins: Vec<String>,
-}
-impl Line {
-    fn new(text: &str, mark: Mark) -> Line {
-        Line { text: text.trim_end_matches('\n').to_string(), mark, origins: line_origins(text) }
-    }
+    pub const ALL: [(Tab, &'static str); 8] = [
+        (Tab::Node, "Node"),
+        (Tab::Kernel, "Kernel"),
+        (Tab::Text, "Text"),
+        (Tab::Groups, "Groups"),
+        (Tab::Time, "Time"),
+        (Tab::Memory, "Memory"),
+        (Tab::Precision, "Precision"),
+        (Tab::Remarks, "Remarks"),
+    ];
 }
 
 /// A trace and what is chosen of it.
 pub struct Viewer {
-    trace: CompileTrace,
-    texts: Vec<String>,
-    /// The tab.
+    document: Arc<Document>,
+    /// What stands beside the graph.
     pub tab: Tab,
+    /// Whether anything stands beside it.
+    pub dock: bool,
+    /// Whether the list of passes is there.
+    pub passes: bool,
+    /// Before and after a pass side by side.
+    pub compare: bool,
+    /// What boxes say.
+    pub detail: Detail,
+    /// The graph in columns, so that all of it suits a window.
+    pub columns: bool,
+    /// What colours of boxes tell.
+    pub colour: ColourBy,
     /// Whether lists leave out what has nothing to do with the selection.
     pub only_selected: bool,
+    /// Whether the list of passes leaves out those that changed nothing.
+    pub only_changed: bool,
+    /// The text pane.
+    pub text: TextPane,
+    /// The kernel pane.
+    pub kernel_pane: KernelPane,
+    /// The time pane.
+    pub time_pane: TimePane,
+    /// The search field.
+    pub search: Search,
+    /// Whether the list of keys is there.
+    pub help: bool,
+    /// What was said last, of a file that was written.
+    pub message: Option<String>,
     stage: usize,
-    mode: Mode,
-    lines: Vec<Line>,
     kernel: usize,
     selected: BTreeSet<String>,
+    focus: Option<String>,
+    toggled: Arc<BTreeSet<String>>,
+    /// The graph after the pass, and that before it.
+    pub(crate) canvases: [Canvas; 2],
+    pub(crate) drawing: Option<Drawing>,
+    /// Another compilation to hold this one against.
+    pub(crate) other: Option<Other>,
+    marks: Option<Compared>,
+}
+
+/// Another compilation.
+pub(crate) struct Other {
+    /// Its trace.
+    pub(crate) document: Arc<Document>,
+    /// Its scenes.
+    pub(crate) drawing: Option<Drawing>,
+}
+
+/// The marks of two stages.
+pub(crate) struct Compared {
+    stages: [usize; 2],
+    /// Of the graph before the pass.
+    pub(crate) before: Arc<Marks>,
+    /// Of that after it.
+    pub(crate) after: Arc<Marks>,
 }
 
 impl Viewer {
@@ -87,68 +119,153 @@ impl Viewer {
     /// # Errors
     /// When the trace's stages cannot be restored.
     pub fn new(trace: CompileTrace) -> Result<Viewer, TraceError> {
-        let texts = trace.stage_texts()?;
-        let stage = trace.passes.len().min(texts.len().saturating_sub(1));
-        let mut v = Viewer {
-            trace,
-            texts,
-            tab: Tab::Ir,
+        let document = Arc::new(Document::new(trace)?);
+        Ok(Viewer {
+            stage: document.last_graph(),
+            tab: Tab::Node,
+            dock: true,
+            passes: true,
+            compare: false,
+            detail: Detail::default(),
+            columns: false,
+            colour: ColourBy::Work,
             only_selected: false,
-            stage,
-            mode: Mode::After,
-            lines: vec![],
+            only_changed: false,
+            text: TextPane::default(),
+            kernel_pane: KernelPane::default(),
+            time_pane: TimePane::default(),
+            search: Search::default(),
+            help: false,
+            message: None,
             kernel: 0,
             selected: BTreeSet::new(),
-        };
-        v.lines = v.lines_of(stage, Mode::After);
-        Ok(v)
+            focus: None,
+            toggled: Arc::default(),
+            canvases: Default::default(),
+            drawing: None,
+            other: None,
+            marks: None,
+            document,
+        })
+    }
+    /// The trace with its indices.
+    pub fn document(&self) -> &Arc<Document> {
+        &self.document
     }
     /// The trace.
     pub fn trace(&self) -> &CompileTrace {
-        &self.trace
+        self.document.trace()
     }
     /// Index of the stage that is shown.
     pub fn stage(&self) -> usize {
         self.stage
     }
-    /// Which text of it.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
     /// Shows a stage.
-    pub fn show_stage(&mut self, stage: usize, mode: Mode) {
-        if stage < self.texts.len() && (stage, mode) != (self.stage, self.mode) {
-            (self.stage, self.mode) = (stage, mode);
-            self.lines = self.lines_of(stage, mode);
-        }
+    pub fn show_stage(&mut self, stage: usize) {
+        self.stage = stage.min(self.document.stages().saturating_sub(1));
     }
-    /// The lines that are shown.
-    pub fn lines(&self) -> &[Line] {
-        &self.lines
+    /// The next stage that changed the graph, or the one before.
+    pub fn step(&mut self, forward: bool) {
+        let changed = |s: &usize| *s == 0 || self.document.graph_of(*s) == *s;
+        let last = self.document.last_graph();
+        let next = match forward {
+            true => (self.stage + 1..=last).find(changed),
+            false => (0..self.stage.min(last + 1)).rev().find(changed),
+        };
+        if let Some(next) = next {
+            self.show_stage(next);
+        }
     }
     /// The pass that made a stage.
     pub fn pass_of(&self, stage: usize) -> Option<&PassStats> {
-        stage.checked_sub(1).and_then(|p| self.trace.passes.get(p))
+        stage.checked_sub(1).and_then(|p| self.trace().passes.get(p))
     }
 
-    fn lines_of(&self, stage: usize, mode: Mode) -> Vec<Line> {
-        let text = |i: usize| self.texts.get(i).map_or("", String::as_str);
-        let before = stage.checked_sub(1).map_or("", text);
-        let whole = |t: &str| t.lines().map(|l| Line::new(l, Mark::Same)).collect();
-        match mode {
-            Mode::Before => whole(before),
-            Mode::After => whole(text(stage)),
-            Mode::Changes => {
-                let mut out = Vec::new();
-                let mut rest = before.split_inclusive('\n');
-                for h in self.trace.stages.get(stage).map_or(&[][..], |s| &s.delta.hunks) {
-                    out.extend(rest.by_ref().take(h.keep as usize).map(|l| Line::new(l, Mark::Same)));
-                    out.extend(rest.by_ref().take(h.drop as usize).map(|l| Line::new(l, Mark::Removed)));
-                    out.extend(h.add.split_inclusive('\n').map(|l| Line::new(l, Mark::Added)));
-                }
-                out.extend(rest.map(|l| Line::new(l, Mark::Same)));
-                out
-            }
+    /// The scene of the shown stage; asked for where it is not ready.
+    pub(crate) fn after(&mut self) -> Option<Result<Arc<Drawn>, String>> {
+        let want = Want {
+            stage: self.document.graph_of(self.stage),
+            toggled: self.toggled.clone(),
+            detail: self.detail,
+            columns: self.columns,
+        };
+        self.drawing.as_mut()?.get(&want)
+    }
+    /// Shows another compilation beside this one: its graph at the same pass where it has it, else its last.
+    ///
+    /// # Errors
+    /// When its stages cannot be restored.
+    pub fn compare_with(&mut self, trace: CompileTrace) -> Result<(), TraceError> {
+        let document = Arc::new(Document::new(trace)?);
+        self.other = Some(Other { document, drawing: None });
+        (self.compare, self.marks) = (true, None);
+        self.canvases[1] = Canvas::default();
+        Ok(())
+    }
+    /// Shows no other compilation any more.
+    pub fn compare_with_none(&mut self) {
+        (self.other, self.marks) = (None, None);
+        self.canvases[1] = Canvas::default();
+    }
+    /// What the left one of two canvases is of: another compilation, or this one before the pass.
+    pub(crate) fn left_document(&self) -> &Arc<Document> {
+        self.other.as_ref().map_or(&self.document, |o| &o.document)
+    }
+    /// The stage of the other compilation that is shown.
+    pub(crate) fn other_stage(&self) -> Option<usize> {
+        let o = &self.other.as_ref()?.document;
+        let label = self.trace().stages.get(self.stage).map(|s| &s.label);
+        let same = o.trace().stages.iter().rposition(|s| Some(&s.label) == label);
+        Some(o.graph_of(same.unwrap_or(o.last_graph())))
+    }
+    /// The scene of the stage before, or of the other compilation.
+    pub(crate) fn before(&mut self) -> Option<Result<Arc<Drawn>, String>> {
+        if let Some(stage) = self.other_stage() {
+            let want = Want { stage, toggled: self.toggled.clone(), detail: self.detail, columns: self.columns };
+            return self.other.as_mut()?.drawing.as_mut()?.get(&want);
+        }
+        let stage = self.document.graph_of(self.stage.min(self.document.last_graph()).saturating_sub(1));
+        let want = Want { stage, toggled: self.toggled.clone(), detail: self.detail, columns: self.columns };
+        self.drawing.as_mut()?.get(&want)
+    }
+    /// What the shown pass did; `None` until both scenes are there, or where it changed nothing.
+    pub(crate) fn compared(&mut self) -> Option<&Compared> {
+        let (before, after) = (self.before()?.ok()?, self.after()?.ok()?);
+        let stages = [before.want.stage, after.want.stage];
+        let same = self.document.graph_of(self.stage) != self.stage || stages[0] == stages[1];
+        if self.other.is_none() && same {
+            return None;
+        }
+        if self.marks.as_ref().is_none_or(|m| m.stages != stages) {
+            let (left, right) = changes(&before.picture, &after.picture);
+            self.marks = Some(Compared { stages, before: Arc::new(left), after: Arc::new(right) });
+        }
+        self.marks.as_ref()
+    }
+    /// Whether scenes are being made or something moves.
+    pub fn busy(&mut self) -> bool {
+        let drawing = self.drawing.as_mut().is_none_or(Drawing::busy);
+        let other = self.other.as_mut().is_some_and(|o| o.drawing.as_mut().is_none_or(Drawing::busy));
+        drawing || other || self.kernel_pane.busy() || self.canvases[0].moving()
+    }
+    /// Looks at all of the graph.
+    pub fn show_all(&mut self) {
+        self.canvases.iter_mut().for_each(|c| c.fit(true));
+    }
+    /// Looks at the next box that the shown pass changed, or the one before.
+    pub fn next_change(&mut self, forward: bool) {
+        let focus = self.focus.clone();
+        let Some(c) = self.compared() else { return };
+        let keys = if c.after.keys().is_empty() { c.before.keys() } else { c.after.keys() };
+        let at = focus.and_then(|f| keys.iter().position(|k| *k == f));
+        let next = match (at, forward) {
+            (None, true) => 0,
+            (None, false) => keys.len().saturating_sub(1),
+            (Some(i), true) => (i + 1) % keys.len().max(1),
+            (Some(i), false) => (i + keys.len() - 1) % keys.len().max(1),
+        };
+        if let Some(key) = keys.get(next).cloned() {
+            self.focus_key(&key);
         }
     }
 
@@ -156,104 +273,123 @@ impl Viewer {
     pub fn kernel(&self) -> usize {
         self.kernel
     }
+    /// Key of the box that the node pane shows.
+    pub fn focus(&self) -> Option<&str> {
+        self.focus.as_deref()
+    }
+    /// The box that the node pane shows: of the shown stage, or of the one before.
+    pub fn focus_node(&mut self) -> Option<Node> {
+        let key = self.focus.clone()?;
+        let find = |d: Option<Result<Arc<Drawn>, String>>| d.and_then(Result::ok)?.picture.find(&key).cloned();
+        find(self.after()).or_else(|| find(self.before()))
+    }
+    /// Shows the box with this key in the node pane, looks at it, and selects its source nodes.
+    pub fn focus_key(&mut self, key: &str) {
+        self.focus = Some(key.to_string());
+        self.canvases.iter_mut().for_each(|c| c.look_at(key));
+        if let Some(n) = self.focus_node() {
+            self.take_selection(n.origins.iter().cloned().collect());
+        }
+    }
+    /// Chooses a box on a canvas.
+    pub(crate) fn choose(&mut self, node: Option<&Node>) {
+        self.focus = node.map(|n| n.key.clone());
+        self.take_selection(node.map_or_else(BTreeSet::new, |n| n.origins.iter().cloned().collect()));
+    }
+    /// Goes to the next box that the search finds.
+    pub fn next_found(&mut self, forward: bool) {
+        let Some(Ok(drawn)) = self.after() else { return };
+        let document = self.document.clone();
+        self.search.find(&document, &drawn);
+        let at = self.focus.as_ref().and_then(|k| drawn.by_key.get(k)).copied();
+        if let Some(i) = self.search.next(at, forward) {
+            let key = drawn.scene.boxes[i].node.key.clone();
+            self.focus_key(&key);
+        }
+    }
+    /// Opens or closes a box.
+    pub fn toggle(&mut self, key: &str) {
+        let set = Arc::make_mut(&mut self.toggled);
+        if !set.remove(key) {
+            set.insert(key.to_string());
+        }
+    }
+
     /// Selected source nodes.
     pub fn selected(&self) -> &BTreeSet<String> {
         &self.selected
     }
-    /// Selects source nodes.
+    /// Selects source nodes, and looks at the first box that came from them.
     pub fn select(&mut self, nodes: impl IntoIterator<Item = String>) {
-        self.selected = nodes.into_iter().collect();
+        self.take_selection(nodes.into_iter().collect());
+        let selected = self.selected.clone();
+        self.focus = None;
+        let Some(Ok(drawn)) = self.after() else { return };
+        let boxes = selected.iter().filter_map(|o| drawn.by_origin.get(o)).flatten();
+        let first = boxes.min_by_key(|&&i| (usize::MAX - drawn.scene.boxes[i].depth, i));
+        if let Some(&i) = first {
+            let key = drawn.scene.boxes[i].node.key.clone();
+            self.canvases[0].look_at(&key);
+            self.focus = Some(key);
+        }
     }
-    /// Selects what a line came from.
-    pub fn select_line(&mut self, line: usize) {
-        let nodes = self.lines.get(line).map(|l| l.origins.clone()).unwrap_or_default();
+    /// Selects source nodes of a part of the kernel that is shown; it stays.
+    pub(crate) fn select_in_kernel(&mut self, nodes: BTreeSet<String>) {
+        let kernel = self.kernel;
         self.select(nodes);
+        self.kernel = kernel;
+    }
+    fn take_selection(&mut self, nodes: BTreeSet<String>) {
+        self.selected = nodes;
+        let groups = self.selected.iter().flat_map(|o| self.document.groups_of_source(o));
+        let kernels: Vec<usize> = groups.flat_map(|&g| self.document.calls_of(g)).map(|c| c.1).collect();
+        // The kernel that is shown stays, where it has to do with what is selected.
+        if let Some(&k) = kernels.first()
+            && !kernels.contains(&self.kernel)
+        {
+            self.kernel = k;
+        }
     }
     /// Selects what a group came from, and shows its first kernel.
     pub fn select_group(&mut self, group: usize) {
-        if let Some(g) = self.trace.groups.get(group) {
-            self.selected = g.origins.iter().cloned().collect();
-            if let Some(&k) = self.trace.kernels_of(group).first() {
-                self.kernel = k;
-            }
+        let Some(g) = self.trace().groups.get(group) else { return };
+        let origins = g.origins.clone();
+        if let Some(&k) = self.trace().kernels_of(group).first() {
+            self.kernel = k;
         }
+        self.select(origins);
     }
-    /// Shows a kernel and selects what the groups that run it came from.
+    /// Shows a kernel; the selection stays.
+    pub fn show_kernel(&mut self, kernel: usize) {
+        self.kernel = kernel.min(self.trace().kernels.len().saturating_sub(1));
+    }
+    /// Shows a kernel and selects what its groups came from.
     pub fn select_kernel(&mut self, kernel: usize) {
-        if kernel < self.trace.kernels.len() {
-            self.kernel = kernel;
-            let groups = self.trace.groups_of(kernel);
-            self.selected = groups.into_iter().flat_map(|g| self.trace.groups[g].origins.clone()).collect();
+        if kernel >= self.trace().kernels.len() {
+            return;
         }
+        self.kernel = kernel;
+        let groups = self.trace().groups_of(kernel);
+        let origins: Vec<String> =
+            groups.iter().flat_map(|&g| self.trace().groups[g].origins.iter().cloned()).collect();
+        self.select(origins);
     }
-    /// Selects the nodes of a remark.
+    /// Selects what a remark is about.
     pub fn select_remark(&mut self, remark: usize) {
-        let nodes = self.trace.remarks.get(remark).map(|r| r.nodes.iter().map(|n| n.to_string()).collect());
-        self.select(nodes.unwrap_or_else(Vec::new));
+        let nodes = self.trace().remarks.get(remark).map(|r| r.nodes.iter().map(|n| n.to_string()).collect::<Vec<_>>());
+        self.select(nodes.unwrap_or_default());
     }
 
-    /// Whether one of these source nodes is selected.
-    pub fn marks<S: AsRef<str>>(&self, nodes: &[S]) -> bool {
-        nodes.iter().any(|n| self.selected.contains(n.as_ref()))
+    /// Whether something that came from these nodes is marked.
+    pub fn marks(&self, origins: &[String]) -> bool {
+        origins.iter().any(|o| self.selected.contains(o))
     }
-    /// Whether a kernel runs in a group of the selection.
+    /// Whether a kernel runs for a marked group.
     pub fn marks_kernel(&self, kernel: usize) -> bool {
-        self.trace.groups_of(kernel).into_iter().any(|g| self.marks(&self.trace.groups[g].origins))
+        self.trace().groups_of(kernel).into_iter().any(|g| self.marks(&self.trace().groups[g].origins))
     }
     /// Whether a remark is about the selection.
     pub fn marks_remark(&self, r: &Remark) -> bool {
         r.nodes.iter().any(|n| self.selected.contains(n.as_str()))
-    }
-    /// Why a group ends where it does: what was missed at its nodes.
-    pub fn boundaries(&self, g: &Group) -> Vec<&Remark> {
-        let about = |r: &&Remark| r.nodes.iter().any(|n| g.origins.iter().any(|o| o == n.as_str()));
-        self.trace.remarks.iter().filter(|r| r.kind == RemarkKind::Missed).filter(about).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::show::tests::trace;
-
-    fn viewer() -> Viewer {
-        Viewer::new(trace()).unwrap()
-    }
-
-    #[test]
-    fn a_line_marks_what_came_from_its_nodes() {
-        let mut v = viewer();
-        v.show_stage(0, Mode::After);
-        let line = v.lines().iter().position(|l| l.origins == ["relu_1"]).unwrap();
-        v.select_line(line);
-        assert_eq!(v.selected().iter().collect::<Vec<_>>(), ["relu_1"]);
-        let group = v.trace().groups.iter().position(|g| v.marks(&g.origins)).unwrap();
-        assert!(v.trace().groups[group].ops.contains(&"relu".to_string()));
-        let kernel = v.trace().kernels_of(group)[0];
-        assert!(v.marks_kernel(kernel));
-        v.select_kernel(kernel);
-        assert!(v.selected().contains("relu_1"));
-        v.select([]);
-        assert!(!v.marks_kernel(kernel));
-    }
-
-    #[test]
-    fn changes_hold_both_texts() {
-        let mut v = viewer();
-        for stage in 0..v.trace().stages.len() {
-            let mut texts = Vec::new();
-            for mode in [Mode::Before, Mode::After] {
-                v.show_stage(stage, mode);
-                texts.push(v.lines().iter().map(|l| l.text.clone()).collect::<Vec<_>>());
-            }
-            v.show_stage(stage, Mode::Changes);
-            let side = |left_out: Mark| -> Vec<String> {
-                v.lines().iter().filter(|l| l.mark != left_out).map(|l| l.text.clone()).collect()
-            };
-            assert_eq!(side(Mark::Added), texts[0], "stage {stage}");
-            assert_eq!(side(Mark::Removed), texts[1], "stage {stage}");
-        }
-        v.show_stage(999, Mode::After);
-        assert!(v.stage() < 999);
     }
 }

@@ -1,23 +1,48 @@
 //! The window.
 
+use crate::start::{Fault, Shot, prepare, select};
 use crate::{Viewer, show};
 use compiler::trace::CompileTrace;
 
-struct App(Viewer);
+struct App {
+    viewer: Viewer,
+    /// A node to select as soon as the graph is laid out.
+    select: Option<String>,
+}
+
 impl eframe::App for App {
     fn ui(&mut self, ui: &mut egui::Ui, _: &mut eframe::Frame) {
-        show(ui, &mut self.0);
+        show(ui, &mut self.viewer);
+        if self.select.is_some() && !self.viewer.busy() {
+            let found = self.select.take().map(|name| select(&mut self.viewer, &name));
+            if let Some(Err(Fault::Asked(why) | Fault::Window(why))) = found {
+                self.viewer.message = Some(why);
+            }
+        }
     }
 }
 
 /// Opens a window on a trace; returns when it is closed.
 ///
 /// # Errors
-/// When the trace is damaged, or there is no display or no device to draw with.
-pub fn open(trace: CompileTrace) -> Result<(), String> {
-    let viewer = Viewer::new(trace).map_err(|e| e.to_string())?;
-    let title = format!("Weft: {}", viewer.trace().model);
-    let viewport = egui::ViewportBuilder::default().with_inner_size([1400.0, 900.0]).with_title(&title);
+/// When the trace is damaged, has no such pass or view, or there is no display or no device to draw with.
+pub fn open(trace: CompileTrace, shot: &Shot) -> Result<(), Fault> {
+    let mut viewer = Viewer::new(trace).map_err(|e| Fault::Asked(e.to_string()))?;
+    prepare(&mut viewer, shot)?;
+    let app = App { viewer, select: shot.select.clone() };
+    let title = format!("Weft: {}", app.viewer.trace().model);
+    let viewport = egui::ViewportBuilder::default().with_inner_size(shot.size).with_title(&title);
     let options = eframe::NativeOptions { viewport, ..eframe::NativeOptions::default() };
-    eframe::run_native(&title, options, Box::new(|_| Ok(Box::new(App(viewer))))).map_err(|e| e.to_string())
+    let dark = shot.dark;
+    let run = eframe::run_native(
+        &title,
+        options,
+        Box::new(move |cx| {
+            if dark {
+                cx.egui_ctx.set_theme(egui::Theme::Dark);
+            }
+            Ok(Box::new(app))
+        }),
+    );
+    run.map_err(|e| Fault::Window(e.to_string()))
 }

@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime-gpu", &["compiler", "shaders-gen"]),
     ("benches", &["compiler", "shaders-gen", "runtime-gpu"]),
     ("graphview", &["compiler", "shaders-gen"]),
-    ("viewer", &["compiler", "runtime-gpu"]),
+    ("viewer", &["compiler", "shaders-gen", "graphview", "runtime-gpu"]),
     ("cli", &["compiler", "shaders-gen", "runtime-gpu", "benches", "graphview", "viewer"]),
     ("fuzz", &["compiler", "shaders-gen", "cli"]),
     ("xtask", &[]),

@@ -93,7 +93,12 @@ const USES: &[Use] = &[
         without: &["json"],
         examples: ["weft export resnet50 -o resnet50.onnx", "weft export model.onnx --optimized -o small.onnx"],
     },
-    Use { command: "view", headings: ALL, without: &["json"], examples: ["weft view resnet50", "weft view a.trace"] },
+    Use {
+        command: "view",
+        headings: ALL,
+        without: &["json"],
+        examples: ["weft view resnet50", "weft view a.trace --screenshot fused.png --pass fuse-ops --view compare"],
+    },
     Use {
         command: "diff",
         headings: &[OUTPUT],

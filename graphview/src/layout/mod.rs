@@ -5,12 +5,13 @@
 //! Time goes into the bends of long edges, not into vertices: an edge over more than [`Options::longest`] layers is cut, and
 //! drawn as a pair of labelled stubs (a *portal*) instead.
 //!
-//! Always holds: vertices do not overlap; an edge goes down; the same graph gives the same picture.
+//! Always holds: vertices do not overlap; an edge that is no portal goes down; the same graph gives the same picture.
 //!
 //! Deliberately absent: cycles (a graph of operations has none) and nested boxes; whoever has regions lays the inner graph
 //! out first and gives its size as that of a vertex.
 
 mod coordinates;
+mod fold;
 mod order;
 mod rank;
 
@@ -23,6 +24,9 @@ pub struct Graph {
     pub sizes: Vec<[f32; 2]>,
     /// Edges from a vertex to a later one in the graph's order; the same pair may stand here several times.
     pub edges: Vec<(usize, usize)>,
+    /// Where each vertex stood across in a picture that this one should resemble, as far as it was there. The order of the
+    /// layers starts from it. Empty where there is no such picture.
+    pub before: Vec<Option<f32>>,
 }
 
 /// Distances, and how long an edge may be.
@@ -38,10 +42,12 @@ pub struct Options {
     pub most_long: usize,
     /// How often the layers are sorted down and up again.
     pub sweeps: usize,
+    /// Fold the layers into columns that suit a page of this width for a height of 1.
+    pub fold: Option<f32>,
 }
 impl Default for Options {
     fn default() -> Self {
-        Options { gap: 24.0, layer_gap: 36.0, longest: 24, most_long: 6, sweeps: 6 }
+        Options { gap: 24.0, layer_gap: 36.0, longest: 24, most_long: 6, sweeps: 6, fold: None }
     }
 }
 
@@ -105,9 +111,13 @@ enum Way {
 pub fn layout(graph: &Graph, options: &Options) -> Layout {
     let ranks = rank::ranks(graph.sizes.len(), &graph.edges);
     let (mut layered, ways) = insert_bends(graph, &ranks, options);
-    order::sort(&mut layered, options.sweeps);
+    order::sort(&mut layered, &graph.before, options.sweeps);
     let x = across(&layered, options.gap);
-    place(graph, options, ranks, &layered, &ways, &x)
+    let laid = place(graph, options, ranks, &layered, &ways, &x);
+    match options.fold {
+        Some(aspect) => fold::fold(graph, laid, aspect, options.gap),
+        None => laid,
+    }
 }
 
 fn insert_bends(graph: &Graph, ranks: &[usize], options: &Options) -> (Layered, Vec<Way>) {

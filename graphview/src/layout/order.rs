@@ -3,10 +3,14 @@
 //! Barth, Juenger and Mutzel do (2002), in `edges * log(layer)`.
 
 use super::Layered;
+use rustc_hash::FxHashMap;
 
-/// Sorts the layers.
-pub(super) fn sort(l: &mut Layered, sweeps: usize) {
+/// Sorts the layers, starting as vertices stood across before, where they did.
+pub(super) fn sort(l: &mut Layered, before: &[Option<f32>], sweeps: usize) {
     start_depth_first(l);
+    if before.iter().any(Option::is_some) {
+        start_as_before(l, before);
+    }
     let mut best = (crossings(l), l.layers.clone());
     let mut idle = 0;
     for sweep in 0..sweeps {
@@ -52,11 +56,40 @@ fn start_depth_first(l: &mut Layered) {
     }
 }
 
+/// A first order in which vertices stand as they did; those that are new, and bends, stand where what is above them does.
+fn start_as_before(l: &mut Layered, before: &[Option<f32>]) {
+    let mut x: Vec<Option<f32>> = (0..l.widths.len()).map(|v| before.get(v).copied().flatten()).collect();
+    let mean = |x: &[Option<f32>], near: &[usize]| {
+        let known: Vec<f32> = near.iter().filter_map(|&v| x[v]).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
+    };
+    for layer in &l.layers {
+        for &v in layer {
+            x[v] = x[v].or_else(|| mean(&x, &l.above[v]));
+        }
+    }
+    for layer in l.layers.iter_mut().rev() {
+        for &v in layer.iter() {
+            x[v] = x[v].or_else(|| mean(&x, &l.below[v]));
+        }
+        // Those without any place keep that of the walk relative to their neighbours in the layer.
+        let mut last = f32::NEG_INFINITY;
+        let places: FxHashMap<usize, f32> = layer
+            .iter()
+            .map(|&v| {
+                last = x[v].unwrap_or(last);
+                (v, last)
+            })
+            .collect();
+        layer.sort_by(|a, b| places[a].total_cmp(&places[b]));
+    }
+}
+
 /// Sorts one layer by its neighbours above (or below). A vertex without neighbours keeps its place.
 fn sort_layer(l: &mut Layered, layer: usize, down: bool) {
     let fixed = if down { layer.checked_sub(1) } else { Some(layer + 1) };
     let Some(fixed) = fixed.and_then(|f| l.layers.get(f)) else { return };
-    let mut at = rustc_hash::FxHashMap::default();
+    let mut at = FxHashMap::default();
     at.extend(fixed.iter().enumerate().map(|(i, &v)| (v, i)));
     let list = std::mem::take(&mut l.layers[layer]);
     let key = |v: usize| -> Option<f32> {

@@ -6,7 +6,7 @@ fn boxes(count: usize) -> Vec<[f32; 2]> {
 }
 
 fn lay(count: usize, edges: &[(usize, usize)]) -> Layout {
-    layout(&Graph { sizes: boxes(count), edges: edges.to_vec() }, &Options::default())
+    layout(&Graph { sizes: boxes(count), edges: edges.to_vec(), ..Graph::default() }, &Options::default())
 }
 
 /// Nothing overlaps, every edge goes down, all is within the size.
@@ -105,4 +105,24 @@ proptest! {
         check(&boxes(count), &edges, &l);
         prop_assert_eq!(&l, &lay(count, &edges));
     }
+}
+
+#[test]
+fn a_long_chain_folds_into_columns_cut_where_few_edges_cross() {
+    // Diamonds in a row: a cut inside one crosses two edges, a cut between two crosses one.
+    let mut edges = Vec::new();
+    for d in 0..30 {
+        let top = 3 * d;
+        edges.extend([(top, top + 1), (top, top + 2), (top + 1, top + 3), (top + 2, top + 3)]);
+    }
+    let graph = Graph { sizes: boxes(91), edges: edges.clone(), ..Graph::default() };
+    let options = Options { fold: Some(1.5), ..Options::default() };
+    let l = layout(&graph, &options);
+    check(&graph.sizes, &edges, &l);
+    let portals = l.routes.iter().filter(|r| matches!(r, Route::Portal(..))).count();
+    let long = layout(&graph, &Options::default());
+    assert!(l.size[1] < long.size[1] / 3.0 && l.size[0] / l.size[1] > 0.8, "{:?}", l.size);
+    // Each cut is crossed by the two edges that enter or leave a diamond's middle, or fewer.
+    assert!((1..=24).contains(&portals), "{portals}");
+    assert_eq!(layout(&graph, &options), l);
 }

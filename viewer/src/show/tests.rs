@@ -1,38 +1,13 @@
-//! The viewer without a window: what is in it, and that selecting marks.
+//! The viewer without a window: what is in it, and that what one does in one place is seen in the others.
 
 use super::*;
 use compiler::compile::{CompileOptions, compile};
-use compiler::name::Name;
-use compiler::plan::{Binding, EmitKernel, EmittedKernel};
+use compiler::passes::FuseMode;
 use compiler::profile::DeviceProfile;
-use compiler::tir::TensorFunction;
-use compiler::trace::{CompileTrace, Contents};
+use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT, Queryable};
-use std::sync::Arc;
-
-/// Stands for the shader generator, which the viewer does not know.
-struct Fake;
-impl EmitKernel for Fake {
-    fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, String> {
-        let bindings = f.params.iter().map(|p| Binding { buffer: p.buffer, bank: 0, access: p.access });
-        Ok(EmittedKernel {
-            name: kernel.to_string(),
-            workgroup: [64, 1, 1],
-            grid: [2, 1, 1],
-            bindings: bindings.collect(),
-            immediate_bytes: 0,
-            shared_bytes: 0,
-            bounds_proved: true,
-            wgsl: format!("shader of {kernel}\n"),
-            lines: vec![],
-            module: Arc::new(()),
-        })
-    }
-    fn spirv(&self, _: &EmittedKernel) -> Result<Vec<u32>, String> {
-        Ok(vec![])
-    }
-}
+use shaders_gen::Emitter;
 
 const MODEL: &str = "const @w : f32[8,4,3,3] = splat(0.25)
 graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8], z: f32[1,4,8,8]) {
@@ -46,22 +21,64 @@ graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8], z: f32[1,4,8,8]) {
 
 /// The trace of a small model.
 pub(crate) fn trace() -> CompileTrace {
-    let options = CompileOptions { record: true, ..CompileOptions::default() };
-    let m = compiler::text::parse_module(MODEL).unwrap();
-    let c = compile(m, &options, &DeviceProfile::baseline(), &Fake, &mut |_, _, _| ()).unwrap();
-    CompileTrace::new("small", &c, &options, &Fake, Contents::Full).unwrap()
+    compiled("small", FuseMode::Full)
 }
 
-fn harness() -> Harness<'static, Viewer> {
-    let viewer = Viewer::new(trace()).unwrap();
-    Harness::builder()
-        .with_size([1200.0, 800.0])
+/// The same, fused as `fuse` says.
+fn compiled(name: &str, fuse: FuseMode) -> CompileTrace {
+    let mut options = CompileOptions { record: true, ..CompileOptions::default() };
+    options.pipeline.fuse = fuse;
+    let m = compiler::text::parse_module(MODEL).unwrap();
+    let c = compile(m, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).unwrap();
+    CompileTrace::new(name, &c, &options, &Emitter, Contents::Full).unwrap()
+}
+
+/// The trace with times.
+fn timed() -> CompileTrace {
+    let mut t = trace();
+    let time = |i: usize| 40.0 * (i + 1) as f64;
+    let one = |i| DispatchTime { median_us: time(i), min_us: time(i) * 0.9, max_us: time(i) * 1.2 };
+    let dispatches: Vec<DispatchTime> = (0..t.calls().count()).map(one).collect();
+    let device_ms = dispatches.iter().map(|d| d.median_us / 1000.0).sum();
+    let (device, source) = ("a device".to_string(), "timestamps".to_string());
+    t.times = Some(Times { device, source, dispatches, latency_ms: 2.0 * device_ms, device_ms });
+    t
+}
+
+type Window = Harness<'static, Viewer>;
+
+/// The viewer on the small model's trace, its graph laid out.
+fn window(size: [f32; 2]) -> Window {
+    window_of(trace(), size)
+}
+
+/// The viewer on a trace, its graph laid out.
+fn window_of(trace: CompileTrace, size: [f32; 2]) -> Window {
+    let viewer = Viewer::new(trace).unwrap();
+    let mut h = Harness::builder()
+        .with_size(size)
+        .with_theme(egui::Theme::Light)
         .allow_missing_glyphs()
-        .build_ui_state(|ui, v: &mut Viewer| show(ui, v), viewer)
+        .build_ui_state(|ui, v: &mut Viewer| show(ui, v), viewer);
+    settle(&mut h);
+    h
+}
+
+/// Frames until nothing is being laid out and nothing moves.
+fn settle(h: &mut Window) {
+    for _ in 0..2000 {
+        h.step();
+        if !h.state_mut().busy() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    h.run_steps(60);
+    assert!(!h.state_mut().busy(), "the graph is not laid out");
 }
 
 /// All texts in the window, in order.
-fn texts(h: &Harness<'static, Viewer>) -> Vec<String> {
+fn texts(h: &Window) -> Vec<String> {
     let mut out = Vec::new();
     let mut open = vec![h.root().accesskit_node()];
     while let Some(n) = open.pop() {
@@ -71,76 +88,140 @@ fn texts(h: &Harness<'static, Viewer>) -> Vec<String> {
     out
 }
 
-fn has(h: &Harness<'static, Viewer>, part: &str) -> bool {
+fn has(h: &Window, part: &str) -> bool {
     texts(h).iter().any(|t| t.contains(part))
 }
 
+/// Where the box that came from a source node lies on the screen.
+fn place_of(h: &mut Window, origin: &str) -> egui::Pos2 {
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let i = drawn.by_origin[origin][0];
+    let canvas = &h.state().canvases[0];
+    let [x, y, w, height] = drawn.scene.boxes[i].rect;
+    canvas.camera.to_screen(canvas.screen().unwrap(), [x + w / 2.0, y + height / 2.0])
+}
+
+fn click_at(h: &mut Window, at: egui::Pos2) {
+    h.hover_at(at);
+    h.step();
+    for pressed in [true, false] {
+        let button = egui::PointerButton::Primary;
+        h.event(egui::Event::PointerButton { pos: at, button, pressed, modifiers: egui::Modifiers::NONE });
+    }
+    h.step();
+    settle(h);
+}
+
 #[test]
-fn the_window_lists_passes_and_the_text() {
-    let mut h = harness();
-    h.run();
-    assert!(has(&h, "small for baseline: 3 nodes, 2 groups"), "{:#?}", texts(&h));
-    assert!(has(&h, "fuse-ops: ") && has(&h, "source") && has(&h, "scheduled"), "{:#?}", texts(&h));
-    h.get_by_label("source").click();
-    h.run();
-    assert!(has(&h, "relu %1 : f32[1,8,8,8]"), "{:#?}", texts(&h));
-    h.get_by_label("Changes").click();
-    h.run();
-    assert!(has(&h, "+ graph @main"), "{:#?}", texts(&h));
+fn a_click_on_a_box_selects_what_it_came_from() {
+    let mut h = window([1200.0, 800.0]);
+    assert!(has(&h, "for lavapipe: 3 nodes, 2 groups"), "{:#?}", texts(&h));
+    let at = place_of(&mut h, "relu_1");
+    click_at(&mut h, at);
+    let selected: Vec<String> = h.state().selected().iter().cloned().collect();
+    assert_eq!(selected, ["conv_0", "relu_1"]);
+    assert!(has(&h, "conv + relu") && has(&h, "From 2 nodes of the model"), "{:#?}", texts(&h));
+    // The kernel pane shows the kernel of the box.
+    let kernel = h.state().kernel();
+    let group = h.state().document().groups_of_source("relu_1")[0];
+    assert_eq!(h.state().trace().kernels_of(group), [kernel]);
+    // The ground selects nothing.
+    let screen = h.state().canvases[0].screen().unwrap();
+    click_at(&mut h, screen.center_top() + vec2(screen.width() * 0.3, 60.0));
+    assert!(h.state().selected().is_empty());
+}
+
+#[test]
+fn stepping_keeps_what_is_chosen_in_its_place() {
+    let mut h = window([1200.0, 800.0]);
+    let last = h.state().stage();
+    let at = place_of(&mut h, "softmax_2");
+    click_at(&mut h, at);
+    let before = place_of(&mut h, "softmax_2");
+    h.key_press(Key::ArrowLeft);
+    settle(&mut h);
+    assert!(h.state().stage() < last);
+    let after = place_of(&mut h, "softmax_2");
+    assert!((before - after).length() < 1.0, "{before:?} {after:?}");
+    h.key_press(Key::ArrowRight);
+    settle(&mut h);
+    assert_eq!(h.state().document().graph_of(h.state().stage()), h.state().document().graph_of(last));
+}
+
+#[test]
+fn a_group_opens_in_place() {
+    let mut h = window([1200.0, 800.0]);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let group = drawn.scene.boxes.iter().find(|b| b.node.op == "conv + relu").unwrap().node.key.clone();
+    h.state_mut().toggle(&group);
+    settle(&mut h);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    let frame = &drawn.scene.boxes[drawn.by_key[&group]];
+    assert!(frame.open);
+    let inner: Vec<&str> = drawn.scene.boxes.iter().filter(|b| b.depth == 1).map(|b| b.node.op.as_str()).collect();
+    assert!(inner.contains(&"conv") && inner.contains(&"relu"), "{inner:?}");
+}
+
+#[test]
+fn marks_say_what_a_pass_did() {
+    let mut h = window([1200.0, 800.0]);
+    let fused = h.state().trace().passes.iter().position(|p| p.name == "fuse-ops").unwrap() + 1;
+    h.state_mut().show_stage(fused);
+    settle(&mut h);
+    let c = h.state_mut().compared().expect("fusion changes the graph");
+    assert!(c.after.count(graphview::changes::Mark::Replaced) >= 1);
+    h.state_mut().next_change(true);
+    assert!(h.state().focus().is_some());
 }
 
 #[test]
 fn selecting_a_line_marks_its_group() {
-    let mut h = harness();
-    h.run();
+    let mut h = window([1600.0, 900.0]);
+    h.get_by_label("Text").click();
     h.get_by_label("source").click();
-    h.run();
+    h.run_steps(4);
+    h.get_by_label("After").click();
+    h.run_steps(4);
     h.get_by_label_contains("relu %1").click();
-    h.run();
-    assert!(has(&h, "Selected: relu_1"), "{:#?}", texts(&h));
+    settle(&mut h);
+    assert_eq!(h.state().selected().iter().collect::<Vec<_>>(), ["relu_1"]);
     h.get_by_label("Groups").click();
-    h.run();
-    // The marked group is open: it says where it came from.
+    h.run_steps(4);
     assert!(has(&h, "from conv_0  relu_1"), "{:#?}", texts(&h));
     assert!(!has(&h, "from softmax_2"), "{:#?}", texts(&h));
-    h.get_by_label("Clear").click();
-    h.run();
-    assert!(!has(&h, "from conv_0"), "{:#?}", texts(&h));
 }
 
 #[test]
-fn kernels_show_schedule_and_shader_and_remarks_their_reasons() {
-    let mut h = harness();
-    h.get_by_label("Kernels").click();
-    h.run();
-    let name = h.state().trace().kernels[1].name.clone();
-    h.get_by_label(&name).click();
-    h.run();
-    assert!(has(&h, &format!("shader of {name}")) && has(&h, "cut-kernel"), "{:#?}", texts(&h));
+fn remarks_are_those_of_the_selection() {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().select_kernel(1);
+    settle(&mut h);
     assert!(!h.state().selected().is_empty());
     h.get_by_label("Remarks").click();
-    h.run();
+    h.run_steps(4);
     assert!(has(&h, "fuse-ops applied: "), "{:#?}", texts(&h));
     h.get_by_label("Only what is selected").click();
-    h.run();
+    h.run_steps(4);
     let marked = h.state().trace().remarks.iter().filter(|r| h.state().marks_remark(r)).count();
     let shown = texts(&h).iter().filter(|t| t.contains(" applied: ") || t.contains(" missed: ")).count();
     assert_eq!(shown, marked);
 }
 
-/// On a device where there is one: the picture must not be empty. Which pixels exactly depends on the driver.
 #[test]
-fn the_window_can_be_drawn() {
-    let mut h = harness();
-    h.run();
-    // The renderer panics where there is no device at all.
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| h.render())) {
-        Err(_) => eprintln!("!!! not drawn: there is no device"),
-        Ok(Err(why)) => panic!("{why}"),
-        Ok(Ok(picture)) => {
-            assert_eq!((picture.width(), picture.height()), (1200, 800));
-            let colours: std::collections::BTreeSet<[u8; 4]> = picture.pixels().map(|p| p.0).collect();
-            assert!(colours.len() > 20, "{} colours", colours.len());
-        }
+fn changes_hold_both_texts() {
+    use crate::panes::text::{LineMark, Mode, lines_of};
+    let document = crate::Document::new(trace()).unwrap();
+    for stage in 0..document.stages() {
+        let texts = [Mode::Before, Mode::After]
+            .map(|m| -> Vec<String> { lines_of(&document, stage, m).into_iter().map(|l| l.text).collect() });
+        let both = lines_of(&document, stage, Mode::Changes);
+        let side = |left_out: LineMark| -> Vec<String> {
+            both.iter().filter(|l| l.mark != left_out).map(|l| l.text.clone()).collect()
+        };
+        assert_eq!(side(LineMark::Added), texts[0], "stage {stage}");
+        assert_eq!(side(LineMark::Removed), texts[1], "stage {stage}");
     }
 }
+
+mod panes;
+mod snapshots;

@@ -1,0 +1,112 @@
+//! How long the viewer takes for a large network: `cargo run --release -p viewer --example frames [-- NODES]`.
+//!
+//! It compiles a network of residual blocks, and prints the time of laying the graph out, of a step to another pass, and of
+//! frames with all of it and with a part of it in sight, each beside that of a frame with nothing in it.
+
+use compiler::compile::{CompileOptions, compile};
+use compiler::profile::DeviceProfile;
+use compiler::text::parse_module;
+use compiler::trace::{CompileTrace, Contents};
+use egui::{Context, RawInput, Rect, Ui, pos2, vec2};
+use shaders_gen::Emitter;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+use viewer::{Viewer, show};
+
+/// Blocks of convolution, ReLU, convolution and sum, some of them read again far down.
+fn network(nodes: usize) -> String {
+    let mut out = String::from(
+        "const @w : f32[8,8,1,1] = splat(0.1)\ngraph @main(%x: f32[1,8,16,16]) -> (y: f32[1,8,16,16]) {\n",
+    );
+    out.push_str("  %w = const @w : f32[8,8,1,1]\n");
+    let mut last = "%x".to_string();
+    for block in 0..nodes / 4 {
+        let n = 4 * block;
+        let skip = if block % 10 == 9 { format!("%{}", n - 21) } else { last.clone() };
+        let ty = ": f32[1,8,16,16]";
+        let _ =
+            writeln!(out, "  %{n} = conv {last}, %w {ty} !name(\"block{block}.conv1\") !from(\"block{block}.conv1\")");
+        let _ =
+            writeln!(out, "  %{} = relu %{n} {ty} !name(\"block{block}.relu\") !from(\"block{block}.relu\")", n + 1);
+        let _ = writeln!(
+            out,
+            "  %{} = conv %{}, %w {ty} !name(\"block{block}.conv2\") !from(\"block{block}.conv2\")",
+            n + 2,
+            n + 1
+        );
+        let _ = writeln!(
+            out,
+            "  %{} = add %{}, {skip} {ty} !name(\"block{block}.add\") !from(\"block{block}.add\")",
+            n + 3,
+            n + 2
+        );
+        last = format!("%{}", n + 3);
+    }
+    let _ = writeln!(out, "  return {last}\n}}");
+    out
+}
+
+/// The shortest of several runs.
+fn best(count: usize, mut run: impl FnMut()) -> Duration {
+    let timed = (0..count).map(|_| {
+        let start = Instant::now();
+        run();
+        start.elapsed()
+    });
+    timed.min().unwrap_or_default()
+}
+
+fn frame(ctx: &Context, paint: &mut dyn FnMut(&mut Ui)) {
+    let size = Rect::from_min_size(pos2(0.0, 0.0), vec2(1600.0, 1000.0));
+    let input = RawInput { screen_rect: Some(size), ..RawInput::default() };
+    let output = ctx.run_ui(input, |ui| paint(ui));
+    let _ = ctx.tessellate(output.shapes, output.pixels_per_point);
+}
+
+/// Frames until all is laid out and still.
+fn settle(ctx: &Context, v: &mut Viewer) -> Duration {
+    let start = Instant::now();
+    loop {
+        frame(ctx, &mut |ui| show(ui, v));
+        if !v.busy() {
+            return start.elapsed();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn main() {
+    let nodes = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    let options = CompileOptions { record: true, ..CompileOptions::default() };
+    let module = parse_module(&network(nodes)).expect("the text parses");
+    let start = Instant::now();
+    let compiled =
+        compile(module, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).expect("it compiles");
+    let trace = CompileTrace::new("blocks", &compiled, &options, &Emitter, Contents::Full).expect("a trace");
+    println!("{nodes} nodes, compiled in {:.1?}", start.elapsed());
+    let layouts = viewer::drawing::time_layouts(&trace);
+    println!("layout of the graph as it came: {:.1?}; of that after the passes: {:.1?}", layouts[0], layouts[1]);
+
+    let ctx = Context::default();
+    let empty = best(40, || frame(&ctx, &mut |_| ()));
+    let mut v = Viewer::new(trace).expect("the trace is whole");
+    println!("first picture after {:.1?}", settle(&ctx, &mut v));
+    let print = |what: &str, t: Duration| {
+        println!("{what}: {t:.2?}, {:.0} times an empty frame of {empty:.2?}", t.as_secs_f64() / empty.as_secs_f64());
+    };
+    print("a frame with a part in sight", best(40, || frame(&ctx, &mut |ui| show(ui, &mut v))));
+    v.show_all();
+    settle(&ctx, &mut v);
+    (0..60).for_each(|_| frame(&ctx, &mut |ui| show(ui, &mut v)));
+    print("a frame with all of it in sight", best(40, || frame(&ctx, &mut |ui| show(ui, &mut v))));
+    // Both scenes are there: what is left is taking one in.
+    v.step(false);
+    settle(&ctx, &mut v);
+    let back = best(4, || {
+        v.step(true);
+        frame(&ctx, &mut |ui| show(ui, &mut v));
+        v.step(false);
+        frame(&ctx, &mut |ui| show(ui, &mut v));
+    });
+    print("a step to another pass and its first frame", back / 2);
+}

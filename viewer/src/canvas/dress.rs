@@ -1,0 +1,101 @@
+//! What the canvas knows of each box beside its place: colour, how its group runs, whether it anchors one.
+
+use super::colour::{ColourBy, Palette};
+use crate::document::Document;
+use crate::drawing::Drawn;
+use compiler::compile::GroupKind;
+use graphview::picture::{Category, Node};
+use std::sync::Arc;
+
+/// How a box runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Runs {
+    /// It is no fused group.
+    Op,
+    /// As one dispatch, or as several.
+    Kernel(usize),
+    /// Not at all: it is another view of the same data.
+    View,
+    /// On the host.
+    Host,
+}
+impl Runs {
+    /// What a box says of it; nothing of what needs no words.
+    pub fn badge(self) -> Option<String> {
+        match self {
+            Runs::Op | Runs::Kernel(1) => None,
+            Runs::Kernel(n) => Some(format!("{n} dispatches")),
+            Runs::View => Some("view, no work".into()),
+            Runs::Host => Some("on the host".into()),
+        }
+    }
+}
+
+/// Of all boxes of a scene.
+pub struct Dress {
+    /// The scene.
+    pub drawn: Arc<Drawn>,
+    /// What the colours tell.
+    pub by: ColourBy,
+    /// For dark backgrounds.
+    pub dark: bool,
+    /// Colours.
+    pub palette: Palette,
+    /// How each box runs.
+    pub runs: Vec<Runs>,
+    /// Boxes that anchor their group: its schedule is made for them.
+    pub anchors: Vec<bool>,
+    /// The group that each box is in, where it is in just one.
+    pub groups: Vec<Option<usize>>,
+    /// Edges that start at each box.
+    pub leaving: Vec<Vec<usize>>,
+    /// Edges that end at each box.
+    pub entering: Vec<Vec<usize>>,
+}
+
+impl Dress {
+    /// Of a scene.
+    pub fn new(document: &Document, drawn: &Arc<Drawn>, by: ColourBy, dark: bool) -> Dress {
+        let boxes = &drawn.scene.boxes;
+        let (mut leaving, mut entering) = (vec![vec![]; boxes.len()], vec![vec![]; boxes.len()]);
+        for (i, e) in drawn.scene.edges.iter().enumerate() {
+            leaving[e.from].push(i);
+            entering[e.to].push(i);
+        }
+        let only = |n: &Node| match document.groups_of(n).as_slice() {
+            &[g] if n.category != Category::Terminal => Some(g),
+            _ => None,
+        };
+        let groups: Vec<Option<usize>> = boxes.iter().map(|b| only(&b.node)).collect();
+        Dress {
+            palette: Palette::new(document, drawn, by, dark),
+            runs: boxes.iter().map(|b| runs(document, &b.node)).collect(),
+            anchors: boxes.iter().zip(&groups).map(|(b, g)| is_anchor(document, &b.node, *g)).collect(),
+            groups,
+            leaving,
+            entering,
+            drawn: drawn.clone(),
+            by,
+            dark,
+        }
+    }
+    /// Whether it is of this.
+    pub fn fits(&self, drawn: &Arc<Drawn>, by: ColourBy, dark: bool) -> bool {
+        Arc::ptr_eq(&self.drawn, drawn) && self.by == by && self.dark == dark
+    }
+}
+
+fn runs(document: &Document, node: &Node) -> Runs {
+    let Some(g) = document.group_of(node) else { return Runs::Op };
+    match document.trace().groups[g].kind {
+        GroupKind::Kernel => Runs::Kernel(document.calls_of(g).len()),
+        GroupKind::View => Runs::View,
+        GroupKind::Host => Runs::Host,
+    }
+}
+
+fn is_anchor(document: &Document, node: &Node, group: Option<usize>) -> bool {
+    let Some(g) = group.map(|g| &document.trace().groups[g]) else { return false };
+    // A group of one has no need of a mark.
+    g.ops.len() > 1 && g.anchor.as_deref() == Some(node.op.as_str()) && node.origins.contains(&g.layer)
+}

@@ -1,0 +1,156 @@
+//! Painting edges, and what holds the boxes of a group together before fusion.
+
+use super::dress::Runs;
+use super::paint::Paint;
+use egui::epaint::{CubicBezierShape, PathStroke};
+use egui::{Align2, Color32, Pos2, Rect, Shape, Stroke, Vec2, pos2, vec2};
+use graphview::layout::Route;
+use graphview::scene::SceneEdge;
+use rustc_hash::FxHashSet;
+
+impl Paint<'_> {
+    /// The hulls of groups that will be: a ground behind each box of one and along the edges between them, so that it covers
+    /// no box of another.
+    pub(super) fn hulls(&self, seen: &[(usize, Rect)]) {
+        let d = self.s.dress;
+        let group = |i: usize| d.groups[i].filter(|_| d.runs[i] == Runs::Op);
+        // Not see-through: parts of a hull lie over each other.
+        let colour = |i: usize| self.ink.ground.lerp_to_gamma(d.palette.fills[i], 0.45);
+        let mut joined = FxHashSet::default();
+        for e in &d.drawn.scene.edges {
+            let Route::Line(points) = &e.route else { continue };
+            if group(e.from).is_none() || group(e.from) != group(e.to) {
+                continue;
+            }
+            joined.extend([e.from, e.to]);
+            let on_screen = |p: &[f32; 2]| self.s.camera.to_screen(self.screen, *p) + self.offset(e.from);
+            let points: Vec<Pos2> = points.iter().map(on_screen).collect();
+            self.painter.add(Shape::line(points, Stroke::new(22.0 * self.zoom, colour(e.from))));
+        }
+        for &(i, rect) in seen.iter().filter(|(i, _)| joined.contains(i)) {
+            self.painter.rect_filled(rect.expand(9.0 * self.zoom), 10.0 * self.zoom, colour(i));
+        }
+    }
+
+    /// All edges that are seen.
+    pub(super) fn edges(&self) {
+        let seen = self.s.camera.seen(self.screen).expand(40.0 / self.zoom);
+        let moving = self.s.change.is_some();
+        for (k, e) in self.s.dress.drawn.scene.edges.iter().enumerate() {
+            let touched = [e.from, e.to].iter().any(|i| Some(*i) == self.s.focus || Some(*i) == self.s.hover);
+            if moving || touched || bounds(&e.route).intersects(seen) {
+                self.edge(e, k, touched);
+            }
+        }
+    }
+
+    fn edge(&self, e: &SceneEdge, k: usize, touched: bool) {
+        let alpha = self.opacity(e.from).min(self.opacity(e.to));
+        let colour = if touched { self.ink.accent } else { self.ink.line.gamma_multiply(alpha) };
+        let stroke = Stroke::new(if touched { 2.0 } else { (1.2 * self.zoom).clamp(0.6, 1.4) }, colour);
+        let (from, to) = (self.offset(e.from), self.offset(e.to));
+        match &e.route {
+            Route::Line(points) => {
+                let last = (points.len() - 1).max(1) as f32;
+                let on_screen = |(n, p): (usize, &[f32; 2])| {
+                    self.s.camera.to_screen(self.screen, *p) + from + (to - from) * (n as f32 / last)
+                };
+                let points: Vec<Pos2> = points.iter().enumerate().map(on_screen).collect();
+                self.line(&points, stroke);
+            }
+            Route::Portal(a, b) => {
+                let a = self.s.camera.to_screen(self.screen, *a) + from;
+                let b = self.s.camera.to_screen(self.screen, *b) + to;
+                self.portal(e, a, b, stroke, touched);
+            }
+        }
+        // Several edges carry one value: it is named once, where it leaves.
+        let first = self.s.dress.leaving[e.from].iter().find(|&&i| {
+            let other = &self.s.dress.drawn.scene.edges[i];
+            other.label == e.label
+        });
+        if first == Some(&k) {
+            self.label(e, from, colour);
+        }
+    }
+
+    fn label(&self, e: &SceneEdge, moved: Vec2, colour: Color32) {
+        let Some(font) = self.font(10.0).filter(|_| self.zoom >= 0.6) else { return };
+        let b = &self.s.dress.drawn.scene.boxes[e.from];
+        let text = match b.node.layout {
+            Some(layout) if b.node.outputs.first() == Some(&e.label) => format!("{} {layout}", e.label),
+            _ => e.label.clone(),
+        };
+        let start = match &e.route {
+            Route::Line(points) => points[0],
+            Route::Portal(a, _) => *a,
+        };
+        let at = self.s.camera.to_screen(self.screen, start) + moved + vec2(0.0, 11.0 * self.zoom);
+        if !self.screen.expand(100.0).contains(at) {
+            return;
+        }
+        let galley = self.painter.layout_no_wrap(text, font, self.ink.weak.lerp_to_gamma(colour, 0.3));
+        let place = Align2::CENTER_CENTER.anchor_size(at, galley.size());
+        self.painter.rect_filled(place.expand2(vec2(2.0, 0.0)), 2.0, self.ink.ground.gamma_multiply(0.9));
+        self.painter.galley(place.min, galley, self.ink.weak);
+    }
+
+    fn line(&self, points: &[Pos2], stroke: Stroke) {
+        if self.zoom < super::paint::PLAIN {
+            self.painter.add(Shape::line(points.to_vec(), stroke));
+            return;
+        }
+        for pair in points.windows(2) {
+            let (a, b) = (pair[0], pair[1]);
+            if (a.x - b.x).abs() < 0.5 {
+                self.painter.line_segment([a, b], stroke);
+                continue;
+            }
+            let middle = (a.y + b.y) / 2.0;
+            let curve = [a, pos2(a.x, middle), pos2(b.x, middle), b];
+            let stroke = PathStroke::new(stroke.width, stroke.color);
+            self.painter.add(CubicBezierShape::from_points_stroke(curve, false, Color32::TRANSPARENT, stroke));
+        }
+        if let Some(&tip) = points.last() {
+            self.arrow(tip, stroke.color);
+        }
+    }
+
+    fn arrow(&self, tip: Pos2, colour: Color32) {
+        if self.zoom >= 0.35 {
+            let (w, h) = (3.2 * self.zoom, 6.0 * self.zoom);
+            let corners = vec![tip, tip + vec2(-w, -h), tip + vec2(w, -h)];
+            self.painter.add(Shape::convex_polygon(corners, colour, Stroke::NONE));
+        }
+    }
+
+    /// A stub at each end; the whole way only while one of them is looked at.
+    fn portal(&self, e: &SceneEdge, a: Pos2, b: Pos2, stroke: Stroke, touched: bool) {
+        let reach = 10.0 * self.zoom;
+        let (a1, b1) = (a + vec2(0.0, reach), b - vec2(0.0, reach));
+        if touched {
+            self.painter.extend(Shape::dashed_line(&[a, b], stroke, 6.0, 4.0));
+        }
+        self.painter.line_segment([a, a1], stroke);
+        self.painter.line_segment([b1, b], stroke);
+        let boxes = &self.s.dress.drawn.scene.boxes;
+        self.painter.circle_filled(a1, 2.5 * self.zoom, stroke.color);
+        self.arrow(b, stroke.color);
+        if let Some(font) = self.font(9.0) {
+            let name = |i: usize| boxes[i].lines.get(1).or(boxes[i].lines.first()).cloned().unwrap_or_default();
+            if self.screen.contains(b1) {
+                let text = format!("from {}", name(e.from));
+                self.painter.text(b1 + vec2(4.0, 0.0) * self.zoom, Align2::LEFT_BOTTOM, text, font, self.ink.weak);
+            }
+        }
+    }
+}
+
+/// What a route covers of the scene.
+fn bounds(route: &Route) -> Rect {
+    let points: &[[f32; 2]] = match route {
+        Route::Line(points) => points,
+        Route::Portal(a, b) => &[*a, *b],
+    };
+    Rect::from_points(&points.iter().map(|p| pos2(p[0], p[1])).collect::<Vec<_>>())
+}

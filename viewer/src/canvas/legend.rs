@@ -1,0 +1,104 @@
+//! What the colours stand for, and what is said of the box under the pointer.
+
+use super::colour::milliseconds;
+use super::dress::Dress;
+use super::paint::{Ink, mark_colour};
+use crate::document::Document;
+use egui::epaint::Mesh;
+use egui::{Color32, FontId, Painter, Rect, Response, Shape, Stroke, StrokeKind, pos2, vec2};
+use graphview::changes::{Mark, Marks};
+
+/// Paints the legend into the lower left corner.
+pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: Option<&Marks>) {
+    let ink = Ink::new(dress.dark);
+    let font = FontId::proportional(11.0);
+    let mut entries: Vec<(Color32, String)> = match &dress.palette.missing {
+        Some(why) => vec![(Color32::TRANSPARENT, (*why).to_string())],
+        None => dress.palette.legend.clone(),
+    };
+    if dress.palette.scale {
+        entries.reverse();
+    }
+    const MOST: usize = 14;
+    if entries.len() > MOST {
+        let more = entries.len() - MOST;
+        entries.truncate(MOST);
+        entries.push((Color32::TRANSPARENT, format!("{more} more")));
+    }
+    let used = |m: Mark| marks.map_or(0, |all| all.count(m));
+    let marks = Mark::ALL.iter().filter(|(m, _)| used(*m) > 0);
+    entries.extend(marks.map(|(m, word)| (mark_colour(*m), format!("{word}: {}", used(*m)))));
+    if entries.is_empty() {
+        return;
+    }
+    let galleys: Vec<_> =
+        entries.iter().map(|(_, t)| painter.layout_no_wrap(t.clone(), font.clone(), ink.weak)).collect();
+    let width = galleys.iter().map(|g| g.size().x).fold(0.0, f32::max) + 34.0;
+    const ROW: f32 = 16.0;
+    let height = ROW * entries.len() as f32 + 8.0;
+    let corner = pos2(screen.min.x + 10.0, screen.max.y - 10.0 - height);
+    let rect = Rect::from_min_size(corner, vec2(width, height));
+    let edge = Stroke::new(1.0, ink.line.gamma_multiply(0.5));
+    painter.rect(rect, 4.0, ink.ground.gamma_multiply(0.92), edge, StrokeKind::Middle);
+    for (k, ((colour, _), galley)) in entries.iter().zip(galleys).enumerate() {
+        let y = rect.min.y + 4.0 + ROW * k as f32;
+        let patch = Rect::from_min_size(pos2(rect.min.x + 8.0, y + 3.0), vec2(14.0, 10.0));
+        if *colour != Color32::TRANSPARENT {
+            painter.rect(patch, 2.0, *colour, Stroke::new(0.5, ink.line), StrokeKind::Middle);
+        }
+        let left = if *colour == Color32::TRANSPARENT { 10.0 } else { 27.0 };
+        painter.galley(pos2(rect.min.x + left, y + (ROW - galley.size().y) / 2.0), galley, ink.weak);
+    }
+    if dress.palette.scale {
+        ramp(painter, rect, &entries[..dress.palette.legend.len().min(entries.len())]);
+    }
+}
+
+/// A scale runs without steps.
+fn ramp(painter: &Painter, rect: Rect, entries: &[(Color32, String)]) {
+    let mut mesh = Mesh::default();
+    for (k, (colour, _)) in entries.iter().enumerate() {
+        let y = rect.min.y + 12.0 + 16.0 * k as f32;
+        mesh.colored_vertex(pos2(rect.min.x + 8.0, y), *colour);
+        mesh.colored_vertex(pos2(rect.min.x + 22.0, y), *colour);
+        if k > 0 {
+            let n = 2 * k as u32;
+            mesh.add_triangle(n - 2, n - 1, n);
+            mesh.add_triangle(n - 1, n, n + 1);
+        }
+    }
+    painter.add(Shape::mesh(mesh));
+}
+
+/// What is said of a box while the pointer is on it.
+pub fn tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
+    let b = &dress.drawn.scene.boxes[i];
+    let n = &b.node;
+    response.clone().on_hover_ui_at_pointer(|ui| {
+        ui.set_max_width(420.0);
+        ui.strong(&n.op);
+        if !n.name.is_empty() {
+            ui.label(&n.name);
+        }
+        for ty in &n.outputs {
+            ui.monospace(ty);
+        }
+        if !n.attrs.is_empty() {
+            ui.weak(&n.attrs);
+        }
+        if let Some(ms) = document.time_of(n) {
+            ui.label(milliseconds(ms));
+        }
+        if let Some((error, pass)) = document.error_of(n) {
+            ui.label(format!("relative error {error:.1e}{}", if pass { "" } else { ", beyond the tolerance" }));
+        }
+        let words = match (b.can_open(), b.open) {
+            (false, _) => "",
+            (true, true) => "Double-click closes it.",
+            (true, false) => "Double-click opens it in place.",
+        };
+        if !words.is_empty() {
+            ui.weak(words);
+        }
+    });
+}

@@ -1,0 +1,278 @@
+//! The canvas: a scene that one moves over, with all of it painted by one painter.
+
+pub mod camera;
+pub mod change;
+pub mod colour;
+pub mod dress;
+mod edges;
+mod legend;
+mod minimap;
+pub mod paint;
+
+use crate::document::Document;
+use crate::drawing::Drawn;
+use camera::{Camera, View};
+use change::{Change, anchor, middle};
+use colour::ColourBy;
+use dress::Dress;
+use egui::{Key, PointerButton, Pos2, Rect, Response, Sense, Ui, Vec2, pos2, vec2};
+use graphview::changes::Marks;
+use minimap::Minimap;
+use paint::{Sight, paint};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What the reader did on a canvas.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Chose a box, by its place in the scene; `None` for the ground.
+    Select(Option<usize>),
+    /// Opened or closed a box.
+    Toggle(usize),
+}
+
+/// What to show.
+pub struct Shown<'a> {
+    /// The trace.
+    pub document: &'a Document,
+    /// What colours tell.
+    pub by: ColourBy,
+    /// Source nodes that are selected.
+    pub selected: &'a BTreeSet<String>,
+    /// Key of the box that the inspector shows.
+    pub focus: Option<&'a str>,
+    /// What a pass did.
+    pub marks: Option<&'a Marks>,
+    /// Boxes that a query finds.
+    pub found: Option<&'a BTreeSet<usize>>,
+    /// Marks are what one looks at: they go around boxes, else they are in a corner.
+    pub strong_marks: bool,
+    /// Whether there is a legend.
+    pub legend: bool,
+}
+
+/// A canvas.
+#[derive(Default)]
+pub struct Canvas {
+    /// Where one looks from.
+    pub camera: Camera,
+    dress: Option<Dress>,
+    change: Option<Change>,
+    hover: Option<usize>,
+    screen: Option<Rect>,
+    /// A box to look at as soon as there is a scene and a place for it.
+    wanted: Option<String>,
+    /// Show all once there is a scene.
+    fit: Option<bool>,
+    /// Show all of the next scene.
+    fit_next: bool,
+    dragged: bool,
+}
+
+impl Canvas {
+    /// The scene that it shows.
+    pub fn drawn(&self) -> Option<&Arc<Drawn>> {
+        self.dress.as_ref().map(|d| &d.drawn)
+    }
+    /// Whether something moves.
+    pub fn moving(&self) -> bool {
+        self.change.is_some() || self.fit.is_some()
+    }
+    /// Looks at the box with this key when it is there.
+    pub fn look_at(&mut self, key: &str) {
+        self.wanted = Some(key.to_string());
+    }
+    /// Shows everything, or the top of what is too long to be read as a whole.
+    pub fn fit(&mut self, whole: bool) {
+        self.fit = Some(whole);
+    }
+    /// Shows everything of the scene that comes next, which has another arrangement.
+    pub fn fit_next(&mut self) {
+        self.fit_next = true;
+    }
+    /// Where it lies on the screen.
+    pub fn screen(&self) -> Option<Rect> {
+        self.screen
+    }
+
+    /// Takes a scene in. What is in both stays where it is on the screen as far as it can.
+    fn take(&mut self, drawn: &Arc<Drawn>, s: &Shown<'_>, dark: bool) {
+        if self.dress.as_ref().is_some_and(|d| d.fits(drawn, s.by, dark)) {
+            return;
+        }
+        let old = self.dress.take().map(|d| d.drawn);
+        match old {
+            None => self.fit = self.fit.or(Some(std::mem::take(&mut self.fit_next))),
+            Some(old) if !Arc::ptr_eq(&old, drawn) && std::mem::take(&mut self.fit_next) => self.fit = Some(true),
+            Some(old) if !Arc::ptr_eq(&old, drawn) => {
+                let preferred = s.focus.and_then(|k| old.by_key.get(k)).copied();
+                let center = self.camera.resting().center;
+                let pair = anchor(&old, drawn, preferred, [center.x, center.y]);
+                let shift = pair.map_or(Vec2::ZERO, |(i, j)| middle(drawn, j) - middle(&old, i));
+                self.camera.shift(shift);
+                self.change = Some(Change::new(&old, drawn, shift));
+                self.hover = None;
+            }
+            Some(_) => {}
+        }
+        self.dress = Some(Dress::new(s.document, drawn, s.by, dark));
+    }
+
+    /// Draws it over all the room there is.
+    pub fn show(&mut self, ui: &mut Ui, drawn: Option<&Arc<Drawn>>, s: &Shown<'_>) -> Option<Action> {
+        let (response, painter) = ui.allocate_painter(ui.available_size(), Sense::click_and_drag());
+        let screen = response.rect;
+        self.screen = Some(screen);
+        let dark = ui.visuals().dark_mode;
+        if let Some(drawn) = drawn {
+            self.take(drawn, s, dark);
+        }
+        let dt = ui.input(|i| i.stable_dt).min(0.1);
+        self.animate(ui, dt);
+        let Some(dress) = self.dress.take() else {
+            waiting(ui, screen);
+            return None;
+        };
+        self.go_where_wanted(&dress, screen);
+        let map = Minimap::new(screen, dress.drawn.scene.size, self.camera.seen(screen));
+        let action = self.input(ui, &response, &dress, map.as_ref());
+        let focus = s.focus.and_then(|k| dress.drawn.by_key.get(k)).copied();
+        let sight = Sight {
+            dress: &dress,
+            camera: &self.camera,
+            change: self.change.as_ref(),
+            selected: s.selected,
+            focus,
+            hover: self.hover,
+            marks: s.marks,
+            strong_marks: s.strong_marks,
+            found: s.found,
+        };
+        paint(&painter, screen, &sight);
+        if let Some(map) = &map {
+            map.paint(&painter, &dress, self.camera.seen(screen), focus);
+        }
+        if s.legend {
+            legend::paint(&painter, screen, &dress, s.marks);
+        }
+        if let Some(i) = self.hover.filter(|_| !self.dragged) {
+            legend::tip(&response, s.document, &dress, i);
+        }
+        self.dress = Some(dress);
+        action
+    }
+
+    fn animate(&mut self, ui: &Ui, dt: f32) {
+        let gliding = self.camera.step(dt);
+        if self.change.as_mut().is_some_and(|c| !c.step(dt)) {
+            self.change = None;
+        }
+        if gliding || self.change.is_some() {
+            ui.ctx().request_repaint();
+        }
+    }
+
+    fn go_where_wanted(&mut self, dress: &Dress, screen: Rect) {
+        if let Some(whole) = self.fit.take() {
+            let view = Camera::fitting(screen, dress.drawn.scene.size, whole);
+            if self.camera.view == Camera::default().view { self.camera.jump(view) } else { self.camera.glide(view) }
+        }
+        let Some(&i) = self.wanted.as_ref().and_then(|k| dress.drawn.by_key.get(k)) else { return };
+        self.wanted = None;
+        let at = middle(&dress.drawn, i).to_pos2();
+        let inside = self.camera.seen(screen).shrink2(self.camera.seen(screen).size() * 0.15).contains(at);
+        let readable = self.camera.resting().zoom >= 0.5;
+        if !(inside && readable) {
+            self.camera.glide(View { center: at, zoom: self.camera.resting().zoom.max(0.8) });
+        }
+    }
+
+    fn input(&mut self, ui: &Ui, response: &Response, dress: &Dress, map: Option<&Minimap>) -> Option<Action> {
+        let screen = response.rect;
+        let pointer = response.hover_pos();
+        self.wheel(ui, screen, pointer);
+        let on_map = |p: Pos2| map.filter(|m| m.rect.expand(5.0).contains(p));
+        if response.drag_started() {
+            self.camera.remember();
+        }
+        if response.dragged_by(PointerButton::Primary) || response.dragged_by(PointerButton::Middle) {
+            self.dragged = true;
+            let start = ui.input(|i| i.pointer.press_origin());
+            match start.and_then(on_map).zip(response.interact_pointer_pos()) {
+                Some((m, p)) => self.camera.jump(View { center: m.to_scene(p), ..self.camera.view }),
+                None => self.camera.pan(response.drag_delta()),
+            }
+        } else {
+            self.dragged = false;
+        }
+        let at = |p: Pos2| dress.drawn.scene.at(self.camera.to_scene(screen, p));
+        self.hover = pointer.filter(|p| on_map(*p).is_none()).and_then(at);
+        let clicked = response.interact_pointer_pos().filter(|_| response.clicked())?;
+        if let Some(m) = on_map(clicked) {
+            let center = m.to_scene(clicked);
+            self.camera.glide(View { center, ..self.camera.view });
+            return None;
+        }
+        let hit = dress.drawn.scene.at(self.camera.to_scene(screen, clicked));
+        match hit {
+            Some(i) if response.double_clicked() && dress.drawn.scene.boxes[i].can_open() => Some(Action::Toggle(i)),
+            hit => Some(Action::Select(hit)),
+        }
+    }
+
+    /// The wheel moves, with Ctrl (or two fingers) it magnifies.
+    fn wheel(&mut self, ui: &Ui, screen: Rect, pointer: Option<Pos2>) {
+        let Some(at) = pointer else { return };
+        let (scroll, zoom) = ui.input(|i| (i.smooth_scroll_delta(), i.zoom_delta()));
+        if (zoom - 1.0).abs() > 1e-4 {
+            self.camera.zoom(screen, at, zoom);
+        } else if scroll != Vec2::ZERO {
+            self.camera.pan(scroll);
+        }
+    }
+
+    /// Keys for whoever has no wheel; the caller asks only while no text is being written.
+    pub fn keys(&mut self, ui: &Ui) {
+        let Some(screen) = self.screen else { return };
+        let pressed = |k: Key| ui.input(|i| i.key_pressed(k) && !i.modifiers.any());
+        if pressed(Key::Plus) || pressed(Key::Equals) {
+            self.camera.zoom(screen, screen.center(), 1.25);
+        }
+        if pressed(Key::Minus) {
+            self.camera.zoom(screen, screen.center(), 0.8);
+        }
+        let step = |on: bool| if on { 60.0 } else { 0.0 };
+        let across = step(pressed(Key::A)) - step(pressed(Key::D));
+        let down = step(pressed(Key::W)) - step(pressed(Key::S));
+        // Moving by nothing would end a movement that goes on.
+        if (across, down) != (0.0, 0.0) {
+            self.camera.pan(vec2(across, down));
+        }
+        if pressed(Key::F) {
+            self.fit(true);
+        }
+        if pressed(Key::T) {
+            self.fit(false);
+        }
+    }
+
+    /// Moves so that its box `mine` lies where box `theirs` of the other canvas lies.
+    pub fn follow(&mut self, other: &Canvas) {
+        let (Some(mine), Some(theirs)) = (self.drawn().cloned(), other.drawn().cloned()) else { return };
+        let at = other.camera.view.center;
+        let Some((i, j)) = anchor(&theirs, &mine, None, [at.x, at.y]) else { return };
+        let to = at + (middle(&mine, j) - middle(&theirs, i));
+        // A box that has no counterpart makes the next one the anchor: the step between them is taken smoothly.
+        let center = self.camera.view.center;
+        let far = (to - center).length() * other.camera.view.zoom;
+        let next = if far > 2.0 { center + (to - center) * 0.35 } else { to };
+        self.camera.jump(View { center: pos2(next.x, next.y), zoom: other.camera.view.zoom });
+    }
+}
+
+fn waiting(ui: &Ui, screen: Rect) {
+    let colour = ui.visuals().weak_text_color();
+    let font = egui::FontId::proportional(14.0);
+    ui.painter().text(screen.center(), egui::Align2::CENTER_CENTER, "Laying out the graph ...", font, colour);
+    ui.ctx().request_repaint_after(std::time::Duration::from_millis(50));
+}

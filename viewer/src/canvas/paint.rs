@@ -1,0 +1,276 @@
+//! Painting a scene: one painter, only what is seen, and only as much of it as can be read.
+
+use super::camera::Camera;
+use super::change::Change;
+use super::colour::ColourBy;
+use super::dress::{Dress, Runs};
+use egui::epaint::Mesh;
+use egui::{Align2, Color32, FontId, Painter, Rect, Shape, Stroke, StrokeKind, Vec2, vec2};
+use graphview::changes::{Mark, Marks};
+use graphview::scene::{INSET, LINE, SceneBox};
+use std::collections::BTreeSet;
+
+/// Below this magnification boxes are plain rectangles, and edges straight.
+pub(super) const PLAIN: f32 = 0.14;
+/// Below this one boxes show their first line alone.
+const TITLES: f32 = 0.5;
+/// Smallest text that is painted, in points.
+const READABLE: f32 = 6.0;
+
+/// What there is to paint.
+pub struct Sight<'a> {
+    /// The scene with colours.
+    pub dress: &'a Dress,
+    /// Where one looks from.
+    pub camera: &'a Camera,
+    /// A movement between two scenes.
+    pub change: Option<&'a Change>,
+    /// Source nodes that are selected.
+    pub selected: &'a BTreeSet<String>,
+    /// The box that the inspector shows.
+    pub focus: Option<usize>,
+    /// The box under the pointer.
+    pub hover: Option<usize>,
+    /// What a pass did to the boxes.
+    pub marks: Option<&'a Marks>,
+    /// Whether marks go around boxes rather than into a corner.
+    pub strong_marks: bool,
+    /// Boxes that a query finds; the others step back.
+    pub found: Option<&'a BTreeSet<usize>>,
+}
+
+/// Colours of what is no box.
+pub struct Ink {
+    /// Behind everything.
+    pub ground: Color32,
+    /// Edges and borders.
+    pub line: Color32,
+    /// Text on the ground.
+    pub weak: Color32,
+    /// What is selected.
+    pub accent: Color32,
+    frame: Color32,
+}
+impl Ink {
+    /// For a theme.
+    pub fn new(dark: bool) -> Ink {
+        if dark {
+            Ink {
+                ground: Color32::from_gray(22),
+                line: Color32::from_gray(120),
+                weak: Color32::from_gray(150),
+                accent: Color32::from_rgb(90, 170, 255),
+                frame: Color32::from_gray(32),
+            }
+        } else {
+            Ink {
+                ground: Color32::from_gray(252),
+                line: Color32::from_gray(140),
+                weak: Color32::from_gray(110),
+                accent: Color32::from_rgb(10, 100, 220),
+                frame: Color32::from_rgb(243, 246, 250),
+            }
+        }
+    }
+}
+
+/// The colour of a mark.
+pub fn mark_colour(mark: Mark) -> Color32 {
+    match mark {
+        Mark::Added => Color32::from_rgb(40, 160, 70),
+        Mark::Removed => Color32::from_rgb(210, 60, 60),
+        Mark::Replaced => Color32::from_rgb(225, 140, 20),
+        Mark::Changed => Color32::from_rgb(140, 90, 210),
+    }
+}
+
+/// Paints the scene into `screen`.
+pub fn paint(painter: &Painter, screen: Rect, s: &Sight<'_>) {
+    let p = Paint { painter, screen, s, ink: Ink::new(s.dress.dark), zoom: s.camera.view.zoom };
+    painter.rect_filled(screen, 0.0, p.ink.ground);
+    let boxes = &s.dress.drawn.scene.boxes;
+    let seen: Vec<(usize, Rect)> =
+        (0..boxes.len()).map(|i| (i, p.place(i))).filter(|(_, r)| r.intersects(screen)).collect();
+    for &(i, rect) in seen.iter().filter(|(i, _)| boxes[*i].open) {
+        p.frame(&boxes[i], i, rect);
+    }
+    if s.dress.by == ColourBy::Group && p.zoom >= PLAIN {
+        p.hulls(&seen);
+    }
+    p.edges();
+    if p.zoom < PLAIN {
+        p.plain(&seen);
+    } else {
+        for &(i, rect) in seen.iter().filter(|(i, _)| !boxes[*i].open) {
+            p.node(&boxes[i], i, rect);
+        }
+    }
+    p.captions();
+}
+
+/// A painting in progress.
+pub(super) struct Paint<'a> {
+    pub(super) painter: &'a Painter,
+    pub(super) screen: Rect,
+    pub(super) s: &'a Sight<'a>,
+    pub(super) ink: Ink,
+    pub(super) zoom: f32,
+}
+
+impl Paint<'_> {
+    pub(super) fn offset(&self, i: usize) -> Vec2 {
+        self.s.change.map_or(Vec2::ZERO, |c| c.offset(i)) * self.zoom
+    }
+    fn place(&self, i: usize) -> Rect {
+        self.s.camera.rect(self.screen, self.s.dress.drawn.scene.boxes[i].rect).translate(self.offset(i))
+    }
+    pub(super) fn opacity(&self, i: usize) -> f32 {
+        let found = self.s.found.is_none_or(|f| f.contains(&i));
+        self.s.change.map_or(1.0, |c| c.opacity(i)) * if found { 1.0 } else { 0.25 }
+    }
+    fn mark(&self, b: &SceneBox) -> Option<Mark> {
+        self.s.marks.and_then(|m| m.of(&b.node.key))
+    }
+    fn is_selected(&self, b: &SceneBox) -> bool {
+        b.node.origins.iter().any(|o| self.s.selected.contains(o))
+    }
+    /// A text size that changes in steps while one zooms, as the font's atlas has one picture for each.
+    pub(super) fn font(&self, size: f32) -> Option<FontId> {
+        let size = (size * self.zoom * 2.0).floor() / 2.0;
+        (size >= READABLE).then(|| FontId::proportional(size))
+    }
+
+    /// All boxes as one mesh: there may be thousands.
+    fn plain(&self, seen: &[(usize, Rect)]) {
+        let mut mesh = Mesh::default();
+        for &(i, rect) in seen {
+            let b = &self.s.dress.drawn.scene.boxes[i];
+            if b.open {
+                continue;
+            }
+            let rect = Rect::from_center_size(rect.center(), rect.size().max(Vec2::splat(1.5)));
+            if self.is_selected(b) || self.s.focus == Some(i) {
+                mesh.add_colored_rect(rect.expand(2.0), self.ink.accent);
+            } else if let Some(m) = self.mark(b).filter(|_| self.s.strong_marks) {
+                mesh.add_colored_rect(rect.expand(1.5), mark_colour(m));
+            } else {
+                mesh.add_colored_rect(rect.expand(0.5), self.ink.line.gamma_multiply(0.6 * self.opacity(i)));
+            }
+            mesh.add_colored_rect(rect, self.s.dress.palette.fills[i].gamma_multiply(self.opacity(i)));
+        }
+        self.painter.add(Shape::mesh(mesh));
+    }
+
+    /// The border of a box: what is selected, then what a pass did to it, then how it runs.
+    fn border(&self, b: &SceneBox, i: usize) -> Stroke {
+        let width = self.zoom.clamp(0.5, 1.2);
+        if self.s.focus == Some(i) {
+            return Stroke::new(3.0, self.ink.accent);
+        }
+        if self.is_selected(b) {
+            return Stroke::new(2.0, self.ink.accent);
+        }
+        if let Some(m) = self.mark(b).filter(|_| self.s.strong_marks) {
+            return Stroke::new(2.5, mark_colour(m));
+        }
+        let line = self.ink.line.gamma_multiply(self.opacity(i));
+        Stroke::new(if self.s.hover == Some(i) { 2.0 } else { width }, line)
+    }
+
+    fn frame(&self, b: &SceneBox, i: usize, rect: Rect) {
+        let radius = (6.0 * self.zoom).clamp(0.0, 8.0);
+        let fill = match self.s.dress.groups[i] {
+            Some(_) => self.ink.frame.lerp_to_gamma(self.s.dress.palette.fills[i], 0.25),
+            None => self.ink.frame,
+        };
+        self.painter.rect(rect, radius, fill, self.border(b, i), StrokeKind::Middle);
+        if let (Some(font), Some(title)) = (self.font(12.0), b.lines.first()) {
+            let at = rect.min + vec2(INSET, 4.0) * self.zoom;
+            let painter = self.painter.with_clip_rect(rect.intersect(self.screen));
+            painter.text(at, Align2::LEFT_TOP, title, font, self.ink.weak);
+        }
+    }
+
+    fn node(&self, b: &SceneBox, i: usize, rect: Rect) {
+        let alpha = self.opacity(i);
+        let fill = self.s.dress.palette.fills[i].gamma_multiply(alpha);
+        let radius = (4.0 * self.zoom).clamp(0.0, 6.0);
+        let border = self.border(b, i);
+        match self.s.dress.runs[i] {
+            // Nothing runs: only its outline is there.
+            Runs::View => {
+                self.painter.rect_filled(rect, radius, fill.gamma_multiply(0.35));
+                let corners = [rect.left_top(), rect.right_top(), rect.right_bottom(), rect.left_bottom()];
+                let path = [corners[0], corners[1], corners[2], corners[3], corners[0]];
+                self.painter.extend(Shape::dashed_line(&path, border, 5.0, 3.0));
+            }
+            Runs::Host => {
+                self.painter.rect(rect, radius, fill, border, StrokeKind::Middle);
+                let inner = Stroke::new(0.8, border.color);
+                self.painter.rect_stroke(rect.shrink(3.0 * self.zoom), radius, inner, StrokeKind::Middle);
+            }
+            runs => {
+                if let Runs::Kernel(n) = runs {
+                    // A pile, for as many dispatches as can be told apart.
+                    for k in (1..n.min(4)).rev() {
+                        let behind = rect.translate(Vec2::splat(3.0 * self.zoom * k as f32));
+                        self.painter.rect(behind, radius, fill, border, StrokeKind::Middle);
+                    }
+                }
+                self.painter.rect(rect, radius, fill, border, StrokeKind::Middle);
+            }
+        }
+        if self.s.dress.anchors[i] {
+            let bar = Rect::from_min_size(rect.min, vec2(4.0 * self.zoom, rect.height()));
+            self.painter.rect_filled(bar, radius, self.ink.accent.gamma_multiply(alpha));
+        }
+        if let Some(m) = self.mark(b).filter(|_| !self.s.strong_marks) {
+            let side = 9.0 * self.zoom;
+            let corner = rect.right_bottom();
+            let corners = vec![corner, corner - vec2(side, 0.0), corner - vec2(0.0, side)];
+            self.painter.add(Shape::convex_polygon(corners, mark_colour(m), Stroke::NONE));
+        }
+        self.text(b, i, rect, alpha);
+    }
+
+    fn text(&self, b: &SceneBox, i: usize, rect: Rect, alpha: f32) {
+        let fill = self.s.dress.palette.fills[i];
+        let light = fill.intensity() > 0.45;
+        let strong = if light { Color32::from_gray(15) } else { Color32::from_gray(240) }.gamma_multiply(alpha);
+        let weak = strong.gamma_multiply(0.72);
+        let painter = self.painter.with_clip_rect(rect.expand(1.0).intersect(self.screen));
+        if self.zoom < TITLES {
+            // The title alone, as large as the box lets it be.
+            let Some(title) = b.lines.first() else { return };
+            let size = (rect.height() * 0.62).min(rect.width() / title.chars().count().max(6) as f32 * 1.75).min(13.0);
+            let size = (size * 2.0).floor() / 2.0;
+            if size >= READABLE {
+                painter.text(rect.center(), Align2::CENTER_CENTER, title, FontId::proportional(size), strong);
+            }
+            return;
+        }
+        let (Some(title), Some(body)) = (self.font(12.0), self.font(11.0).or(self.font(12.0))) else { return };
+        for (k, line) in b.lines.iter().enumerate() {
+            let at = rect.min + vec2(INSET, INSET / 2.0 + k as f32 * LINE) * self.zoom;
+            let (font, colour) = if k == 0 { (title.clone(), strong) } else { (body.clone(), weak) };
+            painter.text(at, Align2::LEFT_TOP, line, font, colour);
+        }
+        if let (Some(badge), Some(font)) = (self.s.dress.runs[i].badge(), self.font(9.5)) {
+            let at = rect.right_top() + vec2(-4.0, -3.0) * self.zoom;
+            let galley = self.painter.layout_no_wrap(badge, font, self.ink.ground);
+            let tag = Align2::RIGHT_CENTER.anchor_size(at, galley.size() + vec2(6.0, 1.0));
+            self.painter.rect_filled(tag, 3.0, self.ink.weak);
+            self.painter.galley(tag.min + vec2(3.0, 0.5), galley, self.ink.ground);
+        }
+    }
+
+    fn captions(&self) {
+        let Some(font) = self.font(12.0) else { return };
+        for c in &self.s.dress.drawn.scene.captions {
+            let at = self.s.camera.to_screen(self.screen, c.at);
+            if self.screen.contains(at) {
+                self.painter.text(at, Align2::LEFT_TOP, &c.text, font.clone(), self.ink.weak);
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A trace with the indices that readers of it need at once.
+
+use compiler::graph::Module;
+use compiler::text::parse_module;
+use compiler::trace::{CompileTrace, TraceError};
+use graphview::picture::Node;
+use rustc_hash::FxHashMap;
+
+/// A trace, the text of its stages, and what leads from boxes to groups, times and errors.
+pub struct Document {
+    trace: CompileTrace,
+    texts: Vec<String>,
+    /// Stages that are graphs: the source and what each pass left.
+    graphs: usize,
+    by_function: FxHashMap<String, usize>,
+    by_node: FxHashMap<String, Vec<usize>>,
+    errors: FxHashMap<String, usize>,
+    times: Vec<Option<f64>>,
+    /// Of each group: dispatches with their kernels.
+    calls: Vec<Vec<(usize, usize)>>,
+}
+
+impl Document {
+    /// Indexes a trace.
+    ///
+    /// # Errors
+    /// When its stages cannot be restored.
+    pub fn new(trace: CompileTrace) -> Result<Document, TraceError> {
+        let texts = trace.stage_texts()?;
+        let mut by_node: FxHashMap<String, Vec<usize>> = FxHashMap::default();
+        for (i, g) in trace.groups.iter().enumerate() {
+            for name in g.origins.iter().chain(&g.nodes) {
+                let list = by_node.entry(name.clone()).or_default();
+                if list.last() != Some(&i) {
+                    list.push(i);
+                }
+            }
+        }
+        let mut calls = vec![vec![]; trace.groups.len()];
+        trace.calls().enumerate().for_each(|(i, c)| calls[c.group].push((i, c.kernel)));
+        let errors = trace.errors.iter().flat_map(|e| e.nodes.iter().enumerate());
+        Ok(Document {
+            graphs: (trace.passes.len() + 1).min(texts.len()),
+            by_function: trace.groups.iter().enumerate().map(|(i, g)| (g.function.clone(), i)).collect(),
+            errors: errors.map(|(i, e)| (e.name.clone(), i)).collect(),
+            times: (0..trace.groups.len()).map(|g| trace.time_of_group(g).map(|t| t.median_us / 1000.0)).collect(),
+            calls,
+            by_node,
+            texts,
+            trace,
+        })
+    }
+    /// The trace.
+    pub fn trace(&self) -> &CompileTrace {
+        &self.trace
+    }
+    /// Text of a stage; empty past the last one.
+    pub fn text(&self, stage: usize) -> &str {
+        self.texts.get(stage).map_or("", String::as_str)
+    }
+    /// Number of stages.
+    pub fn stages(&self) -> usize {
+        self.texts.len()
+    }
+    /// The last stage that is a graph; those behind it are tensor functions.
+    pub fn last_graph(&self) -> usize {
+        self.graphs.saturating_sub(1)
+    }
+    /// The stage whose graph stands for that of `stage`: the last one not behind it that changed something.
+    pub fn graph_of(&self, stage: usize) -> usize {
+        let last = stage.min(self.last_graph());
+        (1..=last).rev().find(|&s| !self.trace.stages[s].delta.is_empty()).unwrap_or(0)
+    }
+    /// The module of a stage.
+    ///
+    /// # Errors
+    /// When its text does not parse.
+    pub fn module(&self, stage: usize) -> Result<Module, String> {
+        let label = self.trace.stages.get(stage).map_or("", |s| s.label.as_str());
+        parse_module(self.text(stage)).map_err(|e| format!("the stage `{label}` does not parse: {e}"))
+    }
+    /// Groups that a box is, or that what came from its source nodes is in.
+    pub fn groups_of(&self, node: &Node) -> Vec<usize> {
+        if let Some(&g) = node.callee.as_ref().and_then(|c| self.by_function.get(c)) {
+            return vec![g];
+        }
+        let mut list: Vec<usize> = node.origins.iter().flat_map(|o| self.groups_of_source(o)).copied().collect();
+        list.sort_unstable();
+        list.dedup();
+        list
+    }
+    /// Groups that a source node went into.
+    pub fn groups_of_source(&self, name: &str) -> &[usize] {
+        self.by_node.get(name).map_or(&[], Vec::as_slice)
+    }
+    /// The group that a box is.
+    pub fn group_of(&self, node: &Node) -> Option<usize> {
+        node.callee.as_ref().and_then(|c| self.by_function.get(c)).copied()
+    }
+    /// Dispatches of a group, by their positions in the plan, with their kernels.
+    pub fn calls_of(&self, group: usize) -> &[(usize, usize)] {
+        self.calls.get(group).map_or(&[], Vec::as_slice)
+    }
+    /// A short name of the layer that a fused group is; `None` for other boxes.
+    pub fn layer_of(&self, node: &Node) -> Option<String> {
+        let label = &self.trace.groups[self.group_of(node)?].label;
+        // Behind the layer stands what is fused with it, which the box says itself.
+        Some(label.split('+').next().unwrap_or(label).to_string())
+    }
+    /// Milliseconds of a group on the device, where they were measured.
+    pub fn time_of_group(&self, group: usize) -> Option<f64> {
+        self.times.get(group).copied().flatten()
+    }
+    /// Milliseconds of the groups that a box is in.
+    pub fn time_of(&self, node: &Node) -> Option<f64> {
+        self.groups_of(node).into_iter().filter_map(|g| self.time_of_group(g)).reduce(|a, b| a + b)
+    }
+    /// The largest relative error among the source nodes of a box, and whether it is within the tolerance.
+    pub fn error_of(&self, node: &Node) -> Option<(f64, bool)> {
+        let list = &self.trace.errors.as_ref()?.nodes;
+        let own = node.origins.iter().filter_map(|o| self.errors.get(o)).map(|&i| (list[i].rel_l2, list[i].pass));
+        own.max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+    /// The longest time of a group.
+    pub fn longest(&self) -> Option<f64> {
+        self.times.iter().flatten().copied().reduce(f64::max)
+    }
+}

@@ -1,0 +1,82 @@
+//! Files that the viewer writes: the graph as SVG, the window as PNG, the times for Perfetto.
+
+use crate::state::Viewer;
+use std::path::{Path, PathBuf};
+
+/// What can be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Export {
+    /// The shown graph.
+    Svg,
+    /// What the window shows.
+    Png,
+    /// The dispatches with their times.
+    Perfetto,
+    /// The whole trace as a page.
+    Html,
+}
+impl Export {
+    /// Every kind with its title and the end of its file's name.
+    pub const ALL: [(Export, &'static str, &'static str); 4] = [
+        (Export::Svg, "Graph as SVG", "svg"),
+        (Export::Png, "Window as PNG", "png"),
+        (Export::Perfetto, "Times for Perfetto (JSON)", "perfetto.json"),
+        (Export::Html, "Report as HTML", "html"),
+    ];
+    fn ending(self) -> &'static str {
+        Export::ALL.iter().find(|e| e.0 == self).map_or("", |e| e.2)
+    }
+}
+
+/// A name for a new file in the folder that Weft was started in: nothing that is there is written over.
+fn fresh(v: &Viewer, what: Export) -> PathBuf {
+    let stem: String = Path::new(&v.trace().model).file_stem().map_or("model".into(), |s| s.to_string_lossy().into());
+    let stage = v.trace().stages.get(v.stage()).map_or("", |s| s.label.as_str());
+    let stage = if what == Export::Svg { format!("-{stage}") } else { String::new() };
+    let ending = what.ending();
+    let name = |n: usize| match n {
+        0 => PathBuf::from(format!("{stem}{stage}.{ending}")),
+        n => PathBuf::from(format!("{stem}{stage}-{n}.{ending}")),
+    };
+    (0..).map(name).find(|p| !p.exists()).unwrap_or_default()
+}
+
+/// The text of what can be written without a window.
+///
+/// # Errors
+/// What the trace lacks.
+pub fn text(v: &mut Viewer, what: Export) -> Result<String, String> {
+    match what {
+        Export::Svg => {
+            let drawn = v.after().ok_or("the graph is not laid out yet")??;
+            Ok(graphview::svg::document(&drawn.scene))
+        }
+        Export::Perfetto => graphview::timeline::perfetto(v.trace())
+            .map(|json| json.to_string())
+            .ok_or_else(|| "this trace has no times: `weft bench MODEL -o F.trace` stores them".to_string()),
+        Export::Html => graphview::report::report(v.trace()).map_err(|e| e.to_string()),
+        Export::Png => Err("a picture needs a window".into()),
+    }
+}
+
+/// Writes a file, and says where it is.
+pub fn write(v: &mut Viewer, ctx: &egui::Context, what: Export) -> String {
+    let path = fresh(v, what);
+    let place = path.display().to_string();
+    if what == Export::Png {
+        let asked = place.clone();
+        ctx.request_screenshot(move |image| {
+            let size = image.size.map(|n| n as u32);
+            let bytes = image.pixels.iter().flat_map(|p| p.to_array()).collect();
+            let saved = image::RgbaImage::from_raw(size[0], size[1], bytes).map(|i| i.save(&path));
+            if let Some(Err(why)) = saved {
+                eprintln!("cannot write {asked}: {why}");
+            }
+        });
+        return format!("wrote {place}");
+    }
+    match text(v, what).and_then(|text| std::fs::write(&path, text).map_err(|e| format!("cannot write {place}: {e}"))) {
+        Ok(()) => format!("wrote {place}"),
+        Err(why) => why,
+    }
+}

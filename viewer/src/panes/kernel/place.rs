@@ -1,0 +1,92 @@
+//! What a line of one form of a kernel is about, so that the same is marked in the others.
+
+use compiler::trace::{CompileTrace, Kernel};
+use std::collections::BTreeSet;
+
+/// A part of a kernel, by positions in the trace's lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Place {
+    /// A block.
+    pub block: Option<usize>,
+    /// A loop.
+    pub r#loop: Option<usize>,
+    /// An instruction of the schedule.
+    pub instruction: Option<usize>,
+}
+
+impl Place {
+    /// Of line `line` of the WGSL text: its block, else the innermost loop around it.
+    pub fn of_wgsl(k: &Kernel, line: usize) -> Place {
+        let Some(l) = k.lines_at(line) else { return Place::default() };
+        let block = l.block.map(|b| b as usize);
+        // The lines of a block are the block's; those of its loops lead to the loop.
+        let around = l.r#loop.filter(|_| block.is_none()).map(|l| l as usize);
+        Place { block, r#loop: around, instruction: None }.with_maker(k)
+    }
+    /// Of a line of the tensor function's text: it opens a loop or a block.
+    pub fn of_tensor(k: &Kernel, line: &str) -> Place {
+        let words: Vec<&str> = line.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).collect();
+        let behind = |word: &str| words.iter().position(|w| *w == word).and_then(|i| words.get(i + 1)).copied();
+        let around = behind("for").and_then(|var| k.loops.iter().position(|l| l.var == var));
+        let block = behind("block").and_then(|name| k.blocks.iter().position(|b| b.name == name));
+        let around = if block.is_some() { None } else { around };
+        Place { block, r#loop: around, instruction: None }.with_maker(k)
+    }
+    /// Of an instruction.
+    pub fn of_instruction(instruction: usize) -> Place {
+        Place { instruction: Some(instruction), ..Place::default() }
+    }
+    fn with_maker(self, k: &Kernel) -> Place {
+        let maker = self.r#loop.and_then(|l| k.loops.get(l)?.maker).map(|m| m as usize);
+        Place { instruction: maker, ..self }
+    }
+    /// Whether it is nothing at all.
+    pub fn is_empty(self) -> bool {
+        self == Place::default()
+    }
+    /// Whether a line at `other` is to be marked while this place is chosen.
+    pub fn covers(self, k: &Kernel, other: Place) -> bool {
+        if let Some(b) = self.block {
+            return other.block == Some(b)
+                || other.instruction.is_some_and(|i| about(k, i, b)) && other.r#loop.is_none();
+        }
+        if let Some(l) = self.r#loop {
+            return other.r#loop == Some(l)
+                || other.r#loop.is_none() && other.instruction.is_some() && other.instruction == self.instruction;
+        }
+        self.instruction.is_some() && other.instruction == self.instruction
+    }
+    /// Source nodes that it came from.
+    pub fn nodes(self, t: &CompileTrace, kernel: usize) -> BTreeSet<String> {
+        let list = match self {
+            Place { block: Some(b), .. } => t.nodes_of_block(kernel, b),
+            Place { r#loop: Some(l), .. } => t.nodes_of_loop(kernel, l),
+            Place { instruction: Some(i), .. } => t.nodes_of_instruction(kernel, i),
+            _ => vec![],
+        };
+        list.into_iter().map(str::to_string).collect()
+    }
+    /// What it is, in words.
+    pub fn words(self, k: &Kernel) -> String {
+        let made = match self.instruction.and_then(|i| k.schedule.get(i).map(|s| (i, s))) {
+            Some((i, text)) => format!("instruction {i}: {text}"),
+            None => String::new(),
+        };
+        match self {
+            Place { block: Some(b), .. } => format!("block {}", k.blocks[b].name),
+            Place { r#loop: Some(l), .. } => {
+                let l = &k.loops[l];
+                let by =
+                    if made.is_empty() { "there before the schedule".to_string() } else { format!("made by {made}") };
+                format!("loop {} of {}, {}; {by}", l.var, l.extent, l.kind)
+            }
+            _ => made,
+        }
+    }
+}
+
+/// Whether an instruction is about a block: they share a stage.
+fn about(k: &Kernel, instruction: usize, block: usize) -> bool {
+    let stages = &k.blocks[block].stages;
+    k.instructions.get(instruction).is_some_and(|list| list.iter().any(|s| stages.contains(s)))
+}

@@ -1,0 +1,212 @@
+//! All that is known of a box: what it is, where it came from, what became of it, and why.
+
+use super::groups;
+use crate::canvas::colour::milliseconds;
+use crate::drawing::split_attributes;
+use crate::state::{Tab, Viewer};
+use compiler::trace::WeightSummary;
+use egui::{CollapsingHeader, Color32, Grid, Label, RichText, ScrollArea, Sense, Ui, vec2};
+use graphview::picture::{Category, Node};
+
+/// Draws the pane.
+pub fn show(ui: &mut Ui, v: &mut Viewer) {
+    let Some(node) = v.focus_node() else {
+        nothing(ui, v);
+        return;
+    };
+    ScrollArea::both().id_salt("node").auto_shrink(false).show(ui, |ui| {
+        ui.heading(&node.op);
+        facts(ui, v, &node);
+        results(ui, &node);
+        attributes(ui, &node);
+        weights(ui, v, &node);
+        origins(ui, v, &node);
+        became(ui, v, &node);
+        reasons(ui, v, &node);
+    });
+}
+
+/// What one can do while nothing is chosen, and the selection that has no box here.
+fn nothing(ui: &mut Ui, v: &mut Viewer) {
+    if v.selected().is_empty() {
+        ui.add_space(12.0);
+        ui.weak("Click a box to see what it is, where it came from and what became of it.");
+        ui.weak("Drag to move, scroll to move, Ctrl and scroll to zoom; F shows everything, ? lists the keys.");
+        return;
+    }
+    let names: Vec<&str> = v.selected().iter().take(12).map(String::as_str).collect();
+    let more = v.selected().len() - names.len();
+    ui.label(format!(
+        "Selected: {}{}",
+        names.join("  "),
+        if more > 0 { format!(" and {more} more") } else { "".into() }
+    ));
+    ui.weak("No box of this graph came from them alone.");
+    if ui.button("Clear").clicked() {
+        v.select([]);
+    }
+}
+
+fn copyable(ui: &mut Ui, text: &str) {
+    let label = Label::new(RichText::new(text).monospace().small()).wrap().sense(Sense::click());
+    if ui.add(label).on_hover_text("Click to copy").clicked() {
+        ui.ctx().copy_text(text.to_string());
+    }
+}
+
+fn facts(ui: &mut Ui, v: &Viewer, n: &Node) {
+    if !n.name.is_empty() {
+        copyable(ui, &n.name);
+    }
+    ui.horizontal_wrapped(|ui| {
+        ui.weak(n.category.title());
+        if let Some(layout) = n.layout {
+            ui.weak(layout);
+        }
+        if let Some(ms) = v.document().time_of(n) {
+            let of = v.trace().times.as_ref().map_or(0.0, |t| t.device_ms);
+            let share = if of > 0.0 { format!(", {:.1}% of the run", ms / of * 100.0) } else { String::new() };
+            ui.label(format!("{}{share}", milliseconds(ms)));
+        }
+        if let Some((error, pass)) = v.document().error_of(n) {
+            let text = RichText::new(format!("relative error {error:.1e}"));
+            ui.label(if pass { text } else { text.color(Color32::from_rgb(210, 60, 60)) });
+        }
+    });
+}
+
+fn results(ui: &mut Ui, n: &Node) {
+    ui.separator();
+    for (i, ty) in n.outputs.iter().enumerate() {
+        ui.horizontal(|ui| {
+            ui.weak(if n.outputs.len() > 1 { format!("result {i}") } else { "result".to_string() });
+            ui.monospace(ty);
+        });
+    }
+}
+
+fn attributes(ui: &mut Ui, n: &Node) {
+    if n.attrs.is_empty() {
+        return;
+    }
+    Grid::new("attributes").num_columns(2).spacing([12.0, 2.0]).show(ui, |ui| {
+        for part in split_attributes(&n.attrs) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            ui.weak(name.trim());
+            copyable(ui, value.trim());
+            ui.end_row();
+        }
+    });
+}
+
+fn weights(ui: &mut Ui, v: &Viewer, n: &Node) {
+    for w in &n.weights {
+        ui.separator();
+        ui.horizontal_wrapped(|ui| {
+            ui.weak(format!("operand {}", w.operand));
+            ui.monospace(RichText::new(&w.ty).small());
+        });
+        copyable(ui, &w.name);
+        let name = w.name.trim_start_matches('@');
+        match v.trace().weights.iter().find(|s| s.name == name) {
+            Some(summary) => histogram(ui, summary),
+            None => {
+                ui.weak(RichText::new("a pass made it; only the model's own constants are summed up").small());
+            }
+        }
+    }
+}
+
+fn histogram(ui: &mut Ui, w: &WeightSummary) {
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width().min(260.0), 40.0), Sense::hover());
+    let most = w.histogram.iter().copied().max().unwrap_or(0).max(1) as f32;
+    let bar = rect.width() / w.histogram.len().max(1) as f32;
+    let colour = ui.visuals().selection.bg_fill;
+    for (i, &count) in w.histogram.iter().enumerate() {
+        let height = (count as f32 / most).sqrt() * rect.height();
+        let left = rect.min.x + i as f32 * bar;
+        let corners = [egui::pos2(left, rect.max.y - height), egui::pos2(left + bar - 0.5, rect.max.y)];
+        ui.painter().rect_filled(egui::Rect::from_two_pos(corners[0], corners[1]), 0.0, colour);
+    }
+    let text = format!("{:.3} to {:.3}, mean {:.3}, std {:.3}", w.min, w.max, w.mean, w.std);
+    ui.weak(RichText::new(text).small());
+    if w.not_finite > 0 {
+        ui.colored_label(Color32::from_rgb(210, 60, 60), format!("{} are infinite or no numbers", w.not_finite));
+    }
+    response.on_hover_text(format!("heights are roots of counts\nsha256 {}", w.hash()));
+}
+
+fn origins(ui: &mut Ui, v: &mut Viewer, n: &Node) {
+    if n.origins.is_empty() {
+        return;
+    }
+    ui.separator();
+    CollapsingHeader::new(format!("From {} nodes of the model", n.origins.len())).default_open(true).show(ui, |ui| {
+        for o in &n.origins {
+            let op = v.trace().sources.iter().find(|s| s.name == *o).map_or("", |s| s.op.as_str()).to_string();
+            ui.horizontal(|ui| {
+                if ui.link(RichText::new(o).small()).on_hover_text("Show it in the model as it came").clicked() {
+                    v.show_stage(0);
+                    v.select([o.clone()]);
+                }
+                ui.weak(RichText::new(op).small());
+            });
+        }
+    });
+}
+
+fn became(ui: &mut Ui, v: &mut Viewer, n: &Node) {
+    let list = v.document().groups_of(n);
+    if list.is_empty() || n.category == Category::Terminal {
+        return;
+    }
+    ui.separator();
+    ui.strong("Became");
+    for g in list {
+        let group = &v.trace().groups[g];
+        let title = groups::title(g, group);
+        if ui.link(title).clicked() {
+            v.select_group(g);
+            v.tab = Tab::Groups;
+        }
+        let kernels = v.trace().kernels_of(g);
+        for k in kernels {
+            let lines: usize = {
+                let t = v.trace();
+                let of = |o: &String| {
+                    t.lines_of_node(o).into_iter().filter(|l| l.0 == k).map(|l| l.2 as usize).sum::<usize>()
+                };
+                n.origins.iter().map(of).max().unwrap_or(0)
+            };
+            let name = v.trace().kernels[k].name.clone();
+            ui.horizontal(|ui| {
+                ui.weak("kernel");
+                if ui.link(RichText::new(name).monospace().small()).clicked() {
+                    v.show_kernel(k);
+                    v.tab = Tab::Kernel;
+                }
+                if lines > 0 {
+                    ui.weak(RichText::new(format!("{lines} lines of WGSL are its own")).small());
+                }
+            });
+        }
+    }
+}
+
+fn reasons(ui: &mut Ui, v: &Viewer, n: &Node) {
+    let about = |name: &compiler::name::Name| n.name == name.as_str() || n.origins.iter().any(|o| o == name.as_str());
+    let remarks: Vec<_> = v.trace().remarks.iter().filter(|r| r.nodes.iter().any(about)).collect();
+    if remarks.is_empty() {
+        return;
+    }
+    ui.separator();
+    ui.strong("Why, and why not");
+    for r in remarks.iter().take(60) {
+        let missed = r.kind == compiler::remark::RemarkKind::Missed;
+        let text = RichText::new(format!("{}: {}", r.pass, r.message)).small();
+        ui.label(if missed { text.color(Color32::from_rgb(200, 110, 30)) } else { text });
+    }
+    if remarks.len() > 60 {
+        ui.weak(format!("and {} more: see Remarks", remarks.len() - 60));
+    }
+}

@@ -1,0 +1,94 @@
+//! Precision: casts that the compiler put in, nodes that it kept in f32 and why, and errors against a reference.
+
+use crate::canvas::colour::heat;
+use crate::state::Viewer;
+use compiler::remark::RemarkKind;
+use egui::{Color32, RichText, ScrollArea, Sense, Ui, vec2};
+use graphview::picture::{Category, Node};
+use std::collections::BTreeSet;
+
+/// The pass that decides what is stored in f16.
+const PASS: &str = "mixed-precision";
+
+/// Draws the pane.
+pub fn show(ui: &mut Ui, v: &mut Viewer) {
+    ScrollArea::both().id_salt("precision").auto_shrink(false).show(ui, |ui| {
+        ui.label(format!("Mixed precision: {}", v.trace().options.amp));
+        casts(ui, v);
+        kept(ui, v);
+        errors(ui, v);
+    });
+}
+
+fn casts(ui: &mut Ui, v: &mut Viewer) {
+    let Some(Ok(drawn)) = v.after() else { return };
+    let sources: BTreeSet<&str> = v.trace().sources.iter().map(|s| s.name.as_str()).collect();
+    let all: Vec<Node> = drawn.picture.walk().into_iter().filter(|n| n.category == Category::Cast).cloned().collect();
+    let inserted: Vec<&Node> = all.iter().filter(|n| !sources.contains(n.name.as_str())).collect();
+    ui.separator();
+    ui.strong(format!("{} casts in this graph, {} of them put in", all.len(), inserted.len()));
+    let mut chosen = None;
+    for n in inserted.iter().take(200) {
+        let to = n.outputs.first().map_or("", String::as_str);
+        if ui.link(RichText::new(format!("{}  to {to}", n.name)).small()).clicked() {
+            chosen = Some(n.key.clone());
+        }
+    }
+    if let Some(key) = chosen {
+        v.focus_key(&key);
+    }
+}
+
+fn kept(ui: &mut Ui, v: &mut Viewer) {
+    let t = v.trace();
+    let about = |i: &usize| t.remarks[*i].pass.as_str() == PASS;
+    let (missed, applied): (Vec<usize>, Vec<usize>) =
+        (0..t.remarks.len()).filter(about).partition(|&i| t.remarks[i].kind == RemarkKind::Missed);
+    ui.separator();
+    ui.strong(format!("{} remarks say what stays in f32 and why, {} what does not", missed.len(), applied.len()));
+    if missed.is_empty() && applied.is_empty() {
+        ui.weak("Everything is as the model has it. `--amp fp16` or `--amp auto` stores tensors in f16.");
+    }
+    let mut chosen = None;
+    for i in missed.into_iter().take(300) {
+        if ui.link(RichText::new(&t.remarks[i].message).small()).clicked() {
+            chosen = Some(i);
+        }
+    }
+    if let Some(i) = chosen {
+        v.select_remark(i);
+    }
+}
+
+fn errors(ui: &mut Ui, v: &mut Viewer) {
+    ui.separator();
+    let Some(e) = &v.trace().errors else {
+        ui.strong("Errors");
+        ui.weak("This trace has none: `weft compare MODEL -o F.trace` stores them, node by node.");
+        return;
+    };
+    ui.strong(format!("Errors on {} against {}", e.device, e.against));
+    ui.weak(if e.cumulative { "each with those of the nodes before it" } else { "each node by itself" });
+    let mut order: Vec<usize> = (0..e.nodes.len()).collect();
+    order.sort_by(|&a, &b| e.nodes[b].rel_l2.total_cmp(&e.nodes[a].rel_l2));
+    let mut chosen = None;
+    let dark = ui.visuals().dark_mode;
+    for i in order.into_iter().take(400) {
+        let n = &e.nodes[i];
+        ui.horizontal(|ui| {
+            let (patch, _) = ui.allocate_exact_size(vec2(10.0, 10.0), Sense::hover());
+            let share = ((n.rel_l2.max(1e-8).log10() + 8.0) / 8.0) as f32;
+            ui.painter().rect_filled(patch, 2.0, heat(share, dark));
+            ui.monospace(RichText::new(format!("{:.1e}", n.rel_l2)).small()).on_hover_text("relative, of the norms");
+            ui.monospace(RichText::new(format!("{:.1e}", n.max_abs)).small()).on_hover_text("largest difference");
+            let name = RichText::new(&n.name).small();
+            let name = if n.pass { name } else { name.color(Color32::from_rgb(210, 60, 60)) };
+            if ui.selectable_label(v.marks(std::slice::from_ref(&n.name)), name).clicked() {
+                chosen = Some(n.name.clone());
+            }
+        });
+    }
+    if let Some(name) = chosen {
+        v.select([name]);
+    }
+}

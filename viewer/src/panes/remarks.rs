@@ -1,0 +1,31 @@
+//! What passes did and did not, and why.
+
+use super::rows;
+use crate::state::Viewer;
+use compiler::remark::RemarkKind;
+use egui::{Color32, RichText, Ui};
+
+/// Draws the list.
+pub fn show(ui: &mut Ui, v: &mut Viewer) {
+    ui.checkbox(&mut v.only_selected, "Only what is selected");
+    let t = v.trace();
+    let shown: Vec<usize> =
+        (0..t.remarks.len()).filter(|&i| !v.only_selected || v.marks_remark(&t.remarks[i])).collect();
+    if shown.is_empty() {
+        ui.weak("No remark has to do with what is selected.");
+        return;
+    }
+    let mut chosen = None;
+    rows(ui, "remarks", &shown, |ui, i| {
+        let r = &t.remarks[i];
+        let kind = if r.kind == RemarkKind::Applied { "applied" } else { "missed" };
+        let text = RichText::new(format!("{} {kind}: {}", r.pass, r.message));
+        let text = if r.kind == RemarkKind::Missed { text.color(Color32::from_rgb(200, 110, 30)) } else { text };
+        if ui.selectable_label(v.marks_remark(r), text).clicked() {
+            chosen = Some(i);
+        }
+    });
+    if let Some(i) = chosen {
+        v.select_remark(i);
+    }
+}

@@ -1,0 +1,190 @@
+//! Dispatches as a table that is sorted by a click on a column's head.
+
+use super::Row;
+use crate::canvas::colour::{heat, milliseconds};
+use crate::state::Viewer;
+use egui::{Align2, FontId, Rect, ScrollArea, Sense, Ui, pos2, vec2};
+use std::cmp::Ordering;
+
+/// A column.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Column {
+    Order,
+    Layer,
+    Time,
+    Share,
+    Gflops,
+    Gbs,
+    Flops,
+    Bytes,
+}
+const COLUMNS: [(Column, &str, f32); 8] = [
+    (Column::Order, "#", 36.0),
+    (Column::Layer, "layer", 0.0),
+    (Column::Time, "time", 70.0),
+    (Column::Share, "%", 46.0),
+    (Column::Gflops, "GFLOP/s", 64.0),
+    (Column::Gbs, "GB/s", 56.0),
+    (Column::Flops, "FLOP", 60.0),
+    (Column::Bytes, "bytes", 60.0),
+];
+
+/// How the table is sorted.
+#[derive(Clone, Copy)]
+pub(super) struct Sort {
+    column: Column,
+    falling: bool,
+}
+impl Default for Sort {
+    fn default() -> Self {
+        Sort { column: Column::Time, falling: true }
+    }
+}
+
+fn order(a: &Row, b: &Row, column: Column) -> Ordering {
+    let number = |a: Option<f64>, b: Option<f64>| a.unwrap_or(-1.0).total_cmp(&b.unwrap_or(-1.0));
+    match column {
+        Column::Order => a.call.cmp(&b.call),
+        Column::Layer => a.layer.cmp(&b.layer),
+        Column::Time | Column::Share => number(a.ms, b.ms),
+        Column::Gflops => number(a.gflops(), b.gflops()),
+        Column::Gbs => number(a.gb_s(), b.gb_s()),
+        Column::Flops => a.flops.cmp(&b.flops),
+        Column::Bytes => a.bytes.cmp(&b.bytes),
+    }
+}
+
+/// A count in three digits.
+fn si(x: f64) -> String {
+    let (scale, unit) = match x {
+        x if x >= 1e9 => (1e9, "G"),
+        x if x >= 1e6 => (1e6, "M"),
+        x if x >= 1e3 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    let x = x / scale;
+    if x >= 100.0 || unit.is_empty() { format!("{x:.0}{unit}") } else { format!("{x:.1}{unit}") }
+}
+
+fn cell(r: &Row, column: Column, total: f64) -> String {
+    let number = |x: Option<f64>| x.map_or(String::new(), |x| format!("{x:.1}"));
+    match column {
+        Column::Order => r.call.to_string(),
+        Column::Layer => r.layer.clone(),
+        Column::Time => r.ms.map_or(String::new(), milliseconds),
+        Column::Share => r.ms.filter(|_| total > 0.0).map_or(String::new(), |ms| format!("{:.1}", ms / total * 100.0)),
+        Column::Gflops => number(r.gflops()),
+        Column::Gbs => number(r.gb_s()),
+        Column::Flops => si(r.flops as f64),
+        Column::Bytes => si(r.bytes as f64),
+    }
+}
+
+/// Draws the table.
+pub(super) fn show(ui: &mut Ui, v: &mut Viewer, mut rows: Vec<Row>) {
+    let sort = v.time_pane.sort;
+    rows.sort_by(|a, b| {
+        let order = order(a, b, sort.column);
+        if sort.falling { order.reverse() } else { order }
+    });
+    let total: f64 = rows.iter().filter_map(|r| r.ms).sum();
+    let longest = rows.iter().filter_map(|r| r.ms).fold(0.0, f64::max);
+    let timed = total > 0.0;
+    let of_time = |c: Column| matches!(c, Column::Time | Column::Share | Column::Gflops | Column::Gbs);
+    // Layers need room: counts give way first.
+    let wide = !timed || ui.available_width() >= 620.0;
+    let count = |c: Column| matches!(c, Column::Flops | Column::Bytes);
+    let shown: Vec<_> = COLUMNS.into_iter().filter(|(c, ..)| (timed || !of_time(*c)) && (wide || !count(*c))).collect();
+    let fixed: f32 = shown.iter().map(|c| c.2).sum();
+    let layer = (ui.available_width() - fixed - 14.0).max(110.0);
+    let widths: Vec<f32> = shown.iter().map(|c| if c.2 > 0.0 { c.2 } else { layer }).collect();
+    head(ui, v, &shown, &widths);
+    let mut chosen = None;
+    ui.spacing_mut().item_spacing.y = 0.0;
+    ScrollArea::both().id_salt("times").auto_shrink(false).show_rows(ui, 18.0, rows.len(), |ui, range| {
+        for r in &rows[range] {
+            let width: f32 = widths.iter().sum();
+            let (rect, response) = ui.allocate_exact_size(vec2(width, 18.0), Sense::click());
+            let dark = ui.visuals().dark_mode;
+            if v.marks(&v.trace().groups[r.group].origins) {
+                ui.painter().rect_filled(rect, 0.0, ui.visuals().selection.bg_fill.gamma_multiply(0.5));
+            } else if response.hovered() {
+                ui.painter().rect_filled(rect, 0.0, ui.visuals().faint_bg_color);
+            }
+            let mut left = rect.min.x;
+            for ((column, ..), width) in shown.iter().zip(&widths) {
+                let place = Rect::from_min_size(pos2(left, rect.min.y), vec2(*width, 18.0));
+                left += width;
+                if *column == Column::Time
+                    && let Some(ms) = r.ms.filter(|_| longest > 0.0)
+                {
+                    let bar = vec2((width - 6.0) * (ms / longest) as f32, 3.0);
+                    let at = Rect::from_min_size(pos2(place.min.x + 4.0, place.max.y - 4.0), bar);
+                    ui.painter().rect_filled(at, 1.0, heat(((ms / longest).sqrt() as f32).max(0.25), dark));
+                }
+                let text = cell(r, *column, total);
+                let painter = ui.painter().with_clip_rect(place.shrink2(vec2(2.0, 0.0)).intersect(ui.clip_rect()));
+                let (at, align) = match column {
+                    Column::Layer => (place.left_center() + vec2(4.0, 0.0), Align2::LEFT_CENTER),
+                    _ => (place.right_center() - vec2(4.0, 0.0), Align2::RIGHT_CENTER),
+                };
+                painter.text(at, align, text, FontId::proportional(12.0), ui.visuals().text_color());
+            }
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &r.layer));
+            if response.on_hover_text(&v.trace().kernels[r.kernel].name).clicked() {
+                chosen = Some((r.group, r.kernel));
+            }
+        }
+    });
+    if let Some((group, kernel)) = chosen {
+        v.select_group(group);
+        v.show_kernel(kernel);
+    }
+}
+
+fn head(ui: &mut Ui, v: &mut Viewer, shown: &[(Column, &str, f32)], widths: &[f32]) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 0.0;
+        for ((column, title, _), width) in shown.iter().zip(widths) {
+            let sort = &mut v.time_pane.sort;
+            let own = sort.column == *column;
+            let button = egui::Button::new(*title).small().frame(false);
+            let head = ui.add_sized([*width, 18.0], button);
+            if own {
+                let (x, y) = (head.rect.max.x - 1.0, head.rect.center().y);
+                let tip = if sort.falling { 3.0 } else { -3.0 };
+                let corners = vec![pos2(x - 6.0, y - tip), pos2(x, y - tip), pos2(x - 3.0, y + tip)];
+                let colour = ui.visuals().text_color();
+                ui.painter().add(egui::Shape::convex_polygon(corners, colour, egui::Stroke::NONE));
+            }
+            if head.clicked() {
+                let falling = if own { !sort.falling } else { *column != Column::Layer };
+                *sort = Sort { column: *column, falling };
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_times_come_last_and_rates_follow_from_times() {
+        let row = |call: usize, ms: Option<f64>| Row {
+            call,
+            kernel: 0,
+            group: 0,
+            layer: String::new(),
+            ms,
+            flops: 2_000_000_000,
+            bytes: 1_000_000,
+        };
+        let mut rows = [row(0, None), row(1, Some(4.0)), row(2, Some(2.0))];
+        rows.sort_by(|a, b| order(a, b, Column::Time).reverse());
+        assert_eq!(rows.iter().map(|r| r.call).collect::<Vec<_>>(), [1, 2, 0]);
+        assert_eq!(rows[0].gflops(), Some(500.0));
+        assert_eq!(rows[1].gb_s(), Some(0.5));
+        assert_eq!([si(999.0), si(1234.0), si(2.5e9)], ["999", "1.2k", "2.5G"]);
+    }
+}

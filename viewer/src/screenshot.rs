@@ -1,0 +1,70 @@
+//! A picture of the viewer without a window, for documents and bug reports.
+
+use crate::start::{Fault, Shot, prepare, select};
+use crate::{Viewer, show};
+use compiler::trace::CompileTrace;
+use egui_kittest::Harness;
+use egui_wgpu::WgpuSetup;
+use egui_wgpu::wgpu::Backends;
+use image::RgbaImage;
+use std::time::{Duration, Instant};
+
+/// How long laying out may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Draws the viewer on a trace.
+///
+/// # Errors
+/// A damaged trace, a pass, a node or a view that is not there, no device to draw with.
+pub fn screenshot(trace: CompileTrace, shot: &Shot) -> Result<RgbaImage, Fault> {
+    let mut viewer = Viewer::new(trace).map_err(|e| Fault::Asked(e.to_string()))?;
+    prepare(&mut viewer, shot)?;
+    let theme = if shot.dark { egui::Theme::Dark } else { egui::Theme::Light };
+    let mut h = Harness::builder()
+        .with_size(shot.size)
+        .with_pixels_per_point(shot.scale)
+        .with_theme(theme)
+        .allow_missing_glyphs()
+        .with_accessibility_check(false)
+        .wgpu_setup(device())
+        .build_ui_state(|ui, v: &mut Viewer| show(ui, v), viewer);
+    settle(&mut h)?;
+    if let Some(name) = &shot.select {
+        select(h.state_mut(), name)?;
+        settle(&mut h)?;
+    }
+    // Fitting needs the place that the canvas got.
+    if shot.view.as_ref().is_some_and(|v| v.split(',').any(|word| word.trim() == "whole")) {
+        h.state_mut().canvases[0].fit(true);
+        settle(&mut h)?;
+    }
+    h.render().map_err(Fault::Window)
+}
+
+/// The devices that kernels run on, too: those of OpenGL complain on stderr where there is no display.
+fn device() -> WgpuSetup {
+    let mut setup = egui_kittest::wgpu::default_wgpu_setup();
+    if let WgpuSetup::CreateNew(new) = &mut setup {
+        new.instance_descriptor.backends.remove(Backends::GL);
+    }
+    setup
+}
+
+/// Runs frames until nothing is being laid out and nothing moves.
+fn settle(h: &mut Harness<'_, Viewer>) -> Result<(), Fault> {
+    let start = Instant::now();
+    let mut quiet = 0;
+    while quiet < 4 {
+        h.step();
+        quiet = if h.state_mut().busy() { 0 } else { quiet + 1 };
+        if start.elapsed() > PATIENCE {
+            return Err(Fault::Window("the graph was not laid out in two minutes".into()));
+        }
+        if quiet == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    // Movements take less than a second of frames.
+    h.run_steps(90);
+    Ok(())
+}

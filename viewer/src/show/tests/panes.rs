@@ -1,0 +1,128 @@
+//! What stands beside the graph, and that a choice in one place is seen in the others.
+
+use super::*;
+use crate::export::{Export, text};
+use crate::panes::kernel::Form;
+use crate::panes::time::{Part, rows};
+
+#[test]
+fn a_search_finds_boxes_and_goes_to_them() {
+    let mut h = window([1600.0, 900.0]);
+    h.key_press_modifiers(Modifiers::COMMAND, Key::F);
+    h.run_steps(3);
+    h.event(egui::Event::Text("kind:contraction fused:yes".into()));
+    h.run_steps(3);
+    assert!(has(&h, "1 found"), "{:#?}", texts(&h));
+    h.key_press(Key::Enter);
+    settle(&mut h);
+    let node = h.state_mut().focus_node().expect("the box that was found");
+    assert_eq!(node.op, "conv + relu");
+    h.state_mut().search.text = "colour:red".into();
+    h.run_steps(3);
+    assert!(has(&h, "there is no field `colour`"), "{:#?}", texts(&h));
+}
+
+#[test]
+fn a_line_of_wgsl_leads_to_its_nodes_and_instruction() {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().select(["relu_1".to_string()]);
+    h.get_by_label("Kernel").click();
+    settle(&mut h);
+    // The pane starts at the lines that came from what is selected.
+    let k = h.state().kernel();
+    let kernel = h.state().trace().kernels[k].clone();
+    let lines: Vec<&str> = kernel.wgsl.lines().collect();
+    let shown = texts(&h);
+    let once = |l: &str| lines.iter().filter(|x| **x == l).count() == 1 && shown.iter().any(|t| t == l);
+    let of_block = |i: usize| kernel.lines_at(i).is_some_and(|l| l.block.is_some());
+    let line = (0..lines.len()).find(|&i| of_block(i) && once(lines[i])).expect("a line of a block is shown");
+    let nodes = h.state().trace().nodes_of_line(k, line).iter().map(|n| n.to_string()).collect::<Vec<_>>();
+    assert!(nodes.contains(&"relu_1".to_string()), "{nodes:?}");
+    h.state_mut().select([]);
+    h.step();
+    h.query_all_by_label(lines[line]).next().expect("the line is shown").click();
+    settle(&mut h);
+    assert_eq!(h.state().selected().iter().cloned().collect::<Vec<_>>(), nodes);
+    // The same place is marked in the schedule and in the tensor function.
+    let block = &kernel.blocks[kernel.lines_at(line).unwrap().block.unwrap() as usize];
+    assert!(has(&h, &format!("block {}", block.name)), "{:#?}", texts(&h));
+}
+
+#[test]
+fn every_form_of_a_kernel_is_there() {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().select_kernel(0);
+    h.state_mut().tab = Tab::Kernel;
+    let signs = [
+        (Form::Tensor, "block "),
+        (Form::Schedule, "cut-kernel"),
+        (Form::Wgsl, "let _e"),
+        (Form::Spirv, "OpCapability Shader"),
+        (Form::Msl, "metal_stdlib"),
+        (Form::Isa, "--emit isa"),
+    ];
+    for (form, sign) in signs {
+        h.state_mut().kernel_pane.form = form;
+        settle(&mut h);
+        assert!(has(&h, sign), "{form:?}: {:#?}", texts(&h));
+    }
+}
+
+#[test]
+fn times_are_sorted_and_drawn() {
+    let mut h = window_of(timed(), [1600.0, 900.0]);
+    let longest = rows(h.state()).into_iter().max_by(|a, b| a.ms.partial_cmp(&b.ms).unwrap()).unwrap();
+    h.get_by_label("Time").click();
+    settle(&mut h);
+    // The table starts with what takes longest.
+    let first = texts(&h).into_iter().find(|t| h.state().trace().groups.iter().any(|g| g.label == *t));
+    assert_eq!(first, Some(longest.layer));
+    for part in [Part::Timeline, Part::Roofline] {
+        h.state_mut().time_pane.part = part;
+        settle(&mut h);
+    }
+    let json = text(h.state_mut(), Export::Perfetto).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|e| e["ph"] == "X").count(), h.state().trace().calls().count());
+}
+
+#[test]
+fn what_a_trace_lacks_is_said_with_what_to_do() {
+    let mut h = window([1600.0, 900.0]);
+    h.get_by_label("Time").click();
+    settle(&mut h);
+    assert!(has(&h, "`weft bench MODEL -o F.trace`"), "{:#?}", texts(&h));
+    h.get_by_label("Precision").click();
+    settle(&mut h);
+    assert!(has(&h, "`weft compare MODEL -o F.trace`"), "{:#?}", texts(&h));
+    let why = text(h.state_mut(), Export::Perfetto).unwrap_err();
+    assert!(why.contains("no times"), "{why}");
+    let svg = text(h.state_mut(), Export::Svg).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("conv + relu"), "{svg}");
+}
+
+#[test]
+fn every_pane_shows_something_at_every_size() {
+    for size in [[700.0, 500.0], [1600.0, 900.0]] {
+        let mut h = window(size);
+        for (tab, _) in Tab::ALL {
+            h.state_mut().tab = tab;
+            settle(&mut h);
+            let canvas = h.state().canvases[0].screen().expect("a canvas");
+            assert!(canvas.width() > 150.0 && canvas.height() > 250.0, "{tab:?} at {size:?}: {canvas:?}");
+        }
+    }
+}
+
+#[test]
+fn another_compilation_stands_beside_this_one() {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().compare_with(compiled("unfused", FuseMode::Off)).unwrap();
+    settle(&mut h);
+    let c = h.state_mut().compared().expect("they differ");
+    assert!(c.after.count(graphview::changes::Mark::Replaced) >= 1, "one fused what the other did not");
+    assert!(has(&h, "Before | After"));
+    h.state_mut().compare_with_none();
+    settle(&mut h);
+}

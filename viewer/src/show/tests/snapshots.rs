@@ -1,0 +1,50 @@
+//! Pictures of the main views, held against those in `tests/snapshots`; `UPDATE_SNAPSHOTS=1` writes them anew.
+
+use super::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Draws and compares, where there is a device to draw with.
+fn hold(h: &mut Window, name: &str) {
+    // The renderer panics where there is no device at all.
+    if catch_unwind(AssertUnwindSafe(|| h.render())).is_err() {
+        eprintln!("!!! {name} is not drawn: there is no device");
+        return;
+    }
+    h.snapshot(name);
+}
+
+#[test]
+fn the_fused_graph_with_a_node() {
+    let mut h = window_of(timed(), [1000.0, 640.0]);
+    h.state_mut().select(["relu_1".to_string()]);
+    settle(&mut h);
+    hold(&mut h, "node");
+}
+
+#[test]
+fn before_and_after_fusion() {
+    let mut h = window_of(timed(), [1000.0, 640.0]);
+    let stage = h.state().trace().stages.iter().position(|s| s.label == "fuse-ops").unwrap();
+    h.state_mut().show_stage(stage);
+    (h.state_mut().compare, h.state_mut().dock) = (true, false);
+    settle(&mut h);
+    hold(&mut h, "compare");
+}
+
+#[test]
+fn a_kernel_in_the_dark() {
+    let mut h = window_of(timed(), [1000.0, 640.0]);
+    h.ctx.set_theme(egui::Theme::Dark);
+    h.state_mut().select(["relu_1".to_string()]);
+    h.state_mut().tab = Tab::Kernel;
+    settle(&mut h);
+    hold(&mut h, "kernel");
+}
+
+#[test]
+fn where_the_time_goes() {
+    let mut h = window_of(timed(), [1000.0, 640.0]);
+    (h.state_mut().tab, h.state_mut().colour) = (Tab::Time, ColourBy::Time);
+    settle(&mut h);
+    hold(&mut h, "time");
+}

@@ -1,0 +1,130 @@
+//! What the viewer shows at first: a pass, a node, a view, as the command line asks for them.
+
+use crate::canvas::colour::ColourBy;
+use crate::panes::time::Part;
+use crate::{Tab, Viewer};
+
+/// Why nothing is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The trace is damaged, or has no such pass, node or view.
+    Asked(String),
+    /// There is no display, or no device to draw with.
+    Window(String),
+}
+
+/// What to show, and how large.
+#[derive(Clone, Debug)]
+pub struct Shot {
+    /// Width and height in points.
+    pub size: [f32; 2],
+    /// Pixels a point.
+    pub scale: f32,
+    /// Light on dark.
+    pub dark: bool,
+    /// The stage: a pass by its name or its number, `source` for the model as it came. `None` for the last pass.
+    pub pass: Option<String>,
+    /// What is selected: a box by its name or a part of it, or by that of a source node.
+    pub select: Option<String>,
+    /// What is shown beside the graph, and how: some of [`VIEWS`], with commas between them.
+    pub view: Option<String>,
+}
+impl Default for Shot {
+    fn default() -> Self {
+        Shot { size: [1400.0, 900.0], scale: 1.0, dark: false, pass: None, select: None, view: None }
+    }
+}
+
+/// Words for [`Shot::view`], and what they show.
+pub const VIEWS: &[(&str, &str)] = &[
+    ("graph", "the graph alone"),
+    ("whole", "the graph alone, all of it, in columns"),
+    ("hulls", "the graph alone, fused groups in colours, as hulls before fusion"),
+    ("compare", "the graph before and after the pass"),
+    ("node", "the graph and what is known of the selected box"),
+    ("kernel", "the kernel of the selected box"),
+    ("text", "the text of the stage, with what the pass changed"),
+    ("groups", "fused groups"),
+    ("remarks", "what passes did and did not"),
+    ("time", "the graph coloured by time, and its dispatches"),
+    ("timeline", "the same with the dispatches one after the other"),
+    ("roofline", "the same with rates against intensity"),
+    ("memory", "what buffers hold when"),
+    ("precision", "casts, what stays in f32, errors"),
+];
+
+/// Shows the pass and the view that are asked for.
+///
+/// # Errors
+/// A pass or a view that is not there.
+pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
+    if let Some(pass) = &shot.pass {
+        let stages = &v.trace().stages;
+        let by_number = pass.parse().ok().filter(|i: &usize| *i < stages.len());
+        let name = |i: usize| v.pass_of(i).map_or(stages[i].label.as_str(), |p| p.name.as_str());
+        let by_name = (0..stages.len()).rev().find(|&i| name(i) == pass);
+        let stage = by_number.or(by_name);
+        let stage = stage.ok_or_else(|| {
+            let all: Vec<&str> = (0..stages.len()).map(name).collect();
+            Fault::Asked(format!("there is no pass `{pass}`; there are {}", all.join(", ")))
+        })?;
+        v.show_stage(stage);
+    }
+    shot.view.iter().flat_map(|words| words.split(',')).try_for_each(|word| view(v, word.trim()))
+}
+
+fn view(v: &mut Viewer, word: &str) -> Result<(), Fault> {
+    match word {
+        "graph" => v.dock = false,
+        "whole" => (v.dock, v.columns) = (false, true),
+        "hulls" => (v.dock, v.colour) = (false, ColourBy::Group),
+        "compare" => (v.dock, v.compare) = (false, true),
+        "time" | "timeline" | "roofline" => {
+            (v.tab, v.colour) = (Tab::Time, ColourBy::Time);
+            v.time_pane.part = match word {
+                "timeline" => Part::Timeline,
+                "roofline" => Part::Roofline,
+                _ => Part::Table,
+            };
+        }
+        word => {
+            let tab = Tab::ALL.into_iter().find(|(_, title)| title.eq_ignore_ascii_case(word));
+            v.tab = tab
+                .ok_or_else(|| {
+                    let all: Vec<&str> = VIEWS.iter().map(|(w, _)| *w).collect();
+                    Fault::Asked(format!("there is no view `{word}`; there are {}", all.join(", ")))
+                })?
+                .0;
+        }
+    }
+    Ok(())
+}
+
+/// Selects a box of the shown graph, which is laid out.
+///
+/// # Errors
+/// A node that is not there.
+pub fn select(v: &mut Viewer, name: &str) -> Result<(), Fault> {
+    let Some(Ok(drawn)) = v.after() else { return Err(Fault::Asked("the graph of this stage cannot be drawn".into())) };
+    let boxes = &drawn.scene.boxes;
+    let exact = boxes.iter().find(|b| b.node.name == name);
+    if let Some(b) = exact {
+        v.focus_key(&b.node.key.clone());
+        return Ok(());
+    }
+    if drawn.by_origin.contains_key(name) {
+        v.select([name.to_string()]);
+        return Ok(());
+    }
+    let document = v.document().clone();
+    let part = |b: &&graphview::scene::SceneBox| {
+        let n = &b.node;
+        n.name.contains(name)
+            || document.layer_of(n).is_some_and(|l| l.contains(name))
+            || n.origins.iter().any(|o| o.contains(name))
+    };
+    let found = boxes.iter().find(part);
+    let found = found.ok_or_else(|| Fault::Asked(format!("no box of this stage is `{name}`, or came from it")))?;
+    v.focus_key(&found.node.key.clone());
+    Ok(())
+}
