@@ -40,6 +40,9 @@ pub struct DeviceProfile {
     pub max_buffer: u64,
     /// Bytes of immediates; 0 without them.
     pub immediates: u32,
+    /// 32-bit registers that a thread may have at the subgroup size that the device's compiler prefers; 0 where that is not known.
+    #[serde(default)]
+    pub registers: u32,
     /// Compute units (a guess where the API does not say).
     pub cores: u32,
     /// Whether NHWC kernels are preferred.
@@ -103,6 +106,7 @@ impl DeviceProfile {
             max_binding: self.max_binding.min(device.max_binding),
             max_buffer: self.max_buffer.min(device.max_buffer),
             immediates: self.immediates.min(device.immediates),
+            registers: self.registers,
             cores: self.cores,
             prefers_nhwc: self.prefers_nhwc,
             packed_channels: self.packed_channels,

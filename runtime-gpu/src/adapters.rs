@@ -155,6 +155,7 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         max_binding: limits.max_storage_buffer_binding_size.min((1 << 31) - 16),
         max_buffer: limits.max_buffer_size,
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
+        registers: if software { 0 } else { guess_registers(subgroup) },
         cores: if software { cpus } else { guess_cores(info) },
         prefers_nhwc: true,
         packed_channels: 0,
@@ -179,6 +180,16 @@ fn processor_model() -> String {
         system.cpus().first().map(|c| c.brand().trim().to_string())
     };
     MODEL.get_or_init(|| ask().unwrap_or_default()).clone()
+}
+
+/// No API tells the registers of a thread. Where compilers choose among subgroups of up to 32 lanes, one register file is
+/// divided by the lanes (128 at the middle size); other GPUs give a thread about 256.
+fn guess_registers((least, most): (u32, u32)) -> u32 {
+    match (least, most) {
+        (_, 0) => 0,
+        (least, 1..=32) if least < most => 128,
+        _ => 255,
+    }
 }
 
 /// Neither Vulkan nor wgpu tells the number of compute units; data-centre parts have about 130, others are taken as mid-size.

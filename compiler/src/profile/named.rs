@@ -16,6 +16,8 @@ struct Gpu {
     max_binding: u64,
     max_buffer: u64,
     immediates: u32,
+    /// Of a thread: AMD's RDNA ISA guides (256), Intel's 128 registers of 16 lanes (of 8 on Xe-HPG), NVIDIA's CUDA guide (255).
+    registers: u32,
     matrices: Matrices,
     cores: u32,
     gflops: f64,
@@ -54,6 +56,7 @@ const RADV: Gpu = Gpu {
     max_binding: (1 << 31) - 16,
     max_buffer: (1 << 31) - 1,
     immediates: 256,
+    registers: 256,
     matrices: WMMA,
     cores: 0,
     gflops: 0.0,
@@ -64,6 +67,7 @@ const ANV: Gpu = Gpu {
     subgroup: (16, 32),
     shared_memory: 49152,
     storage_buffers: 85,
+    registers: 128,
     matrices: DPAS_16,
     ..RADV
 };
@@ -74,6 +78,7 @@ const NVK: Gpu = Gpu {
     workgroup_size: [1024, 1024, 64],
     storage_buffers: 524_288,
     max_buffer: 1 << 31,
+    registers: 255,
     matrices: HMMA,
     ..RADV
 };
@@ -121,6 +126,7 @@ const GPUS: &[Gpu] = &[
         max_binding: 1 << 30,
         max_buffer: 1 << 33,
         immediates: 4096,
+        registers: 128,
         matrices: SIMDGROUP,
         cores: 10,
         gflops: 3_600.0,
@@ -143,6 +149,7 @@ impl Gpu {
             max_binding: self.max_binding,
             max_buffer: self.max_buffer,
             immediates: self.immediates,
+            registers: self.registers,
             cores: self.cores,
             driver: self.driver.into(),
             matrix_shapes: self.matrices.iter().map(shape).collect(),
@@ -169,6 +176,7 @@ impl DeviceProfile {
             max_binding: 128 << 20,
             max_buffer: 256 << 20,
             immediates: 0,
+            registers: 0,
             cores: 16,
             prefers_nhwc: true,
             packed_channels: 0,

@@ -1,32 +1,37 @@
 //! `software-pipeline`: loads the next iteration's staged operands while this iteration computes.
 //!
-//! The next tile travels through registers, so that its loads are under way during the computation. With
+//! Operands travel through registers: those of the first iteration are loaded before the loop, an iteration stores what was
+//! loaded before it and then loads for the next one, so that all loads of an iteration are under way during its computation. What
+//! is computed from a loaded element (a select between it and padding, a conversion) is computed where it is stored, so that
+//! nothing waits for the load before; the element is then loaded whether or not it is wanted, from a place that is clamped into
+//! its buffer. The last iteration loads its own operands again: that costs less than a branch in every one. With
 //! `double_buffer`, the staged buffer has two halves in turn and the store need not wait for the readers.
 //!
 //! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
 //!
 //! ```text
 //! for k in 0..8:                    for as_first_i in 0..4:
-//!   for as_i in 0..4:                 as_first: as[as_first_i] = a[as_first_i, 0]
+//!   for as_i in 0..4:                 as_first: as_next[as_first_i] = a[as_first_i, 0]
 //!     as: as[as_i] = a[as_i, k]     for k in 0..8:
-//!   for i in 0..4:                    for as_next_i in 0..4:
-//!     b: c[i] += as[i]*w[k]             as_next: as_next[as_next_i] = a[as_next_i, k + 1]   if k + 1 < 8
+//!   for i in 0..4:                    for as_i in 0..4:
+//!     b: c[i] += as[i]*w[k]             as: as[as_i] = as_next[as_i]
+//!                                     for as_next_i in 0..4:
+//!                                       as_next: as_next[as_next_i] = a[as_next_i, min(k + 1, 7)]
 //!                                     for i in 0..4:
 //!                                       b: c[i] += as[i]*w[k]
-//!                                     for as_i in 0..4:
-//!                                       as: as[as_i] = as_next[as_i]   if k + 1 < 8
 //! ```
 
-use super::accesses::{buffers_read, rewrite_accesses};
+use super::accesses::{buffers_read, clamp_loads, rewrite_accesses, rewrite_loads};
 use super::loops::{
     LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_buffer, find_loop, nest, replace_loop,
     substitute,
 };
+use super::staging::bounds_with;
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, Buffer, BufferId, Cond, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, Buffer, BufferId, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
 
 attr_struct! {
     /// Prefetches staged operands of the next iteration of a serial loop.
@@ -73,8 +78,31 @@ fn rename(heads: &[LoopHead], name: Name, prefix: Name) -> (Vec<LoopHead>, Subst
 /// The three statements that replace one copy.
 struct Pipelined {
     first: Stmt,
-    next: Stmt,
     store: Stmt,
+    next: Stmt,
+}
+
+/// What travels through registers.
+struct Held {
+    value: Expr,
+    /// The buffer, where it is an element as it is loaded, not what is computed from it.
+    from: Option<BufferId>,
+}
+
+impl Held {
+    /// The one element of device memory that `value` loads, at a place that exists in every iteration of the copy's `heads`;
+    /// all of the value where it loads several.
+    fn of(f: &TensorFunction, heads: &[LoopHead], value: &Expr) -> Held {
+        let mut loads = value.loads();
+        loads.dedup();
+        let [(b, ix)] = loads[..] else { return Held { value: value.clone(), from: None } };
+        if f.buffers[b].scope != Scope::Global {
+            return Held { value: value.clone(), from: None };
+        }
+        let element = Expr::Load(b, ix.to_vec());
+        let bounds = bounds_with(f, heads);
+        Held { value: clamp_loads(f, &element, &bounds), from: Some(b) }
+    }
 }
 
 impl SoftwarePipeline {
@@ -98,39 +126,39 @@ impl SoftwarePipeline {
         for l in first_heads.iter().chain(&next_heads) {
             check_new_loop(f, l.var)?;
         }
+        let held = Held::of(f, heads, &copy.value);
         let own: Vec<&LoopHead> = heads.iter().filter(|l| !matches!(l.kind, LoopKind::Local(_))).collect();
         let next = f.buffers.push(Buffer {
             name: next_name,
-            dtype: f.buffers[copy.buffer].dtype,
+            dtype: held.from.map_or(f.buffers[copy.buffer].dtype, |b| f.buffers[b].dtype),
             shape: own.iter().map(|l| l.extent.clone()).collect(),
             scope: Scope::Register,
             encoding: Encoding::Native,
         });
-        let half = |mut b: Block, which: Int| {
-            if self.double_buffer {
-                b.indices.insert(0, which.rem(2));
-            }
+        let load = |at: Int, by: &Substitution, name: Name| {
+            let mut b = copy.clone();
+            b.name = name;
+            b.value = held.value.clone();
+            b.map_ints(&mut |i| substitute(&i.substitute(self.r#loop, &at), by));
+            b.buffer = next;
+            b.indices = own.iter().map(|l| by[&l.var].clone()).collect();
             b
         };
-        let mut first = copy.clone();
-        first.name = first_name;
-        first.map_ints(&mut |i| substitute(&i.substitute(self.r#loop, &Int::new(0)), &by));
-        let last = Cond::lt(k.clone() + 1, extent.clone());
-        let mut load = copy.clone();
-        load.name = next_name;
-        load.map_ints(&mut |i| substitute(&i.substitute(self.r#loop, &(k.clone() + 1)), &next_by));
-        load.guards.push(last.clone());
-        load.buffer = next;
-        load.indices = own.iter().map(|l| next_by[&l.var].clone()).collect();
+        let first = load(Int::new(0), &by, first_name);
+        let ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
         let mut store = copy.clone();
-        store.guards =
-            store.guards.iter().map(|g| g.map(&mut |i| i.substitute(self.r#loop, &(k.clone() + 1)))).collect();
-        store.guards.push(last);
-        store.value = Expr::Load(next, own.iter().map(|l| Int::var(l.var)).collect());
+        let loaded = Expr::Load(next, own.iter().map(|l| Int::var(l.var)).collect());
+        store.value = match held.from {
+            Some(b) => rewrite_loads(&copy.value, b, &|_| loaded.clone()),
+            None => loaded,
+        };
+        if self.double_buffer {
+            store.indices.insert(0, k.rem(2));
+        }
         Ok(Pipelined {
-            first: nest(&first_heads, Stmt::Block(Box::new(half(first, Int::new(0))))),
-            next: nest(&next_heads, Stmt::Block(Box::new(load))),
-            store: nest(heads, Stmt::Block(Box::new(half(store, k + 1)))),
+            first: nest(&first_heads, Stmt::Block(Box::new(first))),
+            store: nest(heads, Stmt::Block(Box::new(store))),
+            next: nest(&next_heads, Stmt::Block(Box::new(ahead))),
         })
     }
 }
@@ -146,7 +174,7 @@ impl Instruction for SoftwarePipeline {
             Stmt::Seq(list) => list,
             one => vec![one],
         };
-        let (mut before, mut start, mut end) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut before, mut loads, mut last) = (Vec::new(), Vec::new(), 0);
         for name in &self.buffers {
             let found = body.iter().enumerate().find_map(|(n, s)| Some((n, copy_nest(s, *name)?)));
             let text = || format!("no copy named `{name}` stands in the body of `{}`", self.r#loop);
@@ -170,12 +198,13 @@ impl Instruction for SoftwarePipeline {
                     *lane_dim += 1;
                 }
             }
-            body.remove(n);
             before.push(p.first);
-            start.push(p.next);
-            end.push(p.store);
+            body[n] = p.store;
+            loads.push(p.next);
+            last = last.max(n + 1);
         }
-        let body = Stmt::seq(start.into_iter().chain(body).chain(end).collect());
+        body.splice(last..last, loads);
+        let body = Stmt::seq(body);
         replace_loop(f, self.r#loop, |l| {
             before.push(Stmt::For(Box::new(crate::tir::For { body, ..l })));
             Ok(Stmt::seq(before))

@@ -11,7 +11,7 @@
 //!                                         b: c[i, j] += a[i, k]*wr[j]
 //! ```
 
-use super::staging::{Staging, Target};
+use super::staging::{Arrangement, Staging, Target};
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::name::Name;
@@ -34,7 +34,9 @@ attr_struct! {
 impl Instruction for StageInRegisters {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         let target = Target::Register;
-        Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target }.apply(f)
+        let arrangement = Arrangement::default();
+        Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target, arrangement }
+            .apply(f)
     }
 }
 

@@ -14,8 +14,11 @@
 //!                                       for ki in 0..4:
 //!                                         b: c[i] += as[i, ki]
 //! ```
+//!
+//! With `order=[ki], pad=4` the buffer is `as: [4, 16 + 4]` and element `[i, ki]` lies at `as[ki, i]`: threads that read
+//! neighbouring rows in one step then read neighbouring words, and copies along `ki` store to different banks.
 
-use super::staging::{Staging, Target};
+use super::staging::{Arrangement, Staging, Target};
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::name::Name;
@@ -32,13 +35,20 @@ attr_struct! {
         pub at: Name = "".into(),
         /// Name of the new buffer and block; its loops are named after it and the loops they copy.
         pub into: Name = "".into(),
+        /// Loops around the block whose dimensions come first in the buffer, in this order; the others follow as the loops
+        /// stand.
+        pub order: Vec<Name> = vec![],
+        /// Elements that nobody uses behind each row (what follows the first dimension), so that rows begin in other banks.
+        pub pad: i64 = 0,
     }
 }
 
 impl Instruction for StageInShared {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         let target = Target::Shared;
-        Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target }.apply(f)
+        let arrangement = Arrangement { order: &self.order, pad: self.pad };
+        Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target, arrangement }
+            .apply(f)
     }
 }
 
@@ -65,5 +75,31 @@ mod tests {
         let shape = &g.buffers.iter().find(|b| b.1.name == "as".into()).expect("buffer").1.shape;
         assert_eq!(format!("{shape:?}"), "[4, 4]");
         assert_same(&f, &g);
+    }
+
+    #[test]
+    fn dimensions_change_places_and_rows_are_padded() {
+        let f = matmul(6, 5, 8);
+        let staged = |layout: &str| {
+            let stage = format!("stage-in-shared {{block=mm, operand=\"0\", at=ko, into=as, {layout}}}");
+            let steps = [
+                "split {loop=mm_i0, factors=[0, 4], into=[io, ii]}",
+                "split {loop=mm_r0, factors=[2, 4], into=[ko, ki]}",
+                "bind {loop=ii, axis=local_x}",
+                &stage,
+                "bind {loop=as_ii, axis=local_x}",
+            ];
+            let g = scheduled(&f, &steps);
+            assert_same(&f, &g);
+            format!("{:?}", g.buffers.iter().find(|b| b.1.name == "as".into()).expect("buffer").1.shape)
+        };
+        assert_eq!(staged("order=[ki]"), "[4, 4]");
+        assert_eq!(staged("order=[ki], pad=3"), "[4, 7]");
+        assert_eq!(staged("pad=1"), "[4, 5]");
+        let refused = |layout: &str| {
+            refusal(&f, &format!("stage-in-shared {{block=mm, operand=\"0\", at=mm_r0, into=as, {layout}}}"))
+        };
+        assert!(refused("order=[y_i0]").contains("not around"));
+        assert!(refused("pad=4").contains("cannot have rows"));
     }
 }

@@ -16,7 +16,7 @@
 //!                                         b: c[p] += as[p]*w[k, l]
 //! ```
 
-use super::staging::{Staging, Target};
+use super::staging::{Arrangement, Staging, Target};
 use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::name::Name;
@@ -43,7 +43,9 @@ attr_struct! {
 impl Instruction for StageInSubgroup {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         let target = Target::Subgroup { lane: self.lane, dim: self.dim };
-        Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target }.apply(f)
+        let arrangement = Arrangement::default();
+        Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target, arrangement }
+            .apply(f)
     }
 }
 

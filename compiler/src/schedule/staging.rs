@@ -9,7 +9,7 @@
 use super::Refusal;
 use super::accesses::{buffers_read, clamp_loads};
 use super::loops::{
-    LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_block_mut,
+    IndexMap, LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_block_mut,
     insert_before_users, loops_around_block, nest, position_around, substitute,
 };
 use crate::int::{self, Bounds, Int};
@@ -44,6 +44,18 @@ pub(super) struct Staging<'a> {
     pub into: Name,
     /// Where to.
     pub target: Target,
+    /// How the elements lie.
+    pub arrangement: Arrangement<'a>,
+}
+
+/// How the elements of a staged buffer lie.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Arrangement<'a> {
+    /// Loops around the block whose dimensions come first, in this order; the others follow as the loops stand. Loops that
+    /// the operand does not use have no dimension.
+    pub order: &'a [Name],
+    /// Elements that nobody uses behind each row; a row is everything after the first dimension.
+    pub pad: i64,
 }
 
 /// A new loop of the copy and the index that it gives the original variable.
@@ -58,6 +70,12 @@ struct Dim {
     extent: Int,
 }
 
+/// A buffer's shape with the map from the loops' indices to its own.
+struct Placed {
+    shape: Vec<Int>,
+    place: IndexMap,
+}
+
 impl Staging<'_> {
     pub(super) fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         check_new_block(f, self.into)?;
@@ -70,10 +88,11 @@ impl Staging<'_> {
         }
         let varying = self.varying_loops(&path, at, &operand)?;
         let dims = varying.iter().map(|l| self.dimension(f, &path, l)).collect::<Result<Vec<Dim>, Refusal>>()?;
+        let layout = self.layout(&path, &dims)?;
         let buffer = f.buffers.push(Buffer {
             name: self.into,
             dtype: operand.dtype(f),
-            shape: dims.iter().map(|d| d.extent.clone()).collect(),
+            shape: layout.shape.clone(),
             scope: self.scope(&dims)?,
             encoding: Encoding::Native,
         });
@@ -90,15 +109,43 @@ impl Staging<'_> {
             name: self.into,
             guards: vec![],
             buffer,
-            indices: dims.iter().map(|d| d.store.clone()).collect(),
+            indices: (layout.place)(&dims.iter().map(|d| d.store.clone()).collect::<Vec<_>>()),
             value,
             reduce: None,
             stages: block.stages.clone(),
         };
-        let load = Expr::Load(buffer, dims.iter().map(|d| Int::var(d.var)).collect());
+        let load = Expr::Load(buffer, (layout.place)(&dims.iter().map(|d| Int::var(d.var)).collect::<Vec<_>>()));
         let b = find_block_mut(f, self.block)?;
         b.value = replace_operand(&b.value, &steps(self.operand)?, load).ok_or_else(|| self.no_operand())?;
         insert_before_users(f, self.at, nest(&heads, Stmt::Block(Box::new(copy))), &reads, &[self.block])
+    }
+
+    /// The buffer's shape, and where the element of the loops' indices lies in it.
+    fn layout(&self, path: &[LoopHead], dims: &[Dim]) -> Result<Placed, Refusal> {
+        let Arrangement { order: first, pad } = self.arrangement;
+        let mut order: Vec<usize> = Vec::new();
+        for v in first {
+            position_around(path, *v, self.block)?;
+            order.extend(dims.iter().position(|d| d.var == *v).filter(|d| !order.contains(d)));
+        }
+        let others: Vec<usize> = (0..dims.len()).filter(|d| !order.contains(d)).collect();
+        order.extend(others);
+        if pad < 0 || (pad > 0 && dims.len() < 2) {
+            return Err(Refusal::at(self.into, format!("{} dimensions cannot have rows padded by {pad}", dims.len())));
+        }
+        let shape: Vec<Int> = order.iter().map(|&d| dims[d].extent.clone()).collect();
+        let permuted = move |ix: &[Int]| -> Vec<Int> { order.iter().map(|&d| ix[d].clone()).collect() };
+        if pad == 0 {
+            return Ok(Placed { shape, place: Box::new(permuted) });
+        }
+        let row = shape[1..].to_vec();
+        Ok(Placed {
+            shape: vec![shape[0].clone(), int::product(&row) + pad],
+            place: Box::new(move |ix| {
+                let ix = permuted(ix);
+                vec![ix[0].clone(), int::flatten_index(&ix[1..], &row)]
+            }),
+        })
     }
 
     fn no_operand(&self) -> Refusal {

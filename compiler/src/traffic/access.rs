@@ -231,10 +231,22 @@ impl<'f> Kernel<'f> {
 
     /// By how many elements the other subgroups of the workgroup are moved through this term, as a divisor of it.
     fn moves(&self, around: &Around<'_>, atom: &Int, factor: i64) -> i64 {
-        match (self.moved, atom.as_var().and_then(|v| around.kind(v))) {
-            (Some((_, 0)), _) | (_, Some(LoopKind::Unroll | LoopKind::Vectorize)) => 0,
-            (Some((axis, by)), Some(LoopKind::Local(a))) if usize::from(a) == axis => factor.saturating_mul(by),
-            (Some(_), Some(LoopKind::Local(a))) if a == 0 => 0,
+        // A subgroup that is moved along an axis may be moved along those above it too.
+        let (first, by) = match self.moved {
+            Some((_, 0)) => return 0,
+            Some((axis, by)) => (axis, by),
+            None => (0, 1),
+        };
+        let axis_of = |v: Name| match around.kind(v) {
+            Some(LoopKind::Local(a)) => Some(usize::from(a)),
+            _ => None,
+        };
+        let moved = |v: &Name| axis_of(*v).is_some_and(|a| a >= first);
+        if !atom.vars().iter().any(moved) {
+            return 0;
+        }
+        match atom.as_var().and_then(axis_of) {
+            Some(a) if a == first => factor.saturating_mul(by),
             _ => int::divisor(atom).saturating_mul(factor),
         }
     }

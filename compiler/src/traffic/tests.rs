@@ -100,6 +100,14 @@ fn vectors_are_one_access_where_they_are_aligned() {
     assert_eq!(with("x", "t/2, k*8 + (t % 2)*4 + v").used(), 1.0);
 }
 
+/// A copy of 16 columns by 16 x 8 threads: four lanes a row, all rows of a subgroup whole.
+#[test]
+fn other_subgroups_are_moved_by_whole_rows() {
+    let body = "local_y for y in 0..8 { local_x for x in 0..16 { for k in 0..4 { vectorize for v in 0..4 { block y { %y[0, x] <- %x[y*4 + x/4, k*16 + (x % 4)*4 + v] } } } } }";
+    let a = load("", body);
+    assert_eq!((a.exact, a.width, a.sectors, a.used()), (true, 16, 16.0, 1.0));
+}
+
 #[test]
 fn what_mixes_threads_and_loops_is_taken_in_the_middle() {
     let body = "group_x for g in 0..9 { local_x for t in 0..32 { block y { %y[0, t] <- %x[(g*32 + t)/7, 0] } } }";

@@ -205,7 +205,7 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
     let right_expr = strip_casts(if right == 1 { b } else { a });
     let k = order_reduction(sketch, reduce, &k, if left == 0 { a } else { b });
     let extent = |v: Name| around.iter().find(|l| l.var == v).map(|l| l.extent.clone());
-    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent);
+    let (right_buffer, right_dims) = right_layout(right_expr, &map, &n, &k, &extent, !sketch.profile.software);
     let right_constant = right_dims.is_some() && right_buffer.is_some_and(|b| sketch.constants.contains(&b));
     Ok(Contraction { m, n, batch, k, left, right_buffer, right_dims, right_constant })
 }
@@ -273,14 +273,24 @@ fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -
     out
 }
 
+/// True when `i` is `s*extent + v`: `v` is a loop that was cut into slices, and `s` the loop over these.
+fn is_slice(i: &Int, v: Name, extent: Option<&Int>) -> bool {
+    let none = Bounds::new();
+    let rest = simplify(&(i.clone() - Int::var(v)), &none);
+    let [s] = rest.vars()[..] else { return false };
+    s != v && extent.is_some_and(|n| simplify(&(Int::var(s) * n - &rest), &none).is(0))
+}
+
 /// Where the columns and the reduction loops stand in the right operand's buffer, when it is loaded at plain variables.
 /// Columns of several loops (the split channels of a packed layout) count as one when the buffer has them as one dimension.
+/// With `slices`, a reduction loop may be one of several slices of its dimension.
 fn right_layout(
     e: &Expr,
     map: &[(Name, Name)],
     n: &[Name],
     k: &[Name],
     extent: &dyn Fn(Name) -> Option<Int>,
+    slices: bool,
 ) -> (Option<BufferId>, Option<(usize, Vec<usize>)>) {
     let Expr::Load(buffer, ix) = e else { return (None, None) };
     let reduce_var = |out: Name| map.iter().find(|(_, o)| *o == out).map(|(r, _)| *r);
@@ -295,7 +305,8 @@ fn right_layout(
             .and_then(|flat| ix.iter().position(|i| simplify(&(i.clone() - &flat), &Bounds::new()).is(0))),
     };
     let dims = column.and_then(|c| {
-        let ks: Option<Vec<usize>> = k.iter().map(|&v| dim_of(v)).collect();
+        let of_slice = |v: Name| ix.iter().position(|i| slices && is_slice(i, v, extent(v).as_ref()));
+        let ks: Option<Vec<usize>> = k.iter().map(|&v| dim_of(v).or_else(|| of_slice(v))).collect();
         Some((c, ks?))
     });
     (Some(*buffer), dims)

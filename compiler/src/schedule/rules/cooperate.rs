@@ -1,8 +1,90 @@
-//! A reduction whose elements are shared out to the threads of a workgroup: partial results in workgroup memory, then a tree.
+//! Work that is shared out to the threads of a workgroup: copies of tiles, and reductions (partial results in workgroup memory,
+//! then a tree).
 
+use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
+use crate::int::{self, Int};
 use crate::name::Name;
 use crate::schedule::{Axis, DecomposeReduction, MemoryScope, Rfactor};
+use crate::tir::{BufferId, Scope};
+
+/// Elements that a thread copies at once.
+const VECTOR: i64 = 4;
+
+/// Distributes the copy nest of block `copy`, whose loops stand inside loop `at`, over all `threads` (along x and y) of the
+/// workgroup. Where neighbours of one of its loops lie next to each other in device memory, a thread copies vectors of them,
+/// and neighbouring threads neighbouring vectors.
+pub(super) fn copy_cooperatively(
+    sketch: &mut Sketch<'_>,
+    copy: Name,
+    at: Name,
+    threads: (i64, i64),
+) -> Result<(), Decline> {
+    let loops = inside(sketch, copy, at)?;
+    let mut order = loops.clone();
+    order.sort_by_key(|v| std::cmp::Reverse(strides(sketch, copy, *v)));
+    let mut vector = None;
+    for along in loops.iter().rev().copied() {
+        let mut tried = sketch.clone();
+        if tried.extent_of(along).is_none_or(|n| n % VECTOR != 0) {
+            continue;
+        }
+        let parts = tried.split(along, &[0, VECTOR], &["q", "v"])?;
+        if !reads_neighbours(&tried, copy, parts[1]) {
+            continue;
+        }
+        order.retain(|v| *v != along);
+        order.push(parts[0]);
+        let all: Vec<Name> = order.iter().copied().chain([parts[1]]).collect();
+        tried.reorder(&all)?;
+        (*sketch, vector) = (tried, Some(parts[1]));
+        break;
+    }
+    if vector.is_none() {
+        sketch.reorder(&order)?;
+    }
+    let flat = sketch.fuse(&order, Name::new(&format!("{copy}_f")))?;
+    let parts = sketch.split(flat, &[0, threads.1, threads.0], &["o", "y", "x"])?;
+    sketch.bind(parts[1], Axis::LocalY)?;
+    sketch.bind(parts[2], Axis::LocalX)?;
+    sketch.unroll(parts[0])?;
+    match vector {
+        Some(v) => Ok(sketch.vectorize(v)?),
+        None => Ok(()),
+    }
+}
+
+/// By how many elements of device memory and of its own buffer the block moves with a step of `var`; as much as there is where
+/// that is no constant.
+fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
+    let blocks = sketch.f.body.blocks();
+    let Some(b) = blocks.iter().find(|b| b.name == block) else { return (0, 0) };
+    let bounds = sketch.f.bounds();
+    let step = |buffer: BufferId, ix: &[Int]| {
+        let flat = int::flatten_index(ix, &sketch.f.buffers[buffer].shape);
+        let next = flat.substitute(var, &(Int::var(var) + 1));
+        int::simplify(&(next - flat), &bounds).as_const().map_or(i64::MAX, i64::abs)
+    };
+    let global = b.value.loads().into_iter().filter(|(b, _)| sketch.f.buffers[*b].scope == Scope::Global);
+    (global.map(|(b, ix)| step(b, ix)).max().unwrap_or(0), step(b.buffer, &b.indices))
+}
+
+/// True when the block loads from device memory, and each such load that `along` moves goes to the next element with it, from
+/// vectors' borders on.
+fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: Name) -> bool {
+    let blocks = sketch.f.body.blocks();
+    let Some(b) = blocks.iter().find(|b| b.name == block) else { return false };
+    let bounds = sketch.f.bounds();
+    let mut moved = b.value.loads();
+    moved.retain(|(b, ix)| sketch.f.buffers[*b].scope == Scope::Global && ix.iter().any(|i| i.uses(along)));
+    let runs = |(b, ix): &(_, &[Int])| {
+        let flat = int::flatten_index(ix, &sketch.f.buffers[*b].shape);
+        let first = int::simplify(&flat.substitute(along, &Int::new(0)), &bounds);
+        let step = int::simplify(&(flat - &first - Int::var(along)), &bounds);
+        step.is(0) && int::divisor(&first) % VECTOR == 0
+    };
+    !moved.is_empty() && moved.iter().all(runs)
+}
 
 /// Partial results that one thread adds up by itself, at most.
 const SERIAL: i64 = 16;

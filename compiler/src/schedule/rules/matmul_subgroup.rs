@@ -199,7 +199,7 @@ fn finish_loops(sketch: &mut Sketch<'_>, lane: Name, keep: &[Name]) -> Result<()
 }
 
 /// Packs the constant right operand as `[column tile][k...][columns of the tile]`, in the order the kernel reads it.
-fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<(), Decline> {
+pub(super) fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction, columns: i64) -> Result<(), Decline> {
     let (Some(buffer), Some((column, ks))) = (c.right_buffer, &c.right_dims) else { return Ok(()) };
     let rank = sketch.f.buffers[buffer].shape.len();
     let name = sketch.f.buffers[buffer].name;

@@ -2,35 +2,70 @@
 //! thread.
 //!
 //! The reduction loops are fused into one K loop in the order (window, channel), so that a K step of 16 reads consecutive
-//! channels; tiles of both operands are copied cooperatively into shared memory; each thread multiplies a 4x4 (or 8x4)
-//! register tile. The tile is the largest that still gives two workgroups per core.
+//! channels. Tiles of both operands lie in shared memory as `[k][row]` and `[k][column]`, where the threads of a subgroup read
+//! neighbouring words; they are copied cooperatively, 16 bytes a thread where memory allows, and the next step's are loaded
+//! while this one is computed. A constant right operand is packed in the order in which it is read. A thread multiplies a
+//! register tile of 8x8, or of 8x4 or 4x4 where registers are fewer, in pieces of 4 rows and 4 columns that lie as far apart as
+//! the threads are wide, so that the vectors of neighbouring threads touch. The tile is the largest that still gives two
+//! workgroups and [`THREADS_A_CORE`] threads per core. Where no tile does, a long reduction is cut into slices
+//! ([`split_depth`](super::split_depth)) that become workgroups.
 
 use super::analysis::{Contraction, Unit, contraction};
-use super::pooling::{Window, open_windows, tile_loops};
+use super::cooperate::copy_cooperatively;
+use super::direct;
+use super::matmul_subgroup::pack_right;
+use super::pooling::{Window, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
+use super::split_depth::{slices, split_depth};
 use crate::name::Name;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
+use crate::schedule::SoftwarePipeline;
 use crate::schedule::StageInShared;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
-/// Threads along rows and columns, and the register tile of a thread; with windows behind the product, their elements are
-/// rows.
+/// Rows and columns of a piece of the register tile.
+const PIECE: i64 = 4;
+/// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
+const PAD: i64 = 4;
+/// Registers of a thread from which on 8x8 accumulators, both operands and what is loaded ahead fit beside addresses.
+const LARGE: u32 = 160;
+/// The same for 8x4.
+const MIDDLE: u32 = 96;
+
+/// Threads for each core that keep its schedulers busy.
+const THREADS_A_CORE: i64 = 256;
+
+/// Threads along rows and columns, and the register tile of a thread in pieces; with windows behind the product, their
+/// elements are rows.
 struct Tile {
     threads: (i64, i64),
+    /// Pieces of rows of a thread.
+    row_pieces: i64,
+    /// Rows of a piece.
     rows: i64,
     /// Rows of a window, which make one row of the output.
     taps: i64,
-    /// Columns, all of one vector.
+    /// Pieces of columns of a thread.
+    column_pieces: i64,
+    /// Columns of a piece, all of one vector.
     width: i64,
     depth: i64,
+    /// Workgroups.
+    groups: i64,
+}
+
+impl Tile {
+    /// Columns of a workgroup.
+    fn columns(&self) -> i64 {
+        self.threads.0 * self.column_pieces * self.width
+    }
 }
 
 /// Takes contractions with rows, columns and depth on devices with real cores; asked for by name, on all.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let c = contraction(sketch, unit)?;
     if sketch.profile.software && !sketch.asked {
         return Err(Decline("shared memory does not pay on a software device".into()));
@@ -44,31 +79,84 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     if rows < 4 || columns < 4 || depth < 8 {
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
-    let tile = choose_tile(sketch, rows, columns, taps)?;
-    let thread = bind_output(sketch, unit, &c, &tile)?;
-    accumulate(sketch, reduce, unit.window.as_ref(), &c, thread, &tile)
+    let batch = product(&c.batch);
+    let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
+    // Elements that are copied one by one each take an address and conditions: half as many at a time.
+    let step = if channels % PIECE == 0 { 16 } else { 8 };
+    let tile = choose_tile(sketch, (batch, rows, columns), taps, step)?;
+    let wanted = THREADS_A_CORE * i64::from(sketch.profile.cores);
+    let steps = if channels % tile.depth == 0 { channels / tile.depth } else { 1 };
+    let parts = slices(wanted, tile.groups * tile.threads.0 * tile.threads.1, depth, steps);
+    if parts > 1 && unit.window.is_none() && batch == 1 {
+        let whole = sketch.clone();
+        match compute_slices(sketch, unit, &c, &tile, parts) {
+            Ok(()) => return Ok(()),
+            Err(_) => *sketch = whole,
+        }
+    }
+    compute(sketch, unit, &c, &tile)
 }
 
-fn choose_tile(sketch: &Sketch<'_>, rows: i64, columns: i64, taps: i64) -> Result<Tile, Decline> {
+/// Schedules slices of the reduction with this tile, and the sum of their results.
+fn compute_slices(
+    sketch: &mut Sketch<'_>,
+    unit: &Unit,
+    c: &Contraction,
+    tile: &Tile,
+    parts: i64,
+) -> Result<(), Decline> {
+    let part = split_depth(sketch, unit, c, parts)?;
+    let c = contraction(sketch, &part)?;
+    compute(sketch, &part, &c, tile)?;
+    direct::apply(sketch, unit)
+}
+
+/// Schedules the unit with this tile.
+fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -> Result<(), Decline> {
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    if c.right_constant {
+        pack_right(sketch, c, tile.columns())?;
+    }
+    let thread = bind_output(sketch, unit, c, tile)?;
+    accumulate(sketch, reduce, unit.window.as_ref(), c, thread, tile)
+}
+
+/// Threads along columns and rows, pieces of rows and of columns.
+type Candidate = (i64, i64, i64, i64);
+
+fn choose_tile(
+    sketch: &Sketch<'_>,
+    (batch, rows, columns): (i64, i64, i64),
+    taps: i64,
+    depth: i64,
+) -> Result<Tile, Decline> {
     let p = sketch.profile;
-    let want = 2 * p.cores as i64;
+    let cores = i64::from(p.cores);
+    let all: &[Candidate] = match p.registers {
+        LARGE.. => &[(16, 16, 2, 2), (16, 8, 2, 2), (8, 8, 2, 2), (8, 8, 2, 1), (8, 8, 1, 1)],
+        MIDDLE..LARGE => &[(16, 16, 2, 1), (16, 8, 2, 1), (8, 8, 2, 1), (8, 8, 1, 1)],
+        _ => &[(16, 16, 1, 1), (16, 8, 1, 1), (8, 8, 1, 1)],
+    };
     // A thread has whole windows.
-    let whole = |rows: i64| (rows / taps).max(1) * taps;
-    let candidates = [(16, 16, 8, 4), (16, 16, 4, 4), (16, 8, 4, 4), (8, 8, 4, 4)].map(|t| (t.0, t.1, whole(t.2), t.3));
-    let fits = |t: &(i64, i64, i64, i64)| {
-        let shared = (t.0 * t.2 + t.1 * t.3) * 16 * 4;
+    let whole = |pieces: i64| (pieces * PIECE / taps).max(1) * taps;
+    let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
+    let fits = |t: &&Candidate| {
+        let shared = ((t.1 * whole(t.2) + PAD) + t.0 * t.3 * width) * depth * 4;
         t.0 * t.1 <= p.max_invocations as i64 && shared <= p.shared_memory as i64
     };
-    let tiles = |t: &(i64, i64, i64, i64)| -> i64 {
-        ((rows + t.0 * t.2 - 1) / (t.0 * t.2)) * ((columns + t.1 * t.3 - 1) / (t.1 * t.3))
+    let tiles = |t: &Candidate| -> i64 {
+        let over = |n: i64, by: i64| (n + by - 1) / by;
+        batch * over(rows, t.1 * whole(t.2)) * over(columns, t.0 * t.3 * width)
     };
-    let usable: Vec<_> = candidates.iter().filter(|t| fits(t)).collect();
-    let best = usable.iter().find(|t| tiles(t) >= want).or(usable.last());
+    let usable: Vec<&Candidate> = all.iter().filter(fits).collect();
+    let enough = |t: &&&Candidate| tiles(t) >= 2 * cores && tiles(t) * t.0 * t.1 >= THREADS_A_CORE * cores;
+    let best = usable.iter().find(enough).or(usable.last());
     let t = best.ok_or_else(|| {
         Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory))
     })?;
-    let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1).min(t.3);
-    Ok(Tile { threads: (t.0, t.1), rows: t.2, taps, width, depth: 16 })
+    let (row_pieces, rows) = if taps > 1 { (1, whole(t.2)) } else { (t.2, PIECE) };
+    let groups = tiles(t);
+    Ok(Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth, groups })
 }
 
 /// Binds the output's loops; returns the innermost thread loop.
@@ -82,17 +170,18 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
     }
     let m = sketch.fuse(&c.m, Name::new(&format!("{out}_m")))?;
     let n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
-    let rows = sketch.split(m, &[0, tile.threads.0, tile.rows / tile.taps], &["o", "t", "i"])?;
-    let quads = sketch.split(n, &[0, tile.width], &["q", "v"])?;
-    let columns = sketch.split(quads[0], &[0, tile.threads.1], &["o", "t"])?;
-    sketch.reorder(&[rows[0], columns[0], rows[1], columns[1], rows[2], quads[1]])?;
+    let rows = sketch.split(m, &[0, tile.row_pieces, tile.threads.1, tile.rows / tile.taps], &["o", "p", "t", "i"])?;
+    let columns = sketch.split(n, &[0, tile.column_pieces, tile.threads.0, tile.width], &["o", "p", "t", "v"])?;
+    sketch.reorder(&[rows[0], columns[0], rows[2], columns[2], rows[1], rows[3], columns[1], columns[3]])?;
     sketch.bind(rows[0], Axis::GroupY)?;
     sketch.bind(columns[0], Axis::GroupX)?;
-    sketch.bind(rows[1], Axis::LocalY)?;
-    sketch.bind(columns[1], Axis::LocalX)?;
-    sketch.unroll(rows[2])?;
-    sketch.vectorize(quads[1])?;
-    Ok(columns[1])
+    sketch.bind(rows[2], Axis::LocalY)?;
+    sketch.bind(columns[2], Axis::LocalX)?;
+    for l in [rows[1], rows[3], columns[1]] {
+        sketch.unroll(l)?;
+    }
+    sketch.vectorize(columns[3])?;
+    Ok(columns[2])
 }
 
 fn accumulate(
@@ -103,12 +192,15 @@ fn accumulate(
     thread: Name,
     tile: &Tile,
 ) -> Result<(), Decline> {
-    let columns = usize::from(tile.width > 1);
+    let columns = usize::from(tile.column_pieces > 1) + usize::from(tile.width > 1);
     if let Some(window) = window {
         open_windows(sketch, window, thread, columns)?;
     }
     sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;
-    let spatial = tile_loops(sketch, reduce, thread, columns)?;
+    let spatial = match window {
+        Some(_) => tile_loops(sketch, reduce, thread, columns)?,
+        None => spatial_loops(sketch, reduce, thread)?,
+    };
     let mut order = c.k.clone();
     order.extend(&spatial);
     sketch.reorder(&order)?;
@@ -116,38 +208,46 @@ fn accumulate(
     let k = sketch.split(k, &[0, tile.depth], &["o", "i"])?;
     sketch.apply(PadReduction { block: reduce })?;
     let (a, w) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_w")));
-    for (operand, into) in [(c.left, a), (1 - c.left, w)] {
-        sketch.apply(StageInShared { block: reduce, operand: operand.to_string(), at: k[0], into })?;
-        copy_cooperatively(sketch, into, k[0], tile)?;
+    // `[k][piece][thread][row]`, and the same for columns.
+    let piece = |at: usize, pieces: i64| spatial.get(at).copied().filter(|_| pieces > 1);
+    let first_column = spatial.len().saturating_sub(columns);
+    let order_of = |piece: Option<Name>| std::iter::once(k[1]).chain(piece).collect::<Vec<Name>>();
+    let left = (c.left, a, order_of(piece(0, tile.row_pieces)), PAD);
+    let right = (1 - c.left, w, order_of(piece(first_column, tile.column_pieces)), 0);
+    for (operand, into, order, pad) in [left, right] {
+        sketch.apply(StageInShared { block: reduce, operand: operand.to_string(), at: k[0], into, order, pad })?;
+        copy_cooperatively(sketch, into, k[0], tile.threads)?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
+    if sketch.extent_of(k[0]).is_none_or(|steps| steps > 1) {
+        sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false })?;
+    }
     let of = |block: Name| [Name::new(&format!("{block}_init")), block];
     for block in of(reduce).into_iter().chain(window.into_iter().flat_map(|w| of(w.block))) {
-        let reductions = sketch.f.reduction_loops(block);
-        let loops = sketch.loops(block)?;
-        let start = loops.iter().position(|l| l.var == thread).map_or(0, |p| p + 1);
-        let inner: Vec<_> =
-            loops[start..].iter().filter(|l| l.kind == LoopKind::Serial && l.var != k[0]).cloned().collect();
-        for (i, l) in inner.iter().enumerate() {
-            let vector = i + 1 == inner.len() && matches!(l.extent.as_const(), Some(2 | 4));
-            if vector && !reductions.contains(&l.var) && sketch.vectorize(l.var).is_ok() {
-                continue;
-            }
-            sketch.unroll(l.var)?;
-        }
+        unroll_tile(sketch, block, thread, k[0])?;
     }
     Ok(())
 }
 
-/// Distributes the copy nest of a shared tile over all threads of the workgroup.
-fn copy_cooperatively(sketch: &mut Sketch<'_>, copy: Name, at: Name, tile: &Tile) -> Result<(), Decline> {
-    let loops = sketch.loops(copy)?;
-    let start = loops.iter().position(|l| l.var == at).map_or(0, |p| p + 1);
-    let names: Vec<Name> = loops[start..].iter().map(|l| l.var).collect();
-    let flat = sketch.fuse(&names, Name::new(&format!("{copy}_f")))?;
-    let parts = sketch.split(flat, &[0, tile.threads.0, tile.threads.1], &["o", "y", "x"])?;
-    sketch.bind(parts[1], Axis::LocalY)?;
-    sketch.bind(parts[2], Axis::LocalX)?;
-    sketch.unroll(parts[0])?;
+/// The loops of the tile inside `at` that are no reduction's.
+fn spatial_loops(sketch: &Sketch<'_>, block: Name, at: Name) -> Result<Vec<Name>, Decline> {
+    let reductions = sketch.f.reduction_loops(block);
+    Ok(inside(sketch, block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect())
+}
+
+/// Unrolls the serial loops of `block` inside `thread` but for `keep`; the innermost becomes a vector where it can.
+fn unroll_tile(sketch: &mut Sketch<'_>, block: Name, thread: Name, keep: Name) -> Result<(), Decline> {
+    let reductions = sketch.f.reduction_loops(block);
+    let loops = sketch.loops(block)?;
+    let start = loops.iter().position(|l| l.var == thread).map_or(0, |p| p + 1);
+    let inner: Vec<_> =
+        loops[start..].iter().filter(|l| l.kind == LoopKind::Serial && l.var != keep).cloned().collect();
+    for (i, l) in inner.iter().enumerate() {
+        let vector = i + 1 == inner.len() && matches!(l.extent.as_const(), Some(2 | 4));
+        if vector && !reductions.contains(&l.var) && sketch.vectorize(l.var).is_ok() {
+            continue;
+        }
+        sketch.unroll(l.var)?;
+    }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod pooling;
 mod reduction_threads;
 mod rows;
 mod sketch;
+mod split_depth;
 #[cfg(test)]
 mod tests;
 mod windows;

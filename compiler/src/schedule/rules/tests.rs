@@ -8,6 +8,7 @@ use crate::schedule::testing::{
     Windows, assert_same, conv, conv_windows, depthwise, elementwise_chain, function, matmul, row_sum, softmax, stage,
 };
 use crate::tir::{Combiner, Expr, TensorFunction};
+use crate::traffic::{AccessTraffic, Totals, traffic};
 
 fn check(f: &TensorFunction, profile: &DeviceProfile, rule: &str) {
     let constants: Vec<_> = f.inputs().skip(1).collect();
@@ -40,6 +41,42 @@ fn products_on_real_devices_go_through_shared_memory() {
         check(&matmul(40, 36, 20), &p, "matmul-tiled");
         check(&conv(1, 4, 6, 6, 8, 3, 1, 1), &p, "matmul-tiled");
     }
+}
+
+/// Tiles of every size, with and without tails; what the subgroups of a real device do to memory is counted.
+#[test]
+fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
+    for name in ["ada", "navi31", "bmg"] {
+        let p = DeviceProfile { cores: 1, ..DeviceProfile::named(name).expect("a profile") };
+        for f in [matmul(256, 256, 64), matmul(70, 140, 32), conv(1, 16, 12, 12, 64, 3, 1, 1)] {
+            let constants: Vec<_> = f.inputs().skip(1).collect();
+            let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(s.rule, "matmul-tiled", "{:?}", s.missed);
+            let (_, body) = s.function.kernels()[0];
+            let all = traffic(&s.function, body, &p);
+            let reads = Totals::of(&all, |a| a.shared && !a.store);
+            assert!(reads.passes <= 1.1 * reads.least_passes, "{name}: {all:?}");
+            let copies = |a: &AccessTraffic| !a.shared && !a.store && a.block.as_str().contains("_next");
+            assert!(all.iter().filter(|a| copies(a) && !a.unknown).count() >= 2, "{name}: nothing is loaded ahead");
+            for a in all.iter().filter(|a| copies(a)) {
+                assert!(a.width == 16 && a.used() >= 0.9, "{name}: {a:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn long_products_with_few_results_are_cut_into_slices() {
+    let p = DeviceProfile::named("ada").expect("a profile");
+    for f in [matmul(8, 12, 512), matmul(5, 16, 1024), conv(1, 64, 4, 5, 8, 3, 1, 1)] {
+        let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((s.rule, s.function.kernels().len()), ("matmul-tiled", 2), "{:?}", s.missed);
+        let mut g = s.function.clone();
+        g.name = f.name;
+        assert_same(&f, &g);
+    }
+    let short = schedule(&matmul(8, 12, 256), &[], &p).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(short.function.kernels().len(), 1);
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! A contraction whose reduction is cut into slices, each a product of its own, and the sum of their results.
+//!
+//! ```text
+//! mm[i, j] += a[i, k] * w[k, j]     =>    part[s, i, j] += a[i, s*C + c] * w[s*C + c, j]
+//! y[i, j] = f(mm[i, j])                   mm[i, j] += part[s, i, j];  y[i, j] = f(mm[i, j])
+//! ```
+//!
+//! Two kernels: the slices are the workgroups' third axis, so that a product with few rows and columns fills the device.
+
+use super::analysis::{Contraction, Unit};
+use super::sketch::{Decline, Sketch};
+use crate::name::Name;
+use crate::schedule::{MemoryScope, Rfactor, TransformLayout};
+
+/// Slices at most.
+const MOST: i64 = 8;
+/// Multiply-adds of a slice at least: its result is stored and loaded once for that many, which is 64 operations a byte.
+const SHORTEST: i64 = 256;
+
+/// Into how many slices the reduction is cut: as few as bring `threads` to `wanted`, or as many as there may be; 1 for none. A
+/// slice has whole K steps, of which the innermost reduction loop has `steps`.
+pub(super) fn slices(wanted: i64, threads: i64, depth: i64, steps: i64) -> i64 {
+    let may = |n: &i64| *n <= MOST && steps % n == 0 && depth / n >= SHORTEST;
+    let all: Vec<i64> = [2, 4, 8].into_iter().filter(may).collect();
+    if threads >= wanted {
+        return 1;
+    }
+    all.iter().find(|n| threads * **n >= wanted).or(all.last()).copied().unwrap_or(1)
+}
+
+/// Cuts the innermost reduction loop into `parts` slices. Returns the unit of the slices; `unit` then sums their results.
+pub(super) fn split_depth(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, parts: i64) -> Result<Unit, Decline> {
+    let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
+    let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
+    let slices = sketch.split(inner, &[parts, 0], &["s", "c"])?;
+    let part = Name::new(&format!("{reduce}_part"));
+    let scope = MemoryScope::Global;
+    sketch.apply(Rfactor { block: reduce, r#loop: slices[0], into: part, scope, at: None, axis: None })?;
+    // Slices outside, so that each one's results lie as those of the whole product would.
+    let rank = sketch.f.buffers.iter().find(|b| b.1.name == part).map_or(0, |b| b.1.shape.len());
+    let order: Vec<usize> = (rank.saturating_sub(1)..rank).chain(0..rank.saturating_sub(1)).collect();
+    sketch.apply(TransformLayout { buffer: part, splits: vec![], order })?;
+    let output = sketch.split_epilogue(part)?;
+    Ok(Unit { reduce: Some(part), window: None, output, work: unit.work })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_as_few_as_fill_the_device() {
+        assert_eq!(slices(1000, 1000, 4096, 256), 1);
+        assert_eq!(slices(1000, 300, 4096, 256), 4);
+        assert_eq!(slices(1000, 10, 4096, 256), 8);
+        assert_eq!(slices(1000, 10, 600, 32), 2, "slices of at least 256");
+        assert_eq!(slices(1000, 10, 4096, 6), 2, "whole steps");
+        assert_eq!(slices(1000, 10, 300, 16), 1);
+    }
+}
