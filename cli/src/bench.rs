@@ -146,7 +146,7 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
             v["compile_ms"] = json!({ "cold": cold, "warm": warm });
             v
         }
-        Executor::Cpu { module } => {
+        Executor::Cpu { module, .. } => {
             let run = || run_on_cpu(module, &inputs).map(|_| 0.0);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);

@@ -10,7 +10,7 @@ use compiler::cpu::Interpreter;
 use compiler::graph::{Function, Module, NodeId};
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
-    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassContext, PassErrorKind, PipelineOptions, Sequential,
+    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassContext, PassErrorKind, PassStats, PipelineOptions, Sequential,
     default_pipeline,
 };
 use compiler::plan::TensorSlot;
@@ -239,10 +239,11 @@ fn write_reproducer(
     Ok(path)
 }
 
-/// What the CPU executor runs: the module as loaded, or in mixed precision where that is asked for.
-fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<Module> {
+/// What the CPU executor runs: the module as loaded, or in mixed precision where that is asked for; and whether anything of
+/// it is in f16 then.
+fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<(Module, bool)> {
     if pipeline.amp == AmpMode::Off {
-        return Ok(module);
+        return Ok((module, false));
     }
     check_listed(&module, &pipeline.keep_f32).map_err(CompileError::Option)?;
     let list = default_pipeline(pipeline);
@@ -250,7 +251,12 @@ fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<Modul
     let mut cx = PassContext::new(DeviceProfile::baseline());
     pipeline.configure(&mut cx);
     Sequential::new(&list[..until]).run(&mut module, &mut cx).map_err(CompileError::from)?;
-    Ok(module)
+    Ok((module, has_halved(&cx.stats)))
+}
+
+/// True when mixed precision has put anything into f16.
+fn has_halved(passes: &[PassStats]) -> bool {
+    passes.iter().any(|p| p.name == "mixed-precision" && p.changed)
 }
 
 /// A model ready to run.
@@ -264,8 +270,10 @@ pub enum Executor {
     },
     /// On the CPU executor.
     Cpu {
-        /// The module as loaded.
+        /// The module as loaded, or in mixed precision.
         module: Box<Module>,
+        /// Some of it is in f16.
+        mixed: bool,
     },
 }
 
@@ -287,7 +295,8 @@ impl Executor {
     ) -> CliResult<Executor> {
         let on_cpu = |module| {
             crate::models::check_cpu_memory(&module)?;
-            Ok(Executor::Cpu { module: Box::new(cpu_module(module, &pipeline)?) })
+            let (module, mixed) = cpu_module(module, &pipeline)?;
+            Ok(Executor::Cpu { module: Box::new(module), mixed })
         };
         let Device::Gpu(gpu) = device else { return on_cpu(module) };
         let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
@@ -314,7 +323,14 @@ impl Executor {
                 Err(GpuError::TooWide(_)) => Ok((run_on_cpu(&compiled.module, inputs)?, CPU_EXECUTOR)),
                 other => Ok((other?, self.place())),
             },
-            Executor::Cpu { module } => Ok((run_on_cpu(module, inputs)?, CPU_EXECUTOR)),
+            Executor::Cpu { module, .. } => Ok((run_on_cpu(module, inputs)?, CPU_EXECUTOR)),
+        }
+    }
+    /// True when mixed precision has put anything into f16.
+    pub fn is_mixed(&self) -> bool {
+        match self {
+            Executor::Gpu { compiled, .. } => has_halved(&compiled.passes),
+            Executor::Cpu { mixed, .. } => *mixed,
         }
     }
     /// Where a run takes place.
@@ -334,7 +350,7 @@ impl Executor {
             Executor::Gpu { session, .. } => {
                 session.plan().outputs.iter().map(|s: &TensorSlot| s.name.to_string()).collect()
             }
-            Executor::Cpu { module } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
+            Executor::Cpu { module, .. } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
         }
     }
 }
@@ -362,7 +378,7 @@ pub fn cache_dir() -> Option<std::path::PathBuf> {
 pub fn run_on_cpu(module: &Module, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
     compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| {
         let text = e.to_string();
-        let code = if text.ends_with(compiler::tensor::NO_ROOM) { Code::Device } else { Code::Input };
+        let code = if e.is_no_room() { Code::Device } else { Code::Input };
         CliError::new(code, text)
     })
 }

@@ -12,6 +12,7 @@ pub mod compile;
 pub mod cost;
 pub mod cpu;
 pub mod dtype;
+pub mod fault;
 pub mod fingerprint;
 pub mod graph;
 pub mod inspect;

@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::int::Int;
 use crate::name::Name;
+use crate::ops::OpResult;
 use crate::schedule::identity;
 use crate::tensor::Tensor;
 use crate::tir::{
@@ -50,8 +51,8 @@ impl<'a> ComputeContext<'a> {
     ///
     /// # Errors
     /// When it is absent.
-    pub fn require(&self, i: usize) -> Result<BufferId, String> {
-        self.input(i).ok_or_else(|| format!("operand {i} is missing"))
+    pub fn require(&self, i: usize) -> OpResult<BufferId> {
+        self.input(i).ok_or_else(|| format!("operand {i} is missing").into())
     }
     /// Value of operand `i` where it is a compile-time constant.
     pub fn constant(&self, i: usize) -> Option<&Tensor> {

@@ -1,6 +1,7 @@
 //! Host tensors: dtype, shape and little-endian bytes, shared and cheap to clone.
 
 use crate::dtype::DType;
+use crate::fault::Fault;
 use bytes::Bytes;
 use half::{bf16, f16};
 use std::borrow::Cow;
@@ -9,9 +10,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Dimensions that a tensor may have. Nobody's network comes near; a file that asks for a billion is damaged.
 pub const MAX_RANK: usize = 64;
-
-/// Ends the message about memory that cannot be had.
-pub const NO_ROOM: &str = "are more than there is memory for";
 
 /// The most bytes of one piece of host memory.
 static HOST_LIMIT: AtomicUsize = AtomicUsize::new(isize::MAX as usize);
@@ -26,16 +24,13 @@ pub fn limit_host_memory(bytes: usize) {
 ///
 /// # Errors
 /// When the room is beyond the limit of [`limit_host_memory`], or the system refuses it.
-pub fn reserve<T>(len: usize) -> Result<Vec<T>, String> {
+pub fn reserve<T>(len: usize) -> Result<Vec<T>, Fault> {
     let limit = HOST_LIMIT.load(Ordering::Relaxed);
     let bytes = len.checked_mul(size_of::<T>());
-    let refuse = || match bytes {
-        Some(bytes) => format!("{} MiB {NO_ROOM}", bytes >> 20),
-        None => format!("{len} elements {NO_ROOM}"),
-    };
     let mut out = Vec::new();
     if bytes.is_none_or(|b| b > limit) || out.try_reserve_exact(len).is_err() {
-        return Err(refuse());
+        let size = bytes.map_or_else(|| format!("{len} elements"), |bytes| format!("{} MiB", bytes >> 20));
+        return Err(Fault::no_room(format!("{size} are more than there is memory for")));
     }
     Ok(out)
 }
@@ -44,7 +39,7 @@ pub fn reserve<T>(len: usize) -> Result<Vec<T>, String> {
 ///
 /// # Errors
 /// As [`reserve`].
-pub fn ensure_room(bytes: usize) -> Result<(), String> {
+pub fn ensure_room(bytes: usize) -> Result<(), Fault> {
     reserve::<u8>(bytes).map(drop)
 }
 
@@ -52,7 +47,7 @@ pub fn ensure_room(bytes: usize) -> Result<(), String> {
 ///
 /// # Errors
 /// As [`reserve`].
-pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, String> {
+pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>, Fault> {
     let mut out = reserve(len)?;
     out.resize(len, value);
     Ok(out)
@@ -231,7 +226,7 @@ pub trait DataSource: Send + Sync {
     ///
     /// # Errors
     /// A message with the place (file and offset).
-    fn read(&self) -> Result<Bytes, String>;
+    fn read(&self) -> Result<Bytes, Fault>;
 }
 
 /// Data of a constant.

@@ -4,6 +4,7 @@
 //! others were read. The same bits come out on every machine: only sums, products and square roots are used.
 
 use bytes::Bytes;
+use compiler::fault::Fault;
 use compiler::tensor::{DataSource, Tensor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -141,7 +142,7 @@ fn balanced(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
 }
 
 impl DataSource for Generated {
-    fn read(&self) -> Result<Bytes, String> {
+    fn read(&self) -> Result<Bytes, Fault> {
         let values = self.values();
         Ok(Tensor::from_vec(vec![values.len()], values).bytes().clone())
     }

@@ -30,6 +30,6 @@ pub(super) fn host_function(module: &Arc<Module>, main: &Function, n: NodeId) ->
     Arc::new(move |inputs| {
         let mut given = inputs.iter().cloned();
         let operands: Vec<_> = present.iter().map(|&p| if p { given.next() } else { None }).collect();
-        crate::cpu::eval_node(&op, &operands, &module)
+        Ok(crate::cpu::eval_node(&op, &operands, &module)?)
     })
 }

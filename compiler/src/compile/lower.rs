@@ -54,7 +54,7 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
                 .get(&c.name)
                 .ok_or_else(|| fail("its constant is missing".into()))?
                 .load()
-                .map_err(fail)?;
+                .map_err(|e| fail(e.message))?;
             let b = lower_small_constant(&mut t, &tensor, label).map_err(fail)?;
             stages.resize(t.body_stage_count(), Some(n));
             buffers.insert(node.outputs[0], b);
@@ -67,7 +67,7 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
         let constants = node.inputs.iter().map(|v| v.and_then(|v| operand_constant(module, f, v))).collect();
         let types = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
         let mut cx = ComputeContext::new(&mut t, inputs, constants, types, &format!("{}_{label}", node.op.name()));
-        node.op.compute(&mut cx).map_err(fail)?;
+        node.op.compute(&mut cx).map_err(|e| fail(e.message))?;
         let outputs = cx.into_outputs();
         stages.resize(t.body_stage_count(), Some(n));
         for (v, b) in node.outputs.iter().zip(outputs) {

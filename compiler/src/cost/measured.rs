@@ -5,6 +5,7 @@
 
 use super::{AnalyticCost, CostModel, NodeForm};
 use crate::compile::{CompileOptions, Compiled, compile};
+use crate::fault::Fault;
 use crate::fingerprint::Fingerprint;
 use crate::graph::{Constant, FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
@@ -158,7 +159,7 @@ struct Seeded {
 }
 
 impl DataSource for Seeded {
-    fn read(&self) -> Result<bytes::Bytes, String> {
+    fn read(&self) -> Result<bytes::Bytes, Fault> {
         let count: usize = self.shape.iter().product();
         let values = (0..count).map(|i| 0.5 + (i * 7919 % 1009) as f64 / 1009.0);
         Ok(Tensor::from_f64(self.ty.dtype, self.shape.clone(), values).bytes().clone())
@@ -204,28 +205,7 @@ mod tests {
     use crate::ops::DataLayout;
     use crate::ops::conv::Conv;
     use crate::ops::transpose::Transpose;
-    use crate::plan::{Binding, EmittedKernel};
-    use crate::tir::TensorFunction;
-
-    /// Stands for a shader generator, of which there are versions: its code is the function's text.
-    struct Fake(u32);
-    impl EmitKernel for Fake {
-        fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, String> {
-            let bindings = f.params.iter().map(|p| Binding { buffer: p.buffer, bank: 0, access: p.access });
-            Ok(EmittedKernel {
-                name: kernel.to_string(),
-                workgroup: [64, 1, 1],
-                grid: [2, 1, 1],
-                bindings: bindings.collect(),
-                immediate_bytes: 0,
-                shared_bytes: 0,
-                bounds_proved: true,
-                wgsl: format!("// version {}\n{}", self.0, crate::text::print_tensor_function(f)),
-                lines: vec![],
-                module: Arc::new(()),
-            })
-        }
-    }
+    use crate::plan::StandInEmitter;
 
     fn conv(layout: DataLayout, channels: usize) -> NodeForm {
         let shape = |c| match layout {
@@ -241,7 +221,7 @@ mod tests {
     }
 
     fn digest(f: &NodeForm, p: &DeviceProfile, version: u32) -> Fingerprint {
-        code_digest(&compile_single(f, p, &Fake(version)).expect("it compiles").plan)
+        code_digest(&compile_single(f, p, &StandInEmitter { version }).expect("it compiles").plan)
     }
 
     #[test]
@@ -271,12 +251,12 @@ mod tests {
 
     fn measured_on(profile: &DeviceProfile, forms: &[NodeForm]) -> Measurements {
         let mut m = Measurements::default();
-        assert!(measure_forms(forms, profile, &Fake(1), &mut Fixed, &mut m).is_empty());
+        assert!(measure_forms(forms, profile, &StandInEmitter { version: 1 }, &mut Fixed, &mut m).is_empty());
         m
     }
 
     fn cost(m: &Measurements, profile: &DeviceProfile, version: u32) -> MeasuredCost {
-        let times = KernelTimes { measurements: m.clone(), emitter: Arc::new(Fake(version)) };
+        let times = KernelTimes { measurements: m.clone(), emitter: Arc::new(StandInEmitter { version }) };
         MeasuredCost::new(Arc::new(times), profile)
     }
 

@@ -2,6 +2,7 @@
 
 use super::node::eval_node;
 use crate::dtype::DType;
+use crate::fault::{Fault, FaultKind};
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
@@ -29,14 +30,14 @@ pub enum ExecError {
         message: String,
     },
     /// A node failed.
-    #[error("{op} `{node}`: {message}")]
+    #[error("{op} `{node}`: {why}")]
     Node {
         /// Op name.
         op: &'static str,
         /// Node name.
         node: Name,
-        /// What is wrong.
-        message: String,
+        /// What the op says.
+        why: Fault,
     },
     /// A host function is not registered.
     #[error("`{node}` calls the host function `{callee}`, which is not registered")]
@@ -49,6 +50,13 @@ pub enum ExecError {
     /// Calls nest too deeply.
     #[error("calls of @{0} nest deeper than {MAX_CALL_DEPTH}")]
     Depth(Name),
+}
+
+impl ExecError {
+    /// True when nothing is wrong but that this machine has no room for it.
+    pub fn is_no_room(&self) -> bool {
+        matches!(self, ExecError::Node { why, .. } if why.kind == FaultKind::NoRoom)
+    }
 }
 
 /// A function of host tensors that a `call_host` node names.
@@ -138,6 +146,52 @@ impl<'a> Interpreter<'a> {
         self.call(name, inputs.to_vec())
     }
 
+    /// Runs function `name` anew from the values that another run of it had, where `change` replaces some of them: only the
+    /// nodes that depend on those are computed. `values` holds the parameters and the results of the body's nodes but for
+    /// constants.
+    ///
+    /// # Errors
+    /// As [`Interpreter::run`].
+    pub fn rerun(
+        &mut self,
+        name: Name,
+        values: &FxHashMap<ValueId, Tensor>,
+        change: &dyn Fn(ValueId, &Tensor) -> Option<Tensor>,
+    ) -> Result<Vec<Tensor>, ExecError> {
+        let module = self.module;
+        let f = module.functions.get(&name).ok_or(ExecError::UnknownFunction(name))?;
+        self.depth = 0;
+        for (&v, t) in values {
+            self.learn_symbols(&f.ty(v).shape, t.shape());
+        }
+        let (mut env, mut changed) = (values.clone(), FxHashSet::default());
+        for &v in f.params() {
+            if let Some(new) = values.get(&v).and_then(|t| change(v, t)) {
+                changed.insert(v);
+                env.insert(v, new);
+            }
+        }
+        for &n in &f.blocks[f.body].nodes {
+            let node = &f.nodes[n];
+            let mut used = Vec::new();
+            collect_uses(f, n, &mut used);
+            let known = node.outputs.iter().all(|v| values.contains_key(v));
+            let fresh = used.iter().any(|v| changed.contains(v));
+            let results = match known && !fresh {
+                true => node.outputs.iter().map(|v| values[v].clone()).collect(),
+                false => self.run_node(f, n, &mut env)?,
+            };
+            for (&v, t) in node.outputs.iter().zip(results) {
+                let new = change(v, &t);
+                if fresh || new.is_some() {
+                    changed.insert(v);
+                }
+                env.insert(v, new.unwrap_or(t));
+            }
+        }
+        results(f, f.body, &env)
+    }
+
     fn call(&mut self, name: Name, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ExecError> {
         let module = self.module;
         let f = module.functions.get(&name).ok_or(ExecError::UnknownFunction(name))?;
@@ -179,16 +233,7 @@ impl<'a> Interpreter<'a> {
                 env.remove(dead);
             }
         }
-        f.blocks[block]
-            .results
-            .iter()
-            .map(|v| {
-                env.get(v).cloned().ok_or_else(|| ExecError::Inputs {
-                    function: f.name,
-                    message: format!("bug: {} has no value", f.describe_value(*v)),
-                })
-            })
-            .collect()
+        results(f, block, env)
     }
 
     fn run_node(&mut self, f: &Function, n: NodeId, env: &mut Env) -> Result<Vec<Tensor>, ExecError> {
@@ -243,7 +288,7 @@ impl<'a> Interpreter<'a> {
         let node = &f.nodes[n];
         let region = if node.op.is::<If>() {
             let cond = inputs.first().and_then(|t| t.as_ref()).filter(|t| t.dtype() == DType::Bool && t.len() == 1);
-            let cond = cond.ok_or_else(|| node_error(f, n, "the condition is not one bool".into()))?;
+            let cond = cond.ok_or_else(|| node_error(f, n, "the condition is not one bool"))?;
             usize::from(cond.to_i64_vec()[0] == 0)
         } else {
             0
@@ -267,7 +312,7 @@ impl<'a> Interpreter<'a> {
         Ok(results)
     }
 
-    fn constant(&mut self, name: Name) -> Result<Tensor, String> {
+    fn constant(&mut self, name: Name) -> Result<Tensor, Fault> {
         if let Some(t) = self.constants.get(&name) {
             return Ok(t.clone());
         }
@@ -276,6 +321,15 @@ impl<'a> Interpreter<'a> {
         self.constants.insert(name, t.clone());
         Ok(t)
     }
+}
+
+/// The results of a block.
+fn results(f: &Function, block: BlockId, env: &Env) -> Result<Vec<Tensor>, ExecError> {
+    let value = |v: &ValueId| {
+        let message = || format!("bug: {} has no value", f.describe_value(*v));
+        env.get(v).cloned().ok_or_else(|| ExecError::Inputs { function: f.name, message: message() })
+    };
+    f.blocks[block].results.iter().map(value).collect()
 }
 
 /// A result of a tensor function in the value's shape: a schedule may have flattened its parameters.
@@ -290,8 +344,8 @@ fn required(inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, String> {
     inputs.into_iter().enumerate().map(|(i, t)| t.ok_or_else(|| format!("operand {i} is missing"))).collect()
 }
 
-fn node_error(f: &Function, n: NodeId, message: String) -> ExecError {
-    ExecError::Node { op: f.nodes[n].op.name(), node: f.nodes[n].name, message }
+fn node_error(f: &Function, n: NodeId, why: impl Into<Fault>) -> ExecError {
+    ExecError::Node { op: f.nodes[n].op.name(), node: f.nodes[n].name, why: why.into() }
 }
 
 /// Number, dtypes, ranks and sizes; a symbol has one value in all parameters. Returns the values.

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::{Function, Module, TensorType, ValueDef, ValueId};
 use crate::name::Name;
 use crate::ops::control::{CallTensor, Const};
-use crate::ops::{InferContext, OpRef};
+use crate::ops::{InferContext, OpRef, OpResult};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Access, Buffer, BufferId, Encoding, Param, Scope, TensorFunction};
@@ -19,7 +19,7 @@ const MAX_CONSTANT: usize = 1024;
 ///
 /// # Errors
 /// What the op's inference, tensor expression or host evaluation says.
-pub fn eval_node(op: &OpRef, inputs: &[Option<Tensor>], module: &Module) -> Result<Vec<Tensor>, String> {
+pub fn eval_node(op: &OpRef, inputs: &[Option<Tensor>], module: &Module) -> OpResult<Vec<Tensor>> {
     if let Some(c) = op.downcast::<Const>() {
         let constant =
             module.constants.get(&c.name).ok_or_else(|| format!("constant @{} is not in the module", c.name))?;
@@ -47,7 +47,7 @@ pub fn eval_node(op: &OpRef, inputs: &[Option<Tensor>], module: &Module) -> Resu
 ///
 /// # Errors
 /// As [`eval_node`]; also when there is no tensor expression.
-pub fn eval_expression(op: &OpRef, inputs: &[Option<Tensor>]) -> Result<Vec<Tensor>, String> {
+pub fn eval_expression(op: &OpRef, inputs: &[Option<Tensor>]) -> OpResult<Vec<Tensor>> {
     let types = infer_concrete(op, inputs)?;
     compute(op, inputs, types)
 }
@@ -57,7 +57,7 @@ fn constant_like(t: &Tensor) -> bool {
 }
 
 /// Result types for the concrete operands, through a function whose only values are those operands.
-pub(super) fn infer_concrete(op: &OpRef, inputs: &[Option<Tensor>]) -> Result<Vec<TensorType>, String> {
+pub(super) fn infer_concrete(op: &OpRef, inputs: &[Option<Tensor>]) -> OpResult<Vec<TensorType>> {
     let mut module = Module::new("main");
     let mut f = Function::new("main");
     let mut values = Vec::with_capacity(inputs.len());
@@ -67,7 +67,7 @@ pub(super) fn infer_concrete(op: &OpRef, inputs: &[Option<Tensor>]) -> Result<Ve
     let types = op.infer(&InferContext::new(&module, &f, &values, &[]))?;
     for t in &types {
         if t.const_shape().is_none() {
-            return Err(format!("the result shape {:?} is not known from the operands", t.shape));
+            return Err(format!("the result shape {:?} is not known from the operands", t.shape).into());
         }
     }
     Ok(types)
@@ -101,11 +101,7 @@ fn operand(module: &mut Module, f: &mut Function, t: &Tensor) -> ValueId {
 pub(super) type NodeFunction = (TensorFunction, Vec<Tensor>, Vec<BufferId>);
 
 /// Builds the tensor function of one op.
-pub(super) fn node_function(
-    op: &OpRef,
-    inputs: &[Option<Tensor>],
-    types: Vec<TensorType>,
-) -> Result<NodeFunction, String> {
+pub(super) fn node_function(op: &OpRef, inputs: &[Option<Tensor>], types: Vec<TensorType>) -> OpResult<NodeFunction> {
     let mut f = TensorFunction::new("node");
     let (mut buffers, mut present) = (Vec::new(), Vec::new());
     for (i, t) in inputs.iter().enumerate() {
@@ -134,12 +130,12 @@ pub(super) fn node_function(
     Ok((f, present, outputs))
 }
 
-fn compute(op: &OpRef, inputs: &[Option<Tensor>], types: Vec<TensorType>) -> Result<Vec<Tensor>, String> {
+fn compute(op: &OpRef, inputs: &[Option<Tensor>], types: Vec<TensorType>) -> OpResult<Vec<Tensor>> {
     let (f, present, outputs) = node_function(op, inputs, types.clone())?;
     let results = execute(&f, &present, &outputs)?;
     for (r, t) in results.iter().zip(&types) {
         if r.dtype() != t.dtype || Some(r.shape()) != t.const_shape().as_deref() {
-            return Err(format!("bug: computes {}{:?} where {t:?} was inferred", r.dtype(), r.shape()));
+            return Err(format!("bug: computes {}{:?} where {t:?} was inferred", r.dtype(), r.shape()).into());
         }
     }
     Ok(results)

@@ -18,6 +18,7 @@ mod view;
 use super::bind::{Bound, bind, element_count, fixed_shape};
 use super::lockstep::interpret;
 use crate::arena::Id;
+use crate::fault::Fault;
 use crate::name::Name;
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, Scope, Stage, TensorFunction};
@@ -32,7 +33,7 @@ use view::{Storage, View};
 ///
 /// # Errors
 /// Operands that do not fit, or an access out of bounds.
-pub fn run_tensor_function(f: &TensorFunction, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+pub fn run_tensor_function(f: &TensorFunction, inputs: &[Tensor]) -> Result<Vec<Tensor>, Fault> {
     run_tensor_function_with(f, &[], inputs)
 }
 
@@ -44,15 +45,15 @@ pub fn run_tensor_function_with(
     f: &TensorFunction,
     symbols: &[(Name, i64)],
     inputs: &[Tensor],
-) -> Result<Vec<Tensor>, String> {
+) -> Result<Vec<Tensor>, Fault> {
     let Bound { f, inputs } = bind(f, symbols, inputs)?;
     let outputs: Vec<BufferId> = f.outputs().collect();
     execute(&f, &inputs, &outputs)
 }
 
 /// Runs a concrete function and gives the content of `outputs`, any of its global buffers.
-pub(super) fn execute(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId]) -> Result<Vec<Tensor>, String> {
-    let Some(plan) = plan(f) else { return interpret(f, inputs, outputs) };
+pub(super) fn execute(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId]) -> Result<Vec<Tensor>, Fault> {
+    let Some(plan) = plan(f) else { return Ok(interpret(f, inputs, outputs)?) };
     let mut memory: Vec<Option<Tensor>> = vec![None; f.buffers.len()];
     for (b, t) in f.inputs().zip(inputs) {
         memory[b.index()] = Some(t.clone());
@@ -79,7 +80,10 @@ pub(super) fn execute(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId
     }
     outputs
         .iter()
-        .map(|b| memory[b.index()].clone().ok_or_else(|| format!("`{}` is never written", f.buffers[*b].name)))
+        .map(|b| {
+            let written = memory[b.index()].clone();
+            written.ok_or_else(|| format!("`{}` is never written", f.buffers[*b].name).into())
+        })
         .collect()
 }
 

@@ -1,8 +1,9 @@
 //! Specialising a module: open dimensions and input shapes become numbers, and types follow.
 
 use super::builder::possible;
-use super::{BlockId, Function, Module, NodeId, TOO_LARGE, TensorType};
+use super::{BlockId, Function, Module, NodeId, TensorType};
 use crate::attr::{Attr, Attrs};
+use crate::fault::FaultKind;
 use crate::int::{Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::{InferContext, OpRef};
@@ -196,7 +197,7 @@ pub fn choose_shapes(
     }
     for (ty, &(name, _)) in types.iter().zip(&ports) {
         if !is_sane_type(ty) {
-            return Err(BindError::TooLarge(format!("`{name}` is {ty:?}, {TOO_LARGE}")));
+            return Err(BindError::TooLarge(format!("`{name}` is {ty:?}, which no memory holds")));
         }
     }
     Ok(types)
@@ -230,9 +231,9 @@ fn reinfer_block(module: &mut Module, f: &mut Function, block: BlockId) -> Resul
         let node = &f.nodes[n];
         let cx = InferContext::new(module, f, &node.inputs, &node.regions);
         let types = node.op.infer(&cx).and_then(possible);
-        let types = types.map_err(|message| match message.ends_with(TOO_LARGE) {
-            true => BindError::TooLarge(format!("node `{}`: {message}", node.name)),
-            false => BindError::Node { node: node.name, op: node.op.name(), message },
+        let types = types.map_err(|why| match why.kind {
+            FaultKind::TooLarge => BindError::TooLarge(format!("node `{}`: {why}", node.name)),
+            _ => BindError::Node { node: node.name, op: node.op.name(), message: why.message },
         })?;
         for (v, mut ty) in node.outputs.clone().into_iter().zip(types) {
             ty.shape.iter_mut().for_each(|d| *d = simplify_dim(d));

@@ -1,22 +1,23 @@
 //! Building graph functions: every node is type-checked as it is added.
 
 use super::{Block, BlockId, Constant, Function, Module, Node, NodeId, Origins, TensorType, ValueDef, ValueId};
+use crate::fault::Fault;
 use crate::name::Name;
 use crate::ops::control::Const;
-use crate::ops::{InferContext, OpRef};
+use crate::ops::{InferContext, OpRef, OpResult};
 use crate::tensor::{MAX_RANK, Tensor};
 use crate::verify::is_sane_type;
 
 /// Why a node could not be added.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{op} `{node}`: {message}")]
+#[error("{op} `{node}`: {why}")]
 pub struct BuildError {
     /// Op name.
     pub op: &'static str,
     /// Node name.
     pub node: Name,
-    /// What is wrong.
-    pub message: String,
+    /// What the op says.
+    pub why: Fault,
 }
 
 /// Adds nodes to one block of a function of a module. Types are inferred at once.
@@ -73,17 +74,16 @@ pub struct FunctionBuilder<'m> {
     origins: Origins,
 }
 
-/// Ends the message about a type that is refused for its size alone: nothing else is wrong with the model.
-pub const TOO_LARGE: &str = "which no memory holds";
-
 /// Result types, unless one of them cannot be: sizes in files and attributes may be anything.
 ///
 /// # Errors
 /// The first type that is negative, too large for any memory, or of too many dimensions.
-pub(super) fn possible(types: Vec<TensorType>) -> Result<Vec<TensorType>, String> {
+pub(super) fn possible(types: Vec<TensorType>) -> OpResult<Vec<TensorType>> {
     match types.iter().find(|t| !is_sane_type(t)) {
-        Some(t) if t.rank() > MAX_RANK => Err(format!("a result has {} dimensions, at most {MAX_RANK} are", t.rank())),
-        Some(t) => Err(format!("a result is {t:?}, {TOO_LARGE}")),
+        Some(t) if t.rank() > MAX_RANK => {
+            Err(format!("a result has {} dimensions, at most {MAX_RANK} are", t.rank()).into())
+        }
+        Some(t) => Err(Fault::too_large(format!("a result is {t:?}, which no memory holds"))),
         None => Ok(types),
     }
 }
@@ -167,10 +167,10 @@ impl<'m> FunctionBuilder<'m> {
     ) -> Result<Vec<ValueId>, BuildError> {
         let op = op.into();
         let cx = InferContext::new(self.module, &self.function, &inputs, &regions);
-        let types = op.infer(&cx).and_then(possible).map_err(|message| BuildError {
+        let types = op.infer(&cx).and_then(possible).map_err(|why| BuildError {
             op: op.name(),
             node: self.name.unwrap_or_else(|| Name::new(op.name())),
-            message,
+            why,
         })?;
         Ok(self.push_node(op, inputs, regions, types))
     }

@@ -14,11 +14,12 @@ pub use bind::{
     BindError, bind_dims, choose_shapes, input_ports, open_dims, reinfer, set_input_shape, set_input_shapes,
     substitute_dims,
 };
-pub use builder::{BuildError, FunctionBuilder, TOO_LARGE};
+pub use builder::{BuildError, FunctionBuilder};
 
 use crate::arena::Arena;
 use crate::define_id;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::int::{Dim, const_dims, product};
 use crate::name::Name;
 use crate::ops::OpRef;
@@ -74,35 +75,52 @@ impl TensorType {
     }
 }
 
-/// Source nodes (names in the imported model) that a node or value came from; sorted, shared.
+/// Source nodes (names in the imported model) that a node or value came from; sorted, shared. A node that a pass put in, to
+/// convert what others compute, has those that it *serves*: none of them is in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Origins(Option<Arc<Vec<Name>>>);
+pub struct Origins {
+    names: Option<Arc<Vec<Name>>>,
+    served: bool,
+}
 impl Origins {
     /// No known source.
     pub fn none() -> Origins {
-        Origins(None)
+        Origins::default()
     }
     /// One source node.
     pub fn one(name: impl Into<Name>) -> Origins {
-        Origins(Some(Arc::new(vec![name.into()])))
+        Origins { names: Some(Arc::new(vec![name.into()])), served: false }
     }
     /// Any number of source nodes.
     pub fn from_names(names: impl IntoIterator<Item = Name>) -> Origins {
         let mut v: Vec<Name> = names.into_iter().collect();
         v.sort();
         v.dedup();
-        Origins((!v.is_empty()).then(|| Arc::new(v)))
+        Origins { names: (!v.is_empty()).then(|| Arc::new(v)), served: false }
     }
-    /// The union of both.
+    /// The same for a node that is put in to serve these.
+    pub fn serving(&self) -> Origins {
+        Origins { names: self.names.clone(), served: self.names.is_some() }
+    }
+    /// True when the names are those of nodes that are served.
+    pub fn are_served(&self) -> bool {
+        self.served
+    }
+    /// The union of both. What is served counts only where there is nothing else.
     pub fn union(&self, other: &Origins) -> Origins {
-        if other.0.is_none() || self == other {
-            return self.clone();
+        match (self, other) {
+            (a, b) if b.names.is_none() || a == b => a.clone(),
+            (a, b) if a.names.is_none() || a.served && !b.served => b.clone(),
+            (a, b) if b.served && !a.served => a.clone(),
+            (a, b) => {
+                let names = Origins::from_names(a.names().iter().chain(b.names()).copied()).names;
+                Origins { names, served: a.served }
+            }
         }
-        Origins::from_names(self.names().iter().chain(other.names()).copied())
     }
     /// The names, sorted.
     pub fn names(&self) -> &[Name] {
-        self.0.as_ref().map_or(&[], |v| v.as_slice())
+        self.names.as_ref().map_or(&[], |v| v.as_slice())
     }
 }
 
@@ -322,12 +340,12 @@ impl Constant {
     ///
     /// # Errors
     /// What the data source says, or a length that does not match.
-    pub fn load(&self) -> Result<Tensor, String> {
+    pub fn load(&self) -> Result<Tensor, Fault> {
         let bytes = match &self.data {
             ConstData::Inline(b) => b.clone(),
             ConstData::Lazy(source) => source.read()?,
         };
-        Tensor::from_bytes(self.dtype, self.shape.clone(), bytes)
+        Ok(Tensor::from_bytes(self.dtype, self.shape.clone(), bytes)?)
     }
 }
 impl std::fmt::Debug for Constant {

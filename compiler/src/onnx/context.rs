@@ -5,9 +5,9 @@ use crate::graph::{FunctionBuilder, TensorType, ValueId};
 use crate::int::Dim;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
-use crate::ops::OpRef;
 use crate::ops::cast::Cast;
 use crate::ops::reshape::Reshape;
+use crate::ops::{OpRef, OpResult};
 use crate::tensor::{MAX_RANK, Tensor};
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
@@ -58,8 +58,8 @@ impl OnnxAttrs {
 /// Importing one ONNX node: add graph nodes through `b` and return one value per ONNX output.
 /// Names, origins and result names are set by the importer around the call.
 ///
-/// A message that holds `unsupported` or `at compile time` says that the model is right but needs what Weft does not
-/// have; any other message says that the model is wrong.
+/// A text as an error says that the model is wrong; [`Fault::unsupported`](crate::fault::Fault::unsupported) that it is right, and needs what Weft does not
+/// have.
 pub struct ImportContext<'a, 'm> {
     /// Where nodes go.
     pub b: &'a mut FunctionBuilder<'m>,
@@ -77,8 +77,8 @@ impl ImportContext<'_, '_> {
     ///
     /// # Errors
     /// When it is absent.
-    pub fn input(&self, i: usize) -> Result<ValueId, String> {
-        self.opt(i).ok_or_else(|| format!("input {i} is missing"))
+    pub fn input(&self, i: usize) -> OpResult<ValueId> {
+        self.opt(i).ok_or_else(|| format!("input {i} is missing").into())
     }
     /// An optional operand.
     pub fn opt(&self, i: usize) -> Option<ValueId> {
@@ -88,7 +88,7 @@ impl ImportContext<'_, '_> {
     ///
     /// # Errors
     /// When it is absent.
-    pub fn ty(&self, i: usize) -> Result<TensorType, String> {
+    pub fn ty(&self, i: usize) -> OpResult<TensorType> {
         Ok(self.b.ty(self.input(i)?).clone())
     }
     /// The value of operand `i` where it is a constant, or depends on small constants only.
@@ -112,10 +112,10 @@ impl ImportContext<'_, '_> {
     ///
     /// # Errors
     /// An operand whose length is not known, or is more than a shape has.
-    pub fn fresh_dims(&mut self, base: &str, i: usize) -> Result<Vec<Dim>, String> {
+    pub fn fresh_dims(&mut self, base: &str, i: usize) -> OpResult<Vec<Dim>> {
         let rank = self.ty(i)?.numel().as_const().ok_or("the rank of the result is not known")?;
         if !(0..=MAX_RANK as i64).contains(&rank) {
-            return Err(format!("the result has {rank} dimensions, at most {MAX_RANK} are"));
+            return Err(format!("the result has {rank} dimensions, at most {MAX_RANK} are").into());
         }
         Ok((0..rank as usize).map(|d| self.fresh_dim(base, d)).collect())
     }
@@ -123,15 +123,15 @@ impl ImportContext<'_, '_> {
     ///
     /// # Errors
     /// What inference says.
-    pub fn add(&mut self, op: impl Into<OpRef>, inputs: &[ValueId]) -> Result<ValueId, String> {
-        self.b.add(op, inputs).map_err(|e| e.message)
+    pub fn add(&mut self, op: impl Into<OpRef>, inputs: &[ValueId]) -> OpResult<ValueId> {
+        self.b.add(op, inputs).map_err(|e| e.why)
     }
     /// Adds a node with optional operands and any number of results.
     ///
     /// # Errors
     /// What inference says.
-    pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> Result<Vec<ValueId>, String> {
-        self.b.add_multi(op, inputs, vec![]).map_err(|e| e.message)
+    pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> OpResult<Vec<ValueId>> {
+        self.b.add_multi(op, inputs, vec![]).map_err(|e| e.why)
     }
     /// Adds a constant scalar of `dtype`.
     pub fn number(&mut self, value: f64, dtype: DType) -> ValueId {
@@ -145,14 +145,14 @@ impl ImportContext<'_, '_> {
     ///
     /// # Errors
     /// What inference says.
-    pub fn cast(&mut self, v: ValueId, dtype: DType) -> Result<ValueId, String> {
+    pub fn cast(&mut self, v: ValueId, dtype: DType) -> OpResult<ValueId> {
         if self.b.ty(v).dtype == dtype { Ok(v) } else { self.add(Cast::new(dtype), &[v]) }
     }
     /// `v` in the shape `shape`, of which one entry may be -1.
     ///
     /// # Errors
     /// What inference says.
-    pub fn reshape(&mut self, v: ValueId, shape: Vec<Dim>) -> Result<ValueId, String> {
+    pub fn reshape(&mut self, v: ValueId, shape: Vec<Dim>) -> OpResult<ValueId> {
         self.add(Reshape { shape, ..Reshape::default() }, &[v])
     }
     /// Adds a constant.
@@ -170,7 +170,7 @@ pub struct OnnxImport {
     /// First opset.
     pub since: i64,
     /// Adds the nodes.
-    pub import: fn(&mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>,
+    pub import: fn(&mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>>,
 }
 
 /// One ONNX node to write.
@@ -243,11 +243,11 @@ impl ExportContext<'_> {
     ///
     /// # Errors
     /// A symbol that is no dimension of an input.
-    pub fn ints(&mut self, values: &[Int]) -> Result<String, String> {
+    pub fn ints(&mut self, values: &[Int]) -> OpResult<String> {
         if let Some(known) = values.iter().map(Int::as_const).collect::<Option<Vec<i64>>>() {
             return Ok(self.constant(Tensor::ints(&known)));
         }
-        let parts: Vec<String> = values.iter().map(|v| self.int(v)).collect::<Result<_, _>>()?;
+        let parts: Vec<String> = values.iter().map(|v| self.int(v)).collect::<OpResult<_>>()?;
         if let [one] = &parts[..] {
             return Ok(one.clone());
         }
@@ -256,7 +256,7 @@ impl ExportContext<'_> {
         Ok(out)
     }
     /// One integer as a value of shape `[1]`.
-    fn int(&mut self, value: &Int) -> Result<String, String> {
+    fn int(&mut self, value: &Int) -> OpResult<String> {
         let (op, a, b) = match value.node() {
             IntNode::Const(c) => return Ok(self.constant(Tensor::ints(&[*c]))),
             IntNode::Var(v) => {

@@ -5,6 +5,7 @@ use super::external::{ExternalData, verify_location};
 use super::proto::{SparseTensorProto, TensorProto};
 use super::skim::MODEL_FILE;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::Constant;
 use crate::name::Name;
 use crate::tensor::{ConstData, DataSource, Element, Tensor};
@@ -30,12 +31,18 @@ impl TensorError {
             TensorError::Invalid(message) => ImportError::InvalidValue { what, name, message },
         }
     }
-    /// One sentence.
-    pub(crate) fn message(&self) -> String {
-        match self {
-            TensorError::Type(ty) => format!("unsupported element type {ty}"),
-            TensorError::Invalid(message) => message.clone(),
+}
+impl From<TensorError> for Fault {
+    fn from(e: TensorError) -> Fault {
+        match e {
+            TensorError::Type(ty) => Fault::unsupported(format!("unsupported element type {ty}")),
+            TensorError::Invalid(message) => message.into(),
         }
+    }
+}
+impl From<Fault> for TensorError {
+    fn from(fault: Fault) -> TensorError {
+        TensorError::Invalid(fault.message)
     }
 }
 impl From<String> for TensorError {
@@ -182,7 +189,7 @@ fn read_external(t: &TensorProto, byte_len: u64, external: &dyn ExternalData) ->
 /// Bools of a file, as [`normalize_bools`] leaves them.
 struct Bools(Arc<dyn DataSource>);
 impl DataSource for Bools {
-    fn read(&self) -> Result<Bytes, String> {
+    fn read(&self) -> Result<Bytes, Fault> {
         self.0.read().map(normalize_bools)
     }
 }
@@ -268,7 +275,7 @@ pub fn parse_tensor_proto(bytes: Bytes) -> Result<(String, Tensor), ImportError>
     let t = TensorProto::decode(bytes).map_err(|e| ImportError::Malformed(format!("not a tensor: {e}")))?;
     let name = t.name.clone().unwrap_or_default();
     let constant = read_constant(&t, &super::NoExternalData).map_err(|e| e.about("tensor", &name))?;
-    let tensor = constant.load().map_err(|e| TensorError::Invalid(e).about("tensor", &name))?;
+    let tensor = constant.load().map_err(|e| TensorError::from(e).about("tensor", &name))?;
     Ok((name, tensor))
 }
 
@@ -300,13 +307,31 @@ mod tests {
 
     #[test]
     fn wrong_lengths_and_types_are_refused() {
-        assert!(typed(1, |t| t.float_data = vec![1.0]).unwrap_err().message().contains("needs 2 elements"));
-        assert!(typed(1, |t| t.raw_data = Some(vec![0; 7].into())).unwrap_err().message().contains("needs 8 bytes"));
+        assert!(
+            typed(1, |t| t.float_data = vec![1.0])
+                .map_err(Fault::from)
+                .unwrap_err()
+                .message
+                .contains("needs 2 elements")
+        );
+        assert!(
+            typed(1, |t| t.raw_data = Some(vec![0; 7].into()))
+                .map_err(Fault::from)
+                .unwrap_err()
+                .message
+                .contains("needs 8 bytes")
+        );
         assert_eq!(typed(22, |_| ()).unwrap_err(), TensorError::Type("int4".into()));
         assert_eq!(typed(8, |_| ()).unwrap_err(), TensorError::Type("string".into()));
         assert_eq!(typed(99, |_| ()).unwrap_err(), TensorError::Type("number 99".into()));
-        assert!(typed(1, |t| t.dims = vec![i64::MAX, i64::MAX]).unwrap_err().message().contains("too large"));
-        assert!(typed(1, |t| t.dims = vec![-1]).unwrap_err().message().contains("negative"));
+        assert!(
+            typed(1, |t| t.dims = vec![i64::MAX, i64::MAX])
+                .map_err(Fault::from)
+                .unwrap_err()
+                .message
+                .contains("too large")
+        );
+        assert!(typed(1, |t| t.dims = vec![-1]).map_err(Fault::from).unwrap_err().message.contains("negative"));
     }
 
     #[test]
@@ -327,6 +352,6 @@ mod tests {
         let read = |s: &SparseTensorProto| read_sparse(s, &crate::onnx::NoExternalData);
         assert_eq!(read(&s).unwrap().load().unwrap().to_f64_vec(), [0.0, 5.0, 6.0, 0.0]);
         s.indices = Some(write_tensor("", &Tensor::ints(&[1, 4])));
-        assert!(read(&s).unwrap_err().message().contains("outside"));
+        assert!(read(&s).map_err(Fault::from).unwrap_err().message.contains("outside"));
     }
 }

@@ -178,7 +178,7 @@ impl Op for Swish {
     }
 }
 
-fn import_swish(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_swish(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let alpha = cx.attrs.float("alpha").unwrap_or(1.0);
     Ok(vec![cx.add(Swish { alpha }, &[x])?])
@@ -260,7 +260,7 @@ impl Op for Gelu {
     }
 }
 
-fn import_gelu(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_gelu(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let mode = cx.attrs.str("approximate").unwrap_or("none");
     let approximate =
         GeluApproximation::parse(mode).ok_or_else(|| format!("approximate is `{mode}`, not none or tanh"))?;
@@ -305,7 +305,7 @@ impl Op for IsInf {
     }
 }
 
-fn import_is_inf(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_is_inf(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let flag = |name| cx.attrs.int(name).unwrap_or(1) != 0;
     let op = IsInf { negative: flag("detect_negative"), positive: flag("detect_positive") };
     let x = cx.input(0)?;

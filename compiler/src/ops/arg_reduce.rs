@@ -81,7 +81,7 @@ fn check_not_empty(x: &TensorType, axes: &[usize]) -> OpResult<()> {
         return Err("data is bool".into());
     }
     if axes.iter().any(|&a| x.shape[a].is(0)) {
-        return Err(format!("looks for an element in an empty axis of {:?}", x.shape));
+        return Err(format!("looks for an element in an empty axis of {:?}", x.shape).into());
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use super::softmax::Softmax;
 use super::transpose::Transpose;
 use super::unary::{Identity, Tanh};
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int, product};
 use crate::onnx::{ImportContext, OnnxImport};
@@ -33,14 +34,14 @@ pub(super) fn split_heads(cx: &mut ImportContext<'_, '_>, x: ValueId, heads: Opt
         ([batch, length, width], Some(heads)) if heads > 0 => {
             let size = width.div(heads);
             if width.as_const().is_some_and(|w| w % heads != 0) {
-                return Err(format!("{heads} heads do not divide {width} features"));
+                return Err(format!("{heads} heads do not divide {width} features").into());
             }
             let parts = vec![batch.clone(), length.clone(), Dim::new(heads), size];
             let parts = cx.reshape(x, parts)?;
             cx.add(Transpose { perm: vec![0, 2, 1, 3] }, &[parts])
         }
         ([_, _, _], _) => Err("data of rank 3 needs the number of heads".into()),
-        _ => Err(format!("data of shape {shape:?} is neither of rank 3 nor of rank 4")),
+        _ => Err(format!("data of shape {shape:?} is neither of rank 3 nor of rank 4").into()),
     }
 }
 
@@ -88,7 +89,7 @@ fn import_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let scale = match (cx.attrs.float("scale"), q[3].as_const()) {
         (Some(s), _) => s,
         (None, Some(size)) => 1.0 / (size as f64).sqrt(),
-        (None, None) => return Err("the size of a head is not known at compile time".into()),
+        (None, None) => return Err(Fault::unsupported("the size of a head is not known at compile time")),
     };
     // Both operands are scaled, so that products of f16 do not overflow.
     let root = cx.number(scale.abs().sqrt(), dtype);
@@ -120,7 +121,7 @@ fn import_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         1 => capped,
         2 => masked,
         3 => weights,
-        other => return Err(format!("qk_matmul_output_mode {other} is unknown")),
+        other => return Err(format!("qk_matmul_output_mode {other} is unknown").into()),
     };
     // The present keys and values are results even where they are the operands themselves.
     let own = |cx: &mut ImportContext<'_, '_>, v: ValueId| match cx.inputs.contains(&Some(v)) {
@@ -138,7 +139,7 @@ fn shared_heads(queries: &Dim, keys: &Dim) -> OpResult<Option<(Dim, Dim)>> {
     match (queries.as_const(), keys.as_const()) {
         _ if queries == keys => Ok(None),
         (Some(q), Some(k)) if k > 0 && q % k == 0 => Ok(Some((Dim::new(k), Dim::new(q / k)))),
-        _ => Err(format!("{queries} query heads cannot share {keys} key heads")),
+        _ => Err(format!("{queries} query heads cannot share {keys} key heads").into()),
     }
 }
 
@@ -181,7 +182,8 @@ fn mask(cx: &mut ImportContext<'_, '_>, scores: ValueId, past: &Dim) -> OpResult
         };
     }
     if cx.attrs.int("is_causal").unwrap_or(0) != 0 {
-        let k = past.as_const().ok_or("the length of the past is not known at compile time")?;
+        let k =
+            past.as_const().ok_or_else(|| Fault::unsupported("the length of the past is not known at compile time"))?;
         let all = Full { shape: vec![length, total.clone()], value: 1.0, dtype: DType::Bool, dims: vec![] };
         let all = cx.add(all, &[])?;
         let seen = cx.add(Trilu { upper: false, k }, &[all])?;
@@ -190,7 +192,8 @@ fn mask(cx: &mut ImportContext<'_, '_>, scores: ValueId, past: &Dim) -> OpResult
     if let Some(lengths) = cx.opt(6) {
         let batch = ty.shape[0].clone();
         let (start, step) = (cx.number(0.0, DType::I64), cx.number(1.0, DType::I64));
-        let end = total.as_const().ok_or("the number of keys is not known at compile time")?;
+        let end =
+            total.as_const().ok_or_else(|| Fault::unsupported("the number of keys is not known at compile time"))?;
         let end = cx.number(end as f64, DType::I64);
         let places = cx.add(Range { size: total, dynamic: false }, &[start, end, step])?;
         let lengths = cx.cast(lengths, DType::I64)?;
@@ -221,14 +224,15 @@ fn import_rotary(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let merged = cx.ty(0)?.rank() == 3;
     let x = split_heads(cx, x, cx.attrs.int("num_heads"))?;
     let ty = cx.type_of(x);
-    let size = ty.shape[3].as_const().ok_or("the size of a head is not known at compile time")?;
+    let size =
+        ty.shape[3].as_const().ok_or_else(|| Fault::unsupported("the size of a head is not known at compile time"))?;
     let turned = match cx.attrs.int("rotary_embedding_dim").unwrap_or(0) {
         0 => size,
         n if n > 0 && n <= size => n,
-        n => return Err(format!("{n} of {size} features cannot be rotated")),
+        n => return Err(format!("{n} of {size} features cannot be rotated").into()),
     };
     if turned % 2 != 0 {
-        return Err(format!("{turned} features make no pairs"));
+        return Err(format!("{turned} features make no pairs").into());
     }
     let (cos, sin) = (angles(cx, 1)?, angles(cx, 2)?);
     let interleaved = cx.attrs.int("interleaved").unwrap_or(0) != 0;

@@ -35,7 +35,7 @@ impl Op for BatchNorm {
             self.layout.check(x)?;
         }
         if !x.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", x.dtype));
+            return Err(format!("data is {}, needs a float type", x.dtype).into());
         }
         let channels = &self.layout.channels(&x.shape);
         for (i, what) in ["scale", "bias", "mean", "variance"].iter().enumerate() {

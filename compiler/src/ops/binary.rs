@@ -17,7 +17,7 @@ use crate::{attr_enum, attr_struct};
 fn infer_zip(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorType>> {
     let (a, b) = (cx.require(0)?, cx.require(1)?);
     if a.dtype != b.dtype {
-        return Err(format!("operands are {} and {}", a.dtype, b.dtype));
+        return Err(format!("operands are {} and {}", a.dtype, b.dtype).into());
     }
     domain.check(a.dtype)?;
     Ok(vec![TensorType::new(a.dtype, broadcast_dims(&a.shape, &b.shape)?)])
@@ -259,13 +259,13 @@ impl Op for BitShift {
     }
 }
 
-fn import_two(cx: &mut ImportContext<'_, '_>, op: OpRef) -> Result<Vec<ValueId>, String> {
+fn import_two(cx: &mut ImportContext<'_, '_>, op: OpRef) -> OpResult<Vec<ValueId>> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     Ok(vec![cx.add(op, &[a, b])?])
 }
 
 /// A variadic op as a chain of two-operand ones.
-fn import_chain(cx: &mut ImportContext<'_, '_>, op: OpRef) -> Result<Vec<ValueId>, String> {
+fn import_chain(cx: &mut ImportContext<'_, '_>, op: OpRef) -> OpResult<Vec<ValueId>> {
     let mut acc = cx.input(0)?;
     if cx.inputs.len() == 1 {
         acc = cx.add(Identity {}, &[acc])?;
@@ -277,7 +277,7 @@ fn import_chain(cx: &mut ImportContext<'_, '_>, op: OpRef) -> Result<Vec<ValueId
     Ok(vec![acc])
 }
 
-fn import_mean(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_mean(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let sum = import_chain(cx, OpRef::new(Add {}))?[0];
     let dtype = cx.b.ty(sum).dtype;
     let n = cx.constant(&Tensor::from_f64(dtype, vec![], [cx.inputs.len() as f64]));
@@ -285,7 +285,7 @@ fn import_mean(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
 }
 
 /// Operands of different types are computed in the float one of them, and the result has the type of the base.
-fn import_pow(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_pow(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (mut base, mut exponent) = (cx.input(0)?, cx.input(1)?);
     let (from, by) = (cx.ty(0)?.dtype, cx.ty(1)?.dtype);
     let math = if !from.is_float() && by.is_float() { by } else { from };
@@ -302,12 +302,12 @@ fn import_pow(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
     Ok(vec![out])
 }
 
-fn import_mod(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_mod(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let fmod = cx.attrs.int("fmod").unwrap_or(0) != 0;
     import_two(cx, OpRef::new(Mod { fmod }))
 }
 
-fn import_bit_shift(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_bit_shift(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let text = cx.attrs.str("direction").unwrap_or_default().to_lowercase();
     let direction = ShiftDirection::parse(&text).ok_or("direction is neither LEFT nor RIGHT")?;
     import_two(cx, OpRef::new(BitShift { direction }))

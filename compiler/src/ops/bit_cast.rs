@@ -4,6 +4,7 @@ use super::cast::{dtype_of_onnx, onnx_code};
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::Tensor;
@@ -22,7 +23,7 @@ impl Op for BitCast {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
         if x.dtype.size() != self.to.size() || self.to == DType::Bool {
-            return Err(format!("the bits of {} are no {}", x.dtype, self.to));
+            return Err(format!("the bits of {} are no {}", x.dtype, self.to).into());
         }
         Ok(vec![TensorType::new(self.to, x.shape.clone())])
     }
@@ -31,7 +32,8 @@ impl Op for BitCast {
     }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         let x = inputs[0].as_ref()?;
-        Some(Tensor::from_bytes(self.to, x.shape().to_vec(), x.bytes().clone()).map(|t| vec![t]))
+        let cast = Tensor::from_bytes(self.to, x.shape().to_vec(), x.bytes().clone());
+        Some(cast.map(|t| vec![t]).map_err(Fault::from))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("BitCast", vec![("to", OnnxAttr::Int(onnx_code(self.to)))]);

@@ -32,7 +32,7 @@ pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> OpResult<Vec<Dim>> {
                 return Ok(y);
             }
             match (x.as_const(), y.as_const()) {
-                (Some(_), Some(_)) => Err(format!("shapes {a:?} and {b:?} do not broadcast")),
+                (Some(_), Some(_)) => Err(format!("shapes {a:?} and {b:?} do not broadcast").into()),
                 (Some(_), None) => Ok(x),
                 (None, Some(_)) => Ok(y),
                 (None, None) if same_dim(&x, &y) => Ok(x),
@@ -53,7 +53,7 @@ pub fn same_dim(a: &Dim, b: &Dim) -> bool {
 /// When they are different constants.
 pub fn unify_dims(a: &Dim, b: &Dim) -> OpResult<Dim> {
     match (a.as_const(), b.as_const()) {
-        (Some(x), Some(y)) if x != y => Err(format!("dimensions {x} and {y} differ")),
+        (Some(x), Some(y)) if x != y => Err(format!("dimensions {x} and {y} differ").into()),
         (None, Some(_)) => Ok(b.clone()),
         _ => Ok(a.clone()),
     }
@@ -168,10 +168,10 @@ impl Op for Tile {
         }
         let repeats = target_dims(cx, &self.repeats, 1)?;
         if repeats.len() != x.rank() {
-            return Err(format!("{} repeats for rank {}", repeats.len(), x.rank()));
+            return Err(format!("{} repeats for rank {}", repeats.len(), x.rank()).into());
         }
         if let Some(r) = repeats.iter().find(|r| r.as_const().is_some_and(|c| c < 0)) {
-            return Err(format!("negative repeat {r}"));
+            return Err(format!("negative repeat {r}").into());
         }
         let shape = x.shape.iter().zip(repeats).map(|(d, r)| d.clone() * r).collect();
         Ok(vec![TensorType::new(x.dtype, shape)])
@@ -199,7 +199,7 @@ impl Op for Tile {
         }
         let (x, repeats) = (inputs[0].as_ref()?, inputs[1].as_ref()?.to_i64_vec());
         if repeats.len() != x.shape().len() {
-            return Some(Err(format!("{} repeats for rank {}", repeats.len(), x.shape().len())));
+            return Some(Err(format!("{} repeats for rank {}", repeats.len(), x.shape().len()).into()));
         }
         Some(check_sizes(&repeats).and_then(|r| {
             let shape: Vec<usize> = x.shape().iter().zip(&r).map(|(d, r)| d.saturating_mul(*r)).collect();
@@ -225,7 +225,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Tile", domain: "", since: 6, import: import_tile },
 ];
 
-fn import_expand(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_expand(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     if let Some(shape) = cx.int_values(1) {
         return Ok(vec![cx.add(Expand { shape, dims: vec![] }, &[x])?]);
@@ -238,7 +238,7 @@ fn import_expand(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     Ok(vec![cx.add(Expand { shape: vec![], dims }, &[x, shape])?])
 }
 
-fn import_tile(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_tile(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     if let Some(repeats) = cx.int_values(1) {
         return Ok(vec![cx.add(Tile { repeats, dims: vec![] }, &[x])?]);

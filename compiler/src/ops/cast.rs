@@ -3,6 +3,7 @@
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -93,7 +94,11 @@ pub fn onnx_code(dtype: DType) -> i64 {
 /// # Errors
 /// For types that Weft does not have (strings, complex, 4- and 8-bit floats).
 pub fn dtype_of_onnx(code: i64) -> OpResult<DType> {
-    CODES.iter().find(|c| c.0 == code).map(|c| c.1).ok_or_else(|| format!("element type {code} of ONNX is unsupported"))
+    CODES
+        .iter()
+        .find(|c| c.0 == code)
+        .map(|c| c.1)
+        .ok_or_else(|| Fault::unsupported(format!("element type {code} of ONNX is unsupported")))
 }
 
 /// ONNX importers.
@@ -102,13 +107,13 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "CastLike", domain: "", since: 15, import: import_cast_like },
 ];
 
-fn import_cast(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_cast(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let to = dtype_of_onnx(cx.attrs.int("to").ok_or("attribute `to` is missing")?)?;
     let x = cx.input(0)?;
     Ok(vec![cx.add(Cast::new(to), &[x])?])
 }
 
-fn import_cast_like(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_cast_like(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, to) = (cx.input(0)?, cx.ty(1)?.dtype);
     Ok(vec![cx.add(Cast::new(to), &[x])?])
 }

@@ -28,7 +28,7 @@ impl Op for Clip {
             if let Some(bound) = cx.input(i)
                 && (bound.dtype != types[0].dtype || !bound.numel().is(1))
             {
-                return Err(format!("bound {bound:?} is not one {}", types[0].dtype));
+                return Err(format!("bound {bound:?} is not one {}", types[0].dtype).into());
             }
         }
         Ok(types)
@@ -77,14 +77,14 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Clip", domain: "", since: 11, import: import_operands },
 ];
 
-fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_attributes(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let op = Clip { min: cx.attrs.float("min"), max: cx.attrs.float("max") };
     let x = cx.input(0)?;
     Ok(vec![cx.add(op, &[x])?])
 }
 
 /// Constant bounds become attributes, so that the op stays a function of one operand.
-fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_operands(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let mut inputs = vec![Some(cx.input(0)?)];
     let mut attrs = [None, None];
     for (i, attr) in attrs.iter_mut().enumerate() {

@@ -2,6 +2,7 @@
 
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, const_dims, flatten_index, product};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -33,7 +34,7 @@ impl Col2Im {
         let axes = self.image.len();
         let fits = |list: &[i64], n: usize| list.is_empty() || list.len() == n;
         if axes == 0 || self.kernel.len() != axes || !fits(&self.strides, axes) || !fits(&self.dilations, axes) {
-            return Err(format!("windows of {:?} in an image of {:?}", self.kernel, self.image));
+            return Err(format!("windows of {:?} in an image of {:?}", self.kernel, self.image).into());
         }
         let positive =
             [&self.image, &self.kernel, &self.strides, &self.dilations].into_iter().flatten().all(|&v| v > 0);
@@ -44,7 +45,7 @@ impl Col2Im {
             let all = self.image[a] + Self::of(&self.pads, a, 0) + Self::of(&self.pads, a + axes, 0);
             let span = Self::of(&self.dilations, a, 1) * (self.kernel[a] - 1) + 1;
             if all < span {
-                Err(format!("a window of {span} in {all} elements"))
+                Err(format!("a window of {span} in {all} elements").into())
             } else {
                 Ok((all - span) / Self::of(&self.strides, a, 1) + 1)
             }
@@ -58,10 +59,10 @@ impl Op for Col2Im {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
-        let [n, rows, windows] = &x.shape[..] else { return Err(format!("columns of shape {:?}", x.shape)) };
+        let [n, rows, windows] = &x.shape[..] else { return Err(format!("columns of shape {:?}", x.shape).into()) };
         let (taps, count) = (self.kernel.iter().product::<i64>(), self.windows()?.iter().product::<i64>());
         if windows.as_const().is_some_and(|w| w != count) || rows.as_const().is_some_and(|r| r % taps != 0) {
-            return Err(format!("columns of shape {:?} for {taps} elements in {count} windows", x.shape));
+            return Err(format!("columns of shape {:?} for {taps} elements in {count} windows", x.shape).into());
         }
         let image = self.image.iter().map(|&d| Int::new(d));
         Ok(vec![TensorType::new(x.dtype, [n.clone(), rows.div(taps)].into_iter().chain(image).collect())])
@@ -117,14 +118,14 @@ fn import_col2im(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let list = |name| cx.attrs.ints(name).unwrap_or(&[]).to_vec();
     let op = Col2Im {
-        image: cx.const_ints(1).ok_or("the image's size is not known at compile time")?,
-        kernel: cx.const_ints(2).ok_or("the window's size is not known at compile time")?,
+        image: cx.const_ints(1).ok_or_else(|| Fault::unsupported("the image's size is not known at compile time"))?,
+        kernel: cx.const_ints(2).ok_or_else(|| Fault::unsupported("the window's size is not known at compile time"))?,
         strides: list("strides"),
         dilations: list("dilations"),
         pads: list("pads"),
     };
     if const_dims(&cx.ty(0)?.shape[1..]).is_none() {
-        return Err("the number of columns is not known at compile time".into());
+        return Err(Fault::unsupported("the number of columns is not known at compile time"));
     }
     Ok(vec![cx.add(op, &[x])?])
 }

@@ -28,7 +28,7 @@ impl Op for Concat {
         for i in 1..cx.len() {
             let x = cx.require(i)?;
             if x.dtype != out.dtype || x.rank() != out.rank() {
-                return Err(format!("operand {i} is {x:?}, operand 0 is {:?}", cx.require(0)?));
+                return Err(format!("operand {i} is {x:?}, operand 0 is {:?}", cx.require(0)?).into());
             }
             for d in 0..out.rank() {
                 out.shape[d] = match d == axis {
@@ -94,7 +94,7 @@ impl Op for Concat {
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Concat", domain: "", since: 4, import: import_concat }];
 
-fn import_concat(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_concat(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let axis = cx.attrs.int("axis").ok_or("attribute `axis` is missing")?;
     let operands: Vec<ValueId> = (0..cx.inputs.len()).map(|i| cx.input(i)).collect::<Result<_, _>>()?;
     let axis = normalize_axis(axis, cx.ty(0)?.rank())? as i64;

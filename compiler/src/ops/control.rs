@@ -2,6 +2,7 @@
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
+use crate::fault::Fault;
 use crate::graph::TensorType;
 use crate::name::Name;
 use crate::tensor::Tensor;
@@ -51,12 +52,12 @@ impl Op for Call {
                 .ok_or_else(|| format!("function @{} is not in the module", self.callee))?
         };
         if f.params().len() != cx.len() {
-            return Err(format!("@{} takes {} operands, got {}", self.callee, f.params().len(), cx.len()));
+            return Err(format!("@{} takes {} operands, got {}", self.callee, f.params().len(), cx.len()).into());
         }
         for (i, &p) in f.params().iter().enumerate() {
             let (want, got) = (f.ty(p), cx.require(i)?);
             if want != got {
-                return Err(format!("operand {i} of @{} is {want:?}, got {got:?}", self.callee));
+                return Err(format!("operand {i} of @{} is {want:?}, got {got:?}", self.callee).into());
             }
         }
         Ok(f.result_types.clone())
@@ -85,7 +86,7 @@ impl Op for CallTensor {
             .get(&self.callee)
             .ok_or_else(|| format!("tensor function @{} is not in the module", self.callee))?;
         if f.inputs().count() != cx.len() {
-            return Err(format!("@{} reads {} tensors, got {}", self.callee, f.inputs().count(), cx.len()));
+            return Err(format!("@{} reads {} tensors, got {}", self.callee, f.inputs().count(), cx.len()).into());
         }
         Ok(f.outputs().map(|b| TensorType::new(f.buffers[b].dtype, f.buffers[b].shape.clone())).collect())
     }
@@ -116,7 +117,7 @@ impl Op for CallHost {
         false
     }
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
-        Some(Err(format!("calls the host function `{}`, which is not registered", self.callee)))
+        Some(Err(format!("calls the host function `{}`, which is not registered", self.callee).into()))
     }
     fn effects(&self) -> super::Effects {
         super::Effects { stateful: true }
@@ -155,7 +156,7 @@ impl Op for Trap {
         false
     }
     fn eval_host(&self, _inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
-        Some(Err(self.message.clone()))
+        Some(Err(self.message.clone().into()))
     }
     fn effects(&self) -> super::Effects {
         super::Effects { stateful: true }
@@ -185,11 +186,13 @@ impl Op for If {
         };
         let (a, b) = (types(then), types(otherwise));
         if a != b {
-            return Err(format!("the branches yield different types: {a:?} and {b:?}"));
+            // ONNX allows it.
+            let text = format!("the branches yield different types: {a:?} and {b:?}");
+            return Err(Fault::unsupported(text));
         }
         let cond = cx.require(0)?;
         if cond.dtype != crate::dtype::DType::Bool || !cond.numel().is(1) {
-            return Err(format!("the condition is {cond:?}, not one bool"));
+            return Err(format!("the condition is {cond:?}, not one bool").into());
         }
         Ok(a)
     }

@@ -61,7 +61,7 @@ pub(super) fn check_operand_dtypes(cx: &InferContext<'_>) -> OpResult<()> {
             && t.dtype != first
             && t.dtype != first.accumulator()
         {
-            return Err(format!("operand {i} is {}, operand 0 is {first}", t.dtype));
+            return Err(format!("operand {i} is {}, operand 0 is {first}", t.dtype).into());
         }
     }
     Ok(())
@@ -71,7 +71,7 @@ pub(super) fn check_operand_dtypes(cx: &InferContext<'_>) -> OpResult<()> {
 pub(super) fn check_vector(cx: &InferContext<'_>, i: usize, what: &str, len: &Int) -> OpResult<()> {
     let Some(t) = cx.input(i) else { return Ok(()) };
     let wrong = t.rank() != 1 || matches!((t.shape[0].as_const(), len.as_const()), (Some(a), Some(b)) if a != b);
-    if wrong { Err(format!("{what} has shape {:?}, needs [{len}]", t.shape)) } else { Ok(()) }
+    if wrong { Err(format!("{what} has shape {:?}, needs [{len}]", t.shape).into()) } else { Ok(()) }
 }
 
 impl Op for Conv {
@@ -83,13 +83,15 @@ impl Op for Conv {
         self.layout.check(x)?;
         check_operand_dtypes(cx)?;
         if !x.dtype.is_float() && x.dtype != DType::I32 {
-            return Err(format!("data is {}, needs a float type or i32", x.dtype));
+            return Err(format!("data is {}, needs a float type or i32", x.dtype).into());
         }
         if self.layout.physical_rank(w.rank()) != x.rank() {
-            return Err(format!("data {:?} in {} does not fit weights {:?}", x.shape, self.layout.title(), w.shape));
+            return Err(
+                format!("data {:?} in {} does not fit weights {:?}", x.shape, self.layout.title(), w.shape).into()
+            );
         }
         if self.group < 1 {
-            return Err(format!("group is {}", self.group));
+            return Err(format!("group is {}", self.group).into());
         }
         if let (Some(c), Some(per), Some(out)) =
             (self.layout.channels(&x.shape).as_const(), w.shape[1].as_const(), w.shape[0].as_const())
@@ -100,10 +102,11 @@ impl Op for Conv {
                     w.shape,
                     self.group,
                     per * self.group
-                ));
+                )
+                .into());
             }
             if out % self.group != 0 || out < 1 || per < 1 {
-                return Err(format!("weights {:?} do not divide into {} groups", w.shape, self.group));
+                return Err(format!("weights {:?} do not divide into {} groups", w.shape, self.group).into());
             }
         }
         check_vector(cx, 2, "bias", &w.shape[0])?;
@@ -204,12 +207,12 @@ fn import_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, w) = (cx.ty(0)?, cx.ty(1)?);
     DataLayout::Nchw.check(&x)?;
     if w.rank() != x.rank() {
-        return Err(format!("data of rank {} needs weights of that rank, got {:?}", x.rank(), w.shape));
+        return Err(format!("data of rank {} needs weights of that rank, got {:?}", x.rank(), w.shape).into());
     }
     if let Some(k) = cx.attrs.ints("kernel_shape")
         && crate::int::const_dims(&w.shape[2..]).is_some_and(|w| !w.iter().map(|&d| d as i64).eq(k.iter().copied()))
     {
-        return Err(format!("kernel_shape {k:?} does not match weights {:?}", w.shape));
+        return Err(format!("kernel_shape {k:?} does not match weights {:?}", w.shape).into());
     }
     let mut spec = WindowSpec::import(cx)?;
     spec.resolve(&w.shape[2..], &x.shape[2..])?;

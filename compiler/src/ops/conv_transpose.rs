@@ -64,7 +64,7 @@ impl ConvTranspose {
         let extra = fill("output_padding", &self.output_padding, 0, 0)?;
         let sizes = fill("output_shape", &self.output_shape, 0, 1)?;
         if !self.pads.is_empty() && self.pads.len() != 2 * rank {
-            return Err(format!("pads {:?} must be {} numbers", self.pads, 2 * rank));
+            return Err(format!("pads {:?} must be {} numbers", self.pads, 2 * rank).into());
         }
         (0..rank)
             .map(|d| {
@@ -88,7 +88,7 @@ impl ConvTranspose {
                 };
                 let output = tidy(&(full - &begin - &end));
                 if output.as_const().is_some_and(|o| o < 1) {
-                    return Err(format!("spatial axis {d} of {} elements gives {output}", input[d]));
+                    return Err(format!("spatial axis {d} of {} elements gives {output}", input[d]).into());
                 }
                 let (stride, dilation) = (strides[d], dilations[d]);
                 Ok(Axis { stride, dilation, kernel: kernel[d].clone(), input: input[d].clone(), begin, end, output })
@@ -126,15 +126,19 @@ impl Op for ConvTranspose {
         self.layout.check(x)?;
         check_operand_dtypes(cx)?;
         if !x.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", x.dtype));
+            return Err(format!("data is {}, needs a float type", x.dtype).into());
         }
         if self.layout.physical_rank(w.rank()) != x.rank() || self.group < 1 {
-            return Err(format!("data {:?} and weights {:?} in {} groups do not fit", x.shape, w.shape, self.group));
+            return Err(
+                format!("data {:?} and weights {:?} in {} groups do not fit", x.shape, w.shape, self.group).into()
+            );
         }
         if let (Some(c), Some(wc)) = (self.layout.channels(&x.shape).as_const(), w.shape[0].as_const())
             && (c != wc || c % self.group != 0 || c < 1)
         {
-            return Err(format!("data has {c} channels, weights {:?} in {} groups need {wc}", w.shape, self.group));
+            return Err(
+                format!("data has {c} channels, weights {:?} in {} groups need {wc}", w.shape, self.group).into()
+            );
         }
         let channels = tidy(&(w.shape[1].clone() * self.group));
         check_vector(cx, 2, "bias", &channels)?;
@@ -215,7 +219,7 @@ fn import_conv_transpose(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId
     let (x, w) = (cx.ty(0)?, cx.ty(1)?);
     DataLayout::Nchw.check(&x)?;
     if w.rank() != x.rank() {
-        return Err(format!("data of rank {} needs weights of that rank, got {:?}", x.rank(), w.shape));
+        return Err(format!("data of rank {} needs weights of that rank, got {:?}", x.rank(), w.shape).into());
     }
     let rank = x.rank() - 2;
     let spec = WindowSpec::import(cx)?;

@@ -10,6 +10,7 @@ use super::reduce::{Reduce, ReduceKind};
 use super::scatter::{Reduction, ScatterElements};
 use super::slice::Slice;
 use super::unary::{Identity, Sqrt};
+use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Int, const_dims};
 use crate::onnx::{ImportContext, OnnxImport};
@@ -24,14 +25,15 @@ pub const ONNX: &[OnnxImport] = &[
 /// The middle of each axis, or zeros around it.
 fn import_center(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (mut x, shape) = (cx.input(0)?, cx.ty(0)?.shape);
-    let sizes = const_dims(&shape).ok_or("the data's shape is not known at compile time")?;
-    let wanted = cx.const_ints(1).ok_or("the shape is not known at compile time")?;
+    let sizes =
+        const_dims(&shape).ok_or_else(|| Fault::unsupported("the data's shape is not known at compile time"))?;
+    let wanted = cx.const_ints(1).ok_or_else(|| Fault::unsupported("the shape is not known at compile time"))?;
     let axes = match cx.attrs.ints("axes") {
         Some(axes) => normalize_axes(axes, shape.len())?,
         None => (0..shape.len()).collect(),
     };
     if axes.len() != wanted.len() || wanted.iter().any(|&w| w < 0) {
-        return Err(format!("shape {wanted:?} for the axes {axes:?}"));
+        return Err(format!("shape {wanted:?} for the axes {axes:?}").into());
     }
     let mut pads = vec![Int::new(0); 2 * shape.len()];
     let mut crop = Slice::default();
@@ -62,16 +64,17 @@ fn import_center(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 /// elsewhere; operand 2 may ask for a larger result.
 fn import_unpool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, indices, ty) = (cx.input(0)?, cx.input(1)?, cx.ty(0)?);
-    let sizes = const_dims(&ty.shape).ok_or("the data's shape is not known at compile time")?;
+    let sizes =
+        const_dims(&ty.shape).ok_or_else(|| Fault::unsupported("the data's shape is not known at compile time"))?;
     let kernel = cx.attrs.ints("kernel_shape").ok_or("attribute kernel_shape is missing")?.to_vec();
     let axes = kernel.len();
     if sizes.len() != axes + 2 {
-        return Err(format!("windows of {kernel:?} for data of shape {sizes:?}"));
+        return Err(format!("windows of {kernel:?} for data of shape {sizes:?}").into());
     }
     let list = |name: &str, n: usize, default: i64| match cx.attrs.ints(name) {
         None => Ok(vec![default; n]),
         Some(v) if v.len() == n => Ok(v.to_vec()),
-        Some(v) => Err(format!("{name} {v:?} needs {n} numbers")),
+        Some(v) => Err(Fault::from(format!("{name} {v:?} needs {n} numbers"))),
     };
     let (strides, pads) = (list("strides", axes, 1)?, list("pads", 2 * axes, 0)?);
     let spatial = (0..axes).map(|a| (sizes[a + 2] as i64 - 1) * strides[a] - pads[a] - pads[a + axes] + kernel[a]);
@@ -87,9 +90,10 @@ fn import_unpool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     if cx.opt(2).is_none() {
         return Ok(vec![out]);
     }
-    let wanted = cx.const_ints(2).ok_or("the result's shape is not known at compile time")?;
+    let wanted =
+        cx.const_ints(2).ok_or_else(|| Fault::unsupported("the result's shape is not known at compile time"))?;
     if wanted.len() != whole.len() || wanted.iter().zip(&whole).any(|(w, h)| w < h) {
-        return Err(format!("a result of shape {wanted:?} for {whole:?}"));
+        return Err(format!("a result of shape {wanted:?} for {whole:?}").into());
     }
     let mut pads = vec![Int::new(0); 2 * whole.len()];
     for (a, (w, h)) in wanted.iter().zip(&whole).enumerate() {

@@ -122,14 +122,16 @@ impl DataLayout {
     pub fn check(self, data: &TensorType) -> OpResult<()> {
         let rank = data.rank();
         match self {
-            DataLayout::Nchw if rank < 3 => Err(format!("data of rank {rank} has no batch, channel and spatial axes")),
-            DataLayout::Nhwc if rank != 4 => Err(format!("layout nhwc needs data of rank 4, got rank {rank}")),
+            DataLayout::Nchw if rank < 3 => {
+                Err(format!("data of rank {rank} has no batch, channel and spatial axes").into())
+            }
+            DataLayout::Nhwc if rank != 4 => Err(format!("layout nhwc needs data of rank 4, got rank {rank}").into()),
             DataLayout::Nchw | DataLayout::Nhwc => Ok(()),
             packed => {
                 let block = packed.block().unwrap_or(1);
                 let fits = rank == 5 && data.shape[4].is(block);
                 let need = format!("layout {packed} needs data [n, c / {block}, h, w, {block}]");
-                if fits { Ok(()) } else { Err(format!("{need}, got {:?}", data.shape)) }
+                if fits { Ok(()) } else { Err(format!("{need}, got {:?}", data.shape).into()) }
             }
         }
     }
@@ -200,7 +202,7 @@ mod tests {
         assert_eq!(shape(DataLayout::Nchw), Ok(ints(&[2, 32, 5, 6])));
         assert_eq!(shape(DataLayout::Nhwc), Ok(ints(&[2, 5, 6, 32])));
         assert_eq!(shape(DataLayout::Nchw16c), Ok(ints(&[2, 2, 5, 6, 16])));
-        assert!(DataLayout::Nchw8c.shape(&n, &Int::new(12), hw.clone()).unwrap_err().contains("12 channels"));
+        assert!(DataLayout::Nchw8c.shape(&n, &Int::new(12), hw.clone()).unwrap_err().message.contains("12 channels"));
         let at = DataLayout::Nchw8c.index(&Int::new(0), &Int::new(21), ints(&[3, 4]), &Bounds::new());
         assert_eq!(at, ints(&[0, 2, 3, 4, 5]));
         assert!(DataLayout::Nchw8c.channel(&at).is(21) && DataLayout::Nchw8c.channels(&ints(&[1, 3, 5, 6, 8])).is(24));
@@ -224,6 +226,6 @@ mod tests {
         let check = |l: DataLayout, shape: &[usize]| l.check(&TensorType::fixed(DType::F32, shape));
         assert!(check(DataLayout::Nchw, &[1, 2]).is_err() && check(DataLayout::Nhwc, &[1, 2, 3]).is_err());
         assert!(check(DataLayout::Nchw4c, &[1, 2, 5, 5, 4]).is_ok() && check(DataLayout::Nchw, &[1, 2, 3]).is_ok());
-        assert!(check(DataLayout::Nchw4c, &[1, 2, 5, 5, 8]).unwrap_err().contains("nchw4c"));
+        assert!(check(DataLayout::Nchw4c, &[1, 2, 5, 5, 8]).unwrap_err().message.contains("nchw4c"));
     }
 }

@@ -79,7 +79,7 @@ impl Op for DeformConv {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, w, offset) = (cx.require(0)?, cx.require(1)?, cx.require(2)?);
         if x.rank() != 4 || w.rank() != 4 || offset.rank() != 4 || !x.dtype.is_float() {
-            return Err(format!("data {x:?}, weights {w:?} and offsets {offset:?} must be of rank 4"));
+            return Err(format!("data {x:?}, weights {w:?} and offsets {offset:?} must be of rank 4").into());
         }
         super::conv::check_operand_dtypes(cx)?;
         let window = Window::new(&self.spec(), &w.shape[2..], &x.shape[2..])?;
@@ -95,7 +95,8 @@ impl Op for DeformConv {
             return Err(format!(
                 "{c} channels in {} and {} groups for weights {:?}",
                 self.group, self.offset_group, w.shape
-            ));
+            )
+            .into());
         }
         let taps = w.shape[2].clone() * &w.shape[3];
         let rows = |factor: i64| {
@@ -105,7 +106,7 @@ impl Op for DeformConv {
             have.iter().zip(want).any(|(h, w)| h.as_const().zip(w.as_const()).is_some_and(|(h, w)| h != w))
         };
         if differ(&offset.shape, &rows(2)) || cx.input(4).is_some_and(|m| m.rank() != 4 || differ(&m.shape, &rows(1))) {
-            return Err(format!("offsets {:?} for a result of {out:?}", offset.shape));
+            return Err(format!("offsets {:?} for a result of {out:?}", offset.shape).into());
         }
         Ok(vec![TensorType::new(x.dtype, [&x.shape[..1], &w.shape[..1], &out].concat())])
     }

@@ -18,7 +18,7 @@ impl Op for Det {
         let x = cx.require(0)?;
         let [batch @ .., rows, columns] = &x.shape[..] else { return Err("takes matrices".into()) };
         if !x.dtype.is_float() || rows.as_const().zip(columns.as_const()).is_some_and(|(r, c)| r != c) {
-            return Err(format!("{x:?} holds no square matrices of floats"));
+            return Err(format!("{x:?} holds no square matrices of floats").into());
         }
         Ok(vec![TensorType::new(x.dtype, batch.to_vec())])
     }
@@ -29,7 +29,7 @@ impl Op for Det {
         let x = inputs[0].as_ref()?;
         let [batch @ .., rows, columns] = x.shape() else { return Some(Err("takes matrices".into())) };
         if rows != columns {
-            return Some(Err(format!("{:?} holds no square matrices", x.shape())));
+            return Some(Err(format!("{:?} holds no square matrices", x.shape()).into()));
         }
         let (n, values) = (*rows, x.to_f64_vec());
         let count: usize = batch.iter().product();

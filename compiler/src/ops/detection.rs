@@ -28,7 +28,7 @@ impl Op for NonMaxSuppression {
         let (boxes, scores) = (cx.require(0)?, cx.require(1)?);
         let corners = boxes.rank() == 3 && boxes.shape[2].as_const().is_none_or(|n| n == 4);
         if !corners || scores.rank() != 3 || !boxes.dtype.is_float() || !scores.dtype.is_float() {
-            return Err(format!("boxes {boxes:?} with scores {scores:?}"));
+            return Err(format!("boxes {boxes:?} with scores {scores:?}").into());
         }
         Ok(vec![TensorType::new(DType::I64, vec![Dim::var(self.count), Int::new(3)])])
     }
@@ -59,10 +59,10 @@ impl NonMaxSuppression {
         least: Option<f64>,
     ) -> OpResult<Tensor> {
         let (&[batch, n, 4], &[batches, classes, scored]) = (boxes.shape(), scores.shape()) else {
-            return Err(format!("boxes {:?} with scores {:?}", boxes.shape(), scores.shape()));
+            return Err(format!("boxes {:?} with scores {:?}", boxes.shape(), scores.shape()).into());
         };
         if batch != batches || n != scored {
-            return Err(format!("boxes {:?} with scores {:?}", boxes.shape(), scores.shape()));
+            return Err(format!("boxes {:?} with scores {:?}", boxes.shape(), scores.shape()).into());
         }
         let (corners, scores) = (self.corners(&boxes.to_f64_vec()), scores.to_f64_vec());
         let mut out = Vec::new();
@@ -143,10 +143,10 @@ impl Op for RoiAlign {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, rois, images) = (cx.require(0)?, cx.require(1)?, cx.require(2)?);
         if x.rank() != 4 || rois.rank() != 2 || images.rank() != 1 || !x.dtype.is_float() || !images.dtype.is_int() {
-            return Err(format!("regions {rois:?} of {x:?} in images {images:?}"));
+            return Err(format!("regions {rois:?} of {x:?} in images {images:?}").into());
         }
         if self.height < 1 || self.width < 1 || !(0..=SAMPLE_LIMIT).contains(&self.samples) {
-            return Err(format!("{} by {} cells of {} samples", self.height, self.width, self.samples));
+            return Err(format!("{} by {} cells of {} samples", self.height, self.width, self.samples).into());
         }
         let cells = [Int::new(self.height), Int::new(self.width)];
         let shape = [&images.shape[..], &x.shape[1..2], &cells].concat();
@@ -191,7 +191,7 @@ impl RoiAlign {
     fn align(&self, x: &Tensor, rois: &[f64], shape: &[usize], images: &[i64]) -> OpResult<Tensor> {
         let &[count, channels, h, w] = x.shape() else { return Err("data is not of rank 4".into()) };
         if shape.get(1) != Some(&4) || shape[0] != images.len() || h == 0 || w == 0 {
-            return Err(format!("regions {shape:?} for {} images in data {:?}", images.len(), x.shape()));
+            return Err(format!("regions {shape:?} for {} images in data {:?}", images.len(), x.shape()).into());
         }
         let data = x.to_f64_vec();
         let (rows, columns) = (self.height as usize, self.width as usize);
@@ -278,7 +278,7 @@ fn import_align(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let half_pixel = match cx.attrs.str("coordinate_transformation_mode").unwrap_or(default) {
         "half_pixel" => true,
         "output_half_pixel" => false,
-        other => return Err(format!("coordinate_transformation_mode `{other}` is unknown")),
+        other => return Err(format!("coordinate_transformation_mode `{other}` is unknown").into()),
     };
     let mode = cx.attrs.str("mode").unwrap_or("avg");
     let op = RoiAlign {

@@ -3,6 +3,7 @@
 use super::unary::{Domain, math_dtype};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -47,7 +48,9 @@ impl Equation {
 /// Labels of one term of an equation; `rank` fixes what `...` stands for.
 fn parse_term(term: &str, rank: Option<usize>, rest: usize) -> OpResult<Vec<Label>> {
     let letters = |s: &str| -> OpResult<Vec<Label>> {
-        let letter = |c: char| c.is_ascii_alphabetic().then_some(Label::Letter(c)).ok_or(format!("`{c}` is no letter"));
+        let letter = |c: char| {
+            c.is_ascii_alphabetic().then_some(Label::Letter(c)).ok_or(Fault::from(format!("`{c}` is no letter")))
+        };
         s.chars().map(letter).collect()
     };
     let Some((before, after)) = term.split_once("...") else { return letters(term) };
@@ -71,14 +74,14 @@ impl Einsum {
         };
         let terms: Vec<&str> = left.split(',').collect();
         if terms.len() != shapes.len() {
-            return Err(format!("`{}` is about {} operands, got {}", self.equation, terms.len(), shapes.len()));
+            return Err(format!("`{}` is about {} operands, got {}", self.equation, terms.len(), shapes.len()).into());
         }
         let mut sizes: Vec<(Label, Dim)> = Vec::new();
         let mut operands = Vec::new();
         for (term, shape) in terms.iter().zip(shapes) {
             let labels = parse_term(term, Some(shape.len()), 0)?;
             if labels.len() != shape.len() {
-                return Err(format!("`{term}` does not fit shape {shape:?}"));
+                return Err(format!("`{term}` does not fit shape {shape:?}").into());
             }
             for (l, d) in labels.iter().zip(shape) {
                 match sizes.iter_mut().find(|s| s.0 == *l) {
@@ -97,7 +100,7 @@ impl Einsum {
             None => implicit_result(&operands, rest),
         };
         if let Some(l) = result.iter().find(|l| !sizes.iter().any(|s| s.0 == **l)) {
-            return Err(format!("{l:?} of the result is in no operand of `{}`", self.equation));
+            return Err(format!("{l:?} of the result is in no operand of `{}`", self.equation).into());
         }
         Ok(Equation { operands, result, sizes })
     }
@@ -122,7 +125,7 @@ impl Op for Einsum {
         let dtype = types[0].dtype;
         Domain::Number.check(dtype)?;
         if let Some(t) = types.iter().find(|t| t.dtype != dtype) {
-            return Err(format!("operands are {dtype} and {}", t.dtype));
+            return Err(format!("operands are {dtype} and {}", t.dtype).into());
         }
         let equation = self.parse(&types.iter().map(|t| t.shape.clone()).collect::<Vec<_>>())?;
         Ok(vec![TensorType::new(dtype, equation.result.iter().map(|&l| equation.size(l)).collect())])
@@ -181,7 +184,7 @@ impl Op for Einsum {
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Einsum", domain: "", since: 12, import: import_einsum }];
 
-fn import_einsum(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_einsum(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let equation = cx.attrs.str("equation").ok_or("attribute `equation` is missing")?.to_string();
     let operands = (0..cx.inputs.len()).map(|i| cx.input(i)).collect::<Result<Vec<_>, _>>()?;
     Ok(vec![cx.add(Einsum { equation }, &operands)?])

@@ -72,7 +72,7 @@ impl Op for Gather {
 
 fn require_indices<'a>(cx: &InferContext<'a>, i: usize) -> OpResult<&'a TensorType> {
     let t = cx.require(i)?;
-    if t.dtype.is_int() { Ok(t) } else { Err(format!("indices are {}", t.dtype)) }
+    if t.dtype.is_int() { Ok(t) } else { Err(format!("indices are {}", t.dtype).into()) }
 }
 
 attr_struct! {
@@ -90,12 +90,12 @@ impl Op for GatherElements {
         let (x, indices) = (cx.require(0)?, require_indices(cx, 1)?);
         let axis = normalize_axis(self.axis, x.rank())?;
         if indices.rank() != x.rank() {
-            return Err(format!("indices of rank {} for rank {}", indices.rank(), x.rank()));
+            return Err(format!("indices of rank {} for rank {}", indices.rank(), x.rank()).into());
         }
         let inside = |(i, d): (&Dim, &Dim)| i.as_const().zip(d.as_const()).is_none_or(|(i, d)| i <= d);
         let mut pairs = indices.shape.iter().zip(&x.shape).enumerate();
         if !pairs.all(|(a, pair)| a == axis || inside(pair)) {
-            return Err(format!("indices {:?} reach beyond data {:?}", indices.shape, x.shape));
+            return Err(format!("indices {:?} reach beyond data {:?}", indices.shape, x.shape).into());
         }
         Ok(vec![TensorType::new(x.dtype, indices.shape.clone())])
     }
@@ -135,7 +135,7 @@ impl GatherNd {
         let depth = indices.last().and_then(Int::as_const).ok_or("the number of coordinates is not known")?;
         let depth = usize::try_from(depth).map_err(|_| "negative number of coordinates")?;
         if self.batch_dims >= indices.len() || self.batch_dims + depth > x.len() {
-            return Err(format!("indices {indices:?} with {} batch dims do not fit {x:?}", self.batch_dims));
+            return Err(format!("indices {indices:?} with {} batch dims do not fit {x:?}", self.batch_dims).into());
         }
         Ok(depth)
     }
@@ -179,19 +179,19 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "GatherND", domain: "", since: 11, import: import_gather_nd },
 ];
 
-fn import_gather(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_gather(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, indices) = (cx.input(0)?, cx.input(1)?);
     let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(0), cx.ty(0)?.rank())? as i64;
     Ok(vec![cx.add(Gather { axis }, &[x, indices])?])
 }
 
-fn import_gather_elements(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_gather_elements(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, indices) = (cx.input(0)?, cx.input(1)?);
     let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(0), cx.ty(0)?.rank())? as i64;
     Ok(vec![cx.add(GatherElements { axis }, &[x, indices])?])
 }
 
-fn import_gather_nd(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_gather_nd(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, indices) = (cx.input(0)?, cx.input(1)?);
     let batch_dims = usize::try_from(cx.attrs.int("batch_dims").unwrap_or(0)).map_err(|_| "negative batch_dims")?;
     Ok(vec![cx.add(GatherNd { batch_dims }, &[x, indices])?])

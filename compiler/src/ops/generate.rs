@@ -7,6 +7,7 @@ use super::reshape::target_dims;
 use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, const_dims, simplify};
 use crate::name::Name;
@@ -38,7 +39,7 @@ impl Op for Full {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let shape = if self.dims.is_empty() { target_dims(cx, &self.shape, 0)? } else { self.dims.clone() };
         if let Some(d) = shape.iter().find(|d| d.as_const().is_some_and(|c| c < 0)) {
-            return Err(format!("negative dimension {d}"));
+            return Err(format!("negative dimension {d}").into());
         }
         Ok(vec![TensorType::new(self.dtype, shape)])
     }
@@ -107,7 +108,7 @@ impl Op for Range {
         for i in 0..3 {
             let t = cx.require(i)?;
             if t.dtype != dtype || !t.numel().is(1) {
-                return Err(format!("operand {i} is {t:?}, not one {dtype}"));
+                return Err(format!("operand {i} is {t:?}, not one {dtype}").into());
             }
         }
         Ok(vec![TensorType::new(dtype, vec![self.size.clone()])])
@@ -169,7 +170,7 @@ impl Op for EyeLike {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
         if x.rank() != 2 {
-            return Err(format!("rank {} is not a matrix", x.rank()));
+            return Err(format!("rank {} is not a matrix", x.rank()).into());
         }
         Ok(vec![TensorType::new(self.dtype, x.shape.clone())])
     }
@@ -206,7 +207,7 @@ impl Op for OneHot {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (indices, values) = (cx.require(0)?, cx.require(1)?);
         if !indices.dtype.is_int() || !values.numel().is(2) || values.rank() != 1 {
-            return Err(format!("indices are {indices:?}, values {values:?}"));
+            return Err(format!("indices are {indices:?}, values {values:?}").into());
         }
         let mut shape = indices.shape.clone();
         shape.insert(normalize_axis(self.axis, shape.len() + 1)?, self.depth.clone());
@@ -243,7 +244,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "OneHot", domain: "", since: 9, import: import_one_hot },
 ];
 
-fn import_constant_of_shape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_constant_of_shape(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let value = cx.attrs.tensor("value").cloned().unwrap_or(Tensor::zeros(DType::F32, vec![1]));
     let dtype = value.dtype();
     let value = *value.to_f64_vec().first().ok_or("the value is empty")?;
@@ -261,7 +262,7 @@ fn import_constant_of_shape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueI
     }
 }
 
-fn import_range(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_range(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
     let constant = |i| cx.const_tensor(i).and_then(|t| t.to_f64_vec().first().copied());
     let ints = |i| cx.int_values(i).and_then(|mut v: Vec<Dim>| v.pop());
@@ -283,7 +284,7 @@ fn import_range(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
     Ok(vec![cx.add(op, &operands)?])
 }
 
-fn import_eye_like(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_eye_like(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let dtype = match cx.attrs.int("dtype") {
         Some(code) => dtype_of_onnx(code)?,
@@ -292,13 +293,13 @@ fn import_eye_like(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Strin
     Ok(vec![cx.add(EyeLike { k: cx.attrs.int("k").unwrap_or(0), dtype }, &[x])?])
 }
 
-fn import_one_hot(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_one_hot(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (mut indices, values) = (cx.input(0)?, cx.input(2)?);
     let depth = match cx.const_tensor(1) {
         Some(t) => t.to_i64_vec().first().map(|&d| Int::new(d)),
         None => cx.int_values(1).and_then(|mut v| v.pop()),
     };
-    let depth = depth.ok_or("the depth is not known at compile time")?;
+    let depth = depth.ok_or_else(|| Fault::unsupported("the depth is not known at compile time"))?;
     if !cx.ty(0)?.dtype.is_int() {
         indices = cx.add(Cast::new(DType::I64), &[indices])?;
     }

@@ -32,7 +32,7 @@ fn infer_pooled(cx: &InferContext<'_>, layout: DataLayout) -> OpResult<TensorTyp
     layout.check(x)?;
     let spatial = layout.spatial(&x.shape);
     if spatial.iter().any(|d| d.is(0)) {
-        return Err(format!("pools over empty spatial axes {spatial:?}"));
+        return Err(format!("pools over empty spatial axes {spatial:?}").into());
     }
     let ones = vec![Int::new(1); spatial.len()];
     Ok(TensorType::new(x.dtype, layout.with_spatial(&x.shape, ones)))
@@ -60,7 +60,7 @@ impl Op for GlobalAveragePool {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let out = infer_pooled(cx, self.layout)?;
         if !out.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", out.dtype));
+            return Err(format!("data is {}, needs a float type", out.dtype).into());
         }
         Ok(vec![out])
     }

@@ -8,6 +8,7 @@ use super::transpose::Transpose;
 use super::unary::math_dtype;
 use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -137,7 +138,10 @@ impl GridSample {
         let grid = cx.require(1)?;
         let (from, mut shape) = (cx.dtype(grid), cx.shape(grid));
         let t = math_dtype(from);
-        let size = size.as_const().ok_or("samples data of a size that is not known at compile time")? as f64;
+        let size = size
+            .as_const()
+            .ok_or_else(|| Fault::unsupported("samples data of a size that is not known at compile time"))?
+            as f64;
         shape.pop();
         let at = cx.compute("at", &shape, t, |i| {
             let component = Int::new((axes - 1 - axis) as i64);
@@ -188,13 +192,13 @@ impl Op for GridSample {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, grid) = (cx.require(0)?, cx.require(1)?);
         if x.rank() < 3 || grid.rank() != x.rank() || !x.dtype.is_float() || !grid.dtype.is_float() {
-            return Err(format!("samples {x:?} at {grid:?}"));
+            return Err(format!("samples {x:?} at {grid:?}").into());
         }
         if grid.shape[grid.rank() - 1].as_const().is_some_and(|n| n != x.rank() as i64 - 2) {
-            return Err(format!("coordinates {:?} for data {:?}", grid.shape, x.shape));
+            return Err(format!("coordinates {:?} for data {:?}", grid.shape, x.shape).into());
         }
         if x.shape[2..].iter().any(|d| d.is(0)) {
-            return Err(format!("samples empty data {:?}", x.shape));
+            return Err(format!("samples empty data {:?}", x.shape).into());
         }
         let shape = [&x.shape[..2], &grid.shape[1..grid.rank() - 1]].concat();
         Ok(vec![TensorType::new(x.dtype, shape)])
@@ -259,7 +263,7 @@ const GRID_LIMIT: i64 = 1 << 26;
 /// The product of the untransformed homogeneous grid, a constant, with each matrix of operand 0.
 fn import_affine_grid(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let theta = cx.input(0)?;
-    let size = cx.const_ints(1).ok_or("the size is not known at compile time")?;
+    let size = cx.const_ints(1).ok_or_else(|| Fault::unsupported("the size is not known at compile time"))?;
     let align = cx.attrs.int("align_corners").unwrap_or(0) != 0;
     let spatial = size.get(2..).filter(|s| matches!(s.len(), 2 | 3)).ok_or(format!("size {size:?} is no image's"))?;
     let points = spatial.iter().try_fold(1i64, |n, &d| if d > 0 { n.checked_mul(d) } else { None });

@@ -34,13 +34,15 @@ attr_struct! {
 
 fn check_data(x: &TensorType, least: usize) -> OpResult<()> {
     if !x.dtype.is_float() {
-        return Err(format!("data is {}, needs a float type", x.dtype));
+        return Err(format!("data is {}, needs a float type", x.dtype).into());
     }
     if x.rank() < least {
-        return Err(format!("data of rank {} has no batch and channel axes with something to normalise", x.rank()));
+        return Err(
+            format!("data of rank {} has no batch and channel axes with something to normalise", x.rank()).into()
+        );
     }
     if x.shape[1..].iter().any(|d| d.is(0)) {
-        return Err(format!("normalises over empty axes of {:?}", x.shape));
+        return Err(format!("normalises over empty axes of {:?}", x.shape).into());
     }
     Ok(())
 }
@@ -106,7 +108,7 @@ impl Op for GroupNorm {
         let x = cx.require(0)?;
         check_data(x, 2)?;
         if self.groups < 1 || x.shape[1].as_const().is_some_and(|c| c % self.groups != 0) {
-            return Err(format!("{} channels do not divide into {} groups", x.shape[1], self.groups));
+            return Err(format!("{} channels do not divide into {} groups", x.shape[1], self.groups).into());
         }
         let groups = Int::new(self.groups);
         let len = if self.per_group { &groups } else { &x.shape[1] };

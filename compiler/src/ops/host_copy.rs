@@ -2,11 +2,12 @@
 
 use super::OpResult;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::tensor::{Tensor, ensure_room};
 
 /// Sizes given at run time, as they must not be negative.
 pub(super) fn check_sizes(sizes: &[i64]) -> OpResult<Vec<usize>> {
-    sizes.iter().map(|&s| usize::try_from(s).map_err(|_| format!("negative size {s}"))).collect()
+    sizes.iter().map(|&s| usize::try_from(s).map_err(|_| format!("negative size {s}").into())).collect()
 }
 
 /// Copies elements of `x`: result element `i` is element `map(axis, i[axis])` along every axis.
@@ -46,7 +47,7 @@ pub(super) fn broadcast_host(x: &Tensor, shape: &[usize]) -> OpResult<Tensor> {
     let pad = |s: &[usize]| [vec![1; rank - s.len()], s.to_vec()].concat();
     let (from, to) = (pad(x.shape()), pad(shape));
     if from.iter().zip(&to).any(|(a, b)| a != b && *a != 1 && *b != 1) {
-        return Err(format!("{:?} does not broadcast to {shape:?}", x.shape()));
+        return Err(format!("{:?} does not broadcast to {shape:?}", x.shape()).into());
     }
     let out: Vec<usize> = from.iter().zip(&to).map(|(&a, &b)| if a == 1 { b } else { a }).collect();
     check_count(x.dtype(), &out)?;
@@ -56,5 +57,5 @@ pub(super) fn broadcast_host(x: &Tensor, shape: &[usize]) -> OpResult<Tensor> {
 /// Refuses a tensor that memory does not hold.
 pub(super) fn check_count(dtype: DType, shape: &[usize]) -> OpResult<()> {
     let bytes = shape.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d));
-    bytes.ok_or_else(|| format!("a tensor {dtype}{shape:?} is too large")).and_then(ensure_room)
+    ensure_room(bytes.ok_or_else(|| Fault::too_large(format!("a tensor {dtype}{shape:?} is too large")))?)
 }

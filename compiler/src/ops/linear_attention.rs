@@ -13,6 +13,7 @@ use super::slice::Slice;
 use super::transpose::Transpose;
 use super::unary::{Exp, Identity};
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int};
 use crate::onnx::{ImportContext, OnnxImport};
@@ -44,7 +45,7 @@ fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<Value
     };
     let (q_heads, kv_heads) = (number(cx, "q_num_heads")?, number(cx, "kv_num_heads")?);
     if q_heads % kv_heads != 0 {
-        return Err(format!("{q_heads} query heads cannot share {kv_heads} key heads"));
+        return Err(format!("{q_heads} query heads cannot share {kv_heads} key heads").into());
     }
     let rule = cx.attrs.str("update_rule").unwrap_or("gated_delta").to_string();
     let (gated, delta) = match rule.as_str() {
@@ -52,7 +53,7 @@ fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<Value
         "gated" => (true, false),
         "delta" => (false, true),
         "gated_delta" => (true, true),
-        other => return Err(format!("update_rule `{other}` is unknown")),
+        other => return Err(format!("update_rule `{other}` is unknown").into()),
     };
     let operand = |cx: &mut ImportContext<'_, '_>, i: usize| {
         let v = cx.input(i)?;
@@ -62,17 +63,19 @@ fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<Value
     for i in [0, 1, 2, 4, 5].into_iter().filter(|&i| cx.opt(i).is_some()).collect::<Vec<_>>() {
         let ty = cx.ty(i)?;
         if ty.rank() != 3 {
-            return Err(format!("operand {i} is {ty:?}, not of rank 3"));
+            return Err(format!("operand {i} is {ty:?}, not of rank 3").into());
         }
     }
     let (batch, tokens) = (cx.ty(0)?.shape[0].clone(), cx.ty(0)?.shape[1].as_const());
-    let tokens = tokens.filter(|&t| t <= TOKEN_LIMIT).ok_or("unsupported: the tokens are too many to unroll")?;
+    let tokens = tokens
+        .filter(|&t| t <= TOKEN_LIMIT)
+        .ok_or_else(|| Fault::unsupported("unsupported: the tokens are too many to unroll"))?;
     let query = split_heads(cx, query, Some(q_heads))?;
     let (key, value) = (split_heads(cx, key, Some(kv_heads))?, split_heads(cx, value, Some(kv_heads))?);
     let (size, width) = (cx.type_of(key).shape[3].clone(), cx.type_of(value).shape[3].clone());
     let scale = match (cx.attrs.float("scale").unwrap_or(0.0), size.as_const()) {
         (0.0, Some(n)) => 1.0 / (n as f64).sqrt(),
-        (0.0, None) => return Err("the size of a head is not known at compile time".into()),
+        (0.0, None) => return Err(Fault::unsupported("the size of a head is not known at compile time")),
         (s, _) => s,
     };
     let scale = cx.number(scale, DType::F32);
@@ -128,9 +131,10 @@ fn import_causal_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> 
     let (x, weight, ty) = (cx.input(0)?, cx.input(1)?, cx.ty(0)?);
     let taps = cx.ty(1)?.shape.get(2).and_then(Dim::as_const).ok_or("the weights are not of rank 3")?;
     let ([batch, channels, _], true) = (&ty.shape[..], taps > 0) else {
-        return Err(format!("data {ty:?} with {taps} taps is no sequence"));
+        return Err(format!("data {ty:?} with {taps} taps is no sequence").into());
     };
-    let group = channels.as_const().ok_or("the number of channels is not known at compile time")?;
+    let group =
+        channels.as_const().ok_or_else(|| Fault::unsupported("the number of channels is not known at compile time"))?;
     let past = match cx.opt(3) {
         Some(past) => past,
         None => zeros(cx, vec![batch.clone(), channels.clone(), Dim::new(taps - 1)], ty.dtype)?,
@@ -142,7 +146,7 @@ fn import_causal_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> 
     match cx.attrs.str("activation").unwrap_or("none") {
         "none" => {}
         "silu" | "swish" => out = cx.add(Swish::default(), &[out])?,
-        other => return Err(format!("activation `{other}` is unknown")),
+        other => return Err(format!("activation `{other}` is unknown").into()),
     }
     let total = cx.type_of(all).shape[2].clone();
     let last = Slice { starts: vec![total.clone() - (taps - 1)], ends: vec![total], axes: vec![2], ..Slice::default() };

@@ -37,7 +37,7 @@ attr_struct! {
 
 fn require_float(cx: &InferContext<'_>) -> OpResult<TensorType> {
     let x = cx.require(0)?;
-    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("data is {}, needs a float type", x.dtype)) }
+    if x.dtype.is_float() { Ok(x.clone()) } else { Err(format!("data is {}, needs a float type", x.dtype).into()) }
 }
 
 impl Op for Lrn {
@@ -45,12 +45,12 @@ impl Op for Lrn {
         (1, 1)
     }
     fn packed(&self, layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
-        Some(Err(format!("it sums over neighbouring channels, which {} splits", layout.title())))
+        Some(Err(format!("it sums over neighbouring channels, which {} splits", layout.title()).into()))
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = require_float(cx)?;
         if x.rank() < 2 || self.size < 1 {
-            return Err(format!("data of rank {} over {} channels", x.rank(), self.size));
+            return Err(format!("data of rank {} over {} channels", x.rank(), self.size).into());
         }
         Ok(vec![x])
     }
@@ -107,7 +107,7 @@ impl Op for LpNorm {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = require_float(cx)?;
         if self.axis >= x.rank() || !(1..=2).contains(&self.p) {
-            return Err(format!("norm of order {} along axis {} of rank {}", self.p, self.axis, x.rank()));
+            return Err(format!("norm of order {} along axis {} of rank {}", self.p, self.axis, x.rank()).into());
         }
         Ok(vec![x])
     }

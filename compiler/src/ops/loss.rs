@@ -41,12 +41,12 @@ fn likelihood(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
     let places = scores.shape.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, d)| d);
     let fits = target_ty.shape.iter().zip(places).all(|(t, s)| unify_dims(t, s).is_ok());
     if !target_ty.dtype.is_int() || target_ty.rank() + 1 != scores.rank() || scores.rank() < 2 || !fits {
-        return Err(format!("the target is {target_ty:?} for scores {scores:?}"));
+        return Err(format!("the target is {target_ty:?} for scores {scores:?}").into());
     }
     if let Some(weight) = cx.opt(2) {
         let weight = cx.type_of(weight);
         if weight.rank() != 1 || unify_dims(&weight.shape[0], &scores.shape[1]).is_err() {
-            return Err(format!("the weights are {weight:?} for scores {scores:?}"));
+            return Err(format!("the weights are {weight:?} for scores {scores:?}").into());
         }
     }
     let ignored = match cx.attrs.int("ignore_index") {
@@ -91,7 +91,7 @@ fn likelihood(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
             let (sum, total) = (cx.add(all(ReduceKind::Sum), &[loss])?, cx.add(all(ReduceKind::Sum), &[w])?);
             cx.add(Div {}, &[sum, total])
         }
-        (other, _) => Err(format!("reduction `{other}` is unknown")),
+        (other, _) => Err(format!("reduction `{other}` is unknown").into()),
     }
 }
 

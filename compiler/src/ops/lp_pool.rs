@@ -43,7 +43,9 @@ impl Op for LpPool {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let out = self.infer_data(cx)?;
         if !out.dtype.is_float() || self.p < 1 {
-            return Err(format!("data is {} and p is {}: needs a float type and p of at least 1", out.dtype, self.p));
+            return Err(
+                format!("data is {} and p is {}: needs a float type and p of at least 1", out.dtype, self.p).into()
+            );
         }
         Ok(vec![out])
     }

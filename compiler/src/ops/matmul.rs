@@ -28,7 +28,7 @@ struct Product {
 }
 
 fn check_depth(a: &Int, b: &Int) -> OpResult<Int> {
-    unify_dims(a, b).map_err(|_| format!("cannot contract {a} columns with {b} rows"))
+    unify_dims(a, b).map_err(|_| format!("cannot contract {a} columns with {b} rows").into())
 }
 
 fn check_number(dtype: DType) -> OpResult<()> {
@@ -137,7 +137,7 @@ impl Gemm {
     /// Rows, columns and contracted size.
     fn sizes(&self, a: &[Int], b: &[Int]) -> OpResult<[Int; 3]> {
         let ([a0, a1], [b0, b1]) = (a, b) else {
-            return Err(format!("needs matrices, got shapes {a:?} and {b:?}"));
+            return Err(format!("needs matrices, got shapes {a:?} and {b:?}").into());
         };
         let (m, ka) = if self.trans_a { (a1, a0) } else { (a0, a1) };
         let (kb, n) = if self.trans_b { (b1, b0) } else { (b0, b1) };
@@ -157,7 +157,7 @@ impl Op for Gemm {
         if let Some(c) = cx.input(2) {
             let fits = |c: &Int, o: &Int| c.is(1) || c.as_const().is_none() || o.as_const().is_none() || c == o;
             if c.rank() > 2 || !c.shape.iter().rev().zip(out.shape.iter().rev()).all(|(c, o)| fits(c, o)) {
-                return Err(format!("addend of shape {:?} does not broadcast to {:?}", c.shape, out.shape));
+                return Err(format!("addend of shape {:?} does not broadcast to {:?}", c.shape, out.shape).into());
             }
         }
         Ok(vec![out])

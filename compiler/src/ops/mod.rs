@@ -72,6 +72,7 @@ pub use permute::PermutedOp;
 
 use crate::attr::{Attr, AttrStruct, AttrValue, Attrs};
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
@@ -85,8 +86,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Why an op refuses its operands, in one sentence without the op's name.
-pub type OpResult<T> = Result<T, String>;
+/// What an op says, or why it refuses its operands: one sentence without the op's name.
+pub type OpResult<T> = Result<T, Fault>;
 
 /// How mixed precision treats an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -344,7 +345,7 @@ impl<'a> InferContext<'a> {
     /// # Errors
     /// When it is absent.
     pub fn require(&self, i: usize) -> OpResult<&'a TensorType> {
-        self.input(i).ok_or_else(|| format!("operand {i} is missing"))
+        self.input(i).ok_or_else(|| format!("operand {i} is missing").into())
     }
     /// Blocks owned by the node.
     pub fn regions(&self) -> &'a [BlockId] {

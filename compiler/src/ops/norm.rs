@@ -73,7 +73,7 @@ fn check_broadcast(cx: &InferContext<'_>, i: usize, what: &str) -> OpResult<()> 
     let (Some(t), x) = (cx.input(i), cx.require(0)?) else { return Ok(()) };
     let fits = |a: &Int, b: &Int| a.is(1) || a.as_const().is_none() || b.as_const().is_none() || a == b;
     if t.rank() > x.rank() || !t.shape.iter().rev().zip(x.shape.iter().rev()).all(|(a, b)| fits(a, b)) {
-        return Err(format!("{what} of shape {:?} does not broadcast to {:?}", t.shape, x.shape));
+        return Err(format!("{what} of shape {:?} does not broadcast to {:?}", t.shape, x.shape).into());
     }
     Ok(())
 }
@@ -81,10 +81,10 @@ fn check_broadcast(cx: &InferContext<'_>, i: usize, what: &str) -> OpResult<()> 
 fn check_data(cx: &InferContext<'_>, axis: usize) -> OpResult<TensorType> {
     let x = cx.require(0)?;
     if !x.dtype.is_float() {
-        return Err(format!("data is {}, needs a float type", x.dtype));
+        return Err(format!("data is {}, needs a float type", x.dtype).into());
     }
     if axis >= x.rank() {
-        return Err(format!("axis {axis} is not in data of rank {}", x.rank()));
+        return Err(format!("axis {axis} is not in data of rank {}", x.rank()).into());
     }
     check_broadcast(cx, 1, "scale")?;
     check_broadcast(cx, 2, "bias")?;

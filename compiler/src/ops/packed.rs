@@ -49,7 +49,7 @@ pub fn whole_groups(sizes: &[Int], layout: DataLayout, what: &str) -> OpResult<V
     let group = |s: &Int| {
         layout.groups(s).ok_or_else(|| {
             let block = layout.block().unwrap_or(1);
-            format!("{what} {s}, inside a group of {block} channels of {}", layout.title())
+            format!("{what} {s}, inside a group of {block} channels of {}", layout.title()).into()
         })
     };
     sizes.iter().map(group).collect()
@@ -126,7 +126,7 @@ mod tests {
     fn what_touches_the_inside_of_a_group_is_refused() {
         let x = random(&[1, 32, 3, 4], 1);
         let refusal = |op: OpRef| match answer(&op, &[&x, &x], Nchw16c) {
-            Some(Err(why)) => why,
+            Some(Err(why)) => why.message,
             other => panic!("{op:?}: {other:?}"),
         };
         let pads = ints(&[0, 1, 0, 0, 0, 0, 0, 0]);

@@ -5,6 +5,7 @@ use super::permute::{PermutedOp, normalize_axes, permute};
 use super::reshape::loop_bounds;
 use super::{DataLayout, InferContext, Op, OpResult, PackedForm, PackedOp};
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
@@ -47,7 +48,7 @@ impl Pad {
     fn check(&self, rank: usize) -> OpResult<()> {
         match self.pads.len() == 2 * rank {
             true => Ok(()),
-            false => Err(format!("{} pads for rank {rank}", self.pads.len())),
+            false => Err(format!("{} pads for rank {rank}", self.pads.len()).into()),
         }
     }
     /// Index in a dimension of size `d` of the element that is `i` elements right of the first one.
@@ -78,7 +79,7 @@ impl Op for Pad {
         if let Some(v) = cx.input(1)
             && (v.dtype != x.dtype || !v.numel().is(1))
         {
-            return Err(format!("the constant is {v:?}, not one {}", x.dtype));
+            return Err(format!("the constant is {v:?}, not one {}", x.dtype).into());
         }
         if !self.dims.is_empty() {
             return Ok(vec![TensorType::new(x.dtype, self.dims.clone())]);
@@ -89,9 +90,9 @@ impl Op for Pad {
             let d = x.shape[i].clone() + &self.pads[i] + &self.pads[i + rank];
             let d = simplify(&d, &Bounds::new());
             match (d.as_const(), x.shape[i].as_const()) {
-                (Some(c), _) if c < 0 => Err(format!("dimension {i} would be {c}")),
+                (Some(c), _) if c < 0 => Err(format!("dimension {i} would be {c}").into()),
                 (Some(c), Some(0)) if c > 0 && self.mode != PadMode::Constant => {
-                    Err(format!("dimension {i} has no element to repeat"))
+                    Err(format!("dimension {i} has no element to repeat").into())
                 }
                 _ => Ok(d),
             }
@@ -165,7 +166,7 @@ impl Op for Pad {
         }
         let (before, after) = self.pads.split_at(4);
         if !before[1].is(0) || !after[1].is(0) {
-            return Some(Err(format!("it pads the channels, which {} splits", layout.title())));
+            return Some(Err(format!("it pads the channels, which {} splits", layout.title()).into()));
         }
         let none = [Int::new(0)];
         let op = Pad { pads: [before, &none, after, &none].concat(), ..self.clone() };
@@ -206,7 +207,7 @@ impl Op for Pad {
 /// Pads of all dimensions from the pads of some.
 fn spread<T: Clone>(pads: &[T], axes: &[usize], rank: usize, zero: T) -> OpResult<Vec<T>> {
     if pads.len() != 2 * axes.len() {
-        return Err(format!("{} pads for {} axes", pads.len(), axes.len()));
+        return Err(format!("{} pads for {} axes", pads.len(), axes.len()).into());
     }
     let mut out = vec![zero; 2 * rank];
     for (i, &a) in axes.iter().enumerate() {
@@ -246,7 +247,7 @@ impl Pad {
                 None => out.extend_from_slice(fill.bytes()),
             }
         });
-        Tensor::from_bytes(x.dtype(), shape, out.into())
+        Ok(Tensor::from_bytes(x.dtype(), shape, out.into())?)
     }
 }
 
@@ -256,12 +257,12 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Pad", domain: "", since: 11, import: import_operands },
 ];
 
-fn import_mode(cx: &ImportContext<'_, '_>) -> Result<PadMode, String> {
+fn import_mode(cx: &ImportContext<'_, '_>) -> OpResult<PadMode> {
     let mode = cx.attrs.str("mode").unwrap_or("constant");
-    PadMode::parse(mode).ok_or_else(|| format!("mode `{mode}` is unsupported"))
+    PadMode::parse(mode).ok_or_else(|| Fault::unsupported(format!("mode `{mode}` is unsupported")))
 }
 
-fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_attributes(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let pads = cx.attrs.ints("pads").ok_or("attribute `pads` is missing")?.iter().map(|&p| Int::new(p)).collect();
     let value = cx.attrs.float("value").unwrap_or(0.0);
@@ -269,7 +270,7 @@ fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Str
     Ok(vec![cx.add(op, &[x])?])
 }
 
-fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_operands(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let (ty, mode) = (cx.ty(0)?, import_mode(cx)?);
     let constant = cx.const_tensor(2).and_then(|t| t.to_f64_vec().first().copied());

@@ -31,7 +31,7 @@ impl PermutedOp {
 pub fn normalize_axis(axis: i64, rank: usize) -> OpResult<usize> {
     let rank = rank as i64;
     if axis < -rank || axis >= rank {
-        return Err(format!("axis {axis} is out of range for rank {rank}"));
+        return Err(format!("axis {axis} is out of range for rank {rank}").into());
     }
     Ok(if axis < 0 { axis + rank } else { axis } as usize)
 }
@@ -45,7 +45,7 @@ pub fn normalize_axes(axes: &[i64], rank: usize) -> OpResult<Vec<usize>> {
     for &a in axes {
         let a = normalize_axis(a, rank)?;
         if out.contains(&a) {
-            return Err(format!("axis {a} occurs twice"));
+            return Err(format!("axis {a} occurs twice").into());
         }
         out.push(a);
     }

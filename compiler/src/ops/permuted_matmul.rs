@@ -36,7 +36,7 @@ fn check(perm: &[usize], rank: usize, what: &str) -> OpResult<()> {
     let mut sorted = perm.to_vec();
     sorted.sort_unstable();
     let fits = perm.is_empty() || sorted.iter().copied().eq(0..rank);
-    if fits { Ok(()) } else { Err(format!("{what} {perm:?} is no permutation of {rank} dimensions")) }
+    if fits { Ok(()) } else { Err(format!("{what} {perm:?} is no permutation of {rank} dimensions").into()) }
 }
 
 impl Op for PermutedMatMul {

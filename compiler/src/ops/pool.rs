@@ -207,7 +207,7 @@ impl Op for AveragePool {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let out = self.infer_data(cx)?;
         if !out.dtype.is_float() {
-            return Err(format!("data is {}, needs a float type", out.dtype));
+            return Err(format!("data is {}, needs a float type", out.dtype).into());
         }
         Ok(vec![out])
     }

@@ -14,6 +14,7 @@ use super::reduce::{Reduce, ReduceKind};
 use super::unary::Round;
 use super::window::WindowSpec;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int};
 use crate::onnx::{ImportContext, OnnxImport};
@@ -36,7 +37,7 @@ fn limits(dtype: DType) -> OpResult<(f64, f64)> {
         DType::I8 => (-128.0, 127.0),
         DType::U16 => (0.0, 65535.0),
         DType::I16 => (-32768.0, 32767.0),
-        other => return Err(format!("quantisation to {other} is unsupported")),
+        other => return Err(Fault::unsupported(format!("quantisation to {other} is unsupported"))),
     })
 }
 
@@ -65,14 +66,14 @@ fn along(cx: &mut ImportContext<'_, '_>, v: ValueId, shape: &[Dim]) -> OpResult<
     if block == 0 {
         let fits = ty.rank() == 1 && (ty.shape[0] == shape[axis] || ty.shape[0].as_const().is_none());
         if !fits {
-            return Err(format!("scales of shape {:?} along axis {axis} of {shape:?}", ty.shape));
+            return Err(format!("scales of shape {:?} along axis {axis} of {shape:?}", ty.shape).into());
         }
         let mut column = vec![Int::new(1); shape.len()];
         column[axis] = ty.shape[0].clone();
         return cx.reshape(v, column);
     }
     if block < 0 || ty.rank() != shape.len() {
-        return Err(format!("scales of shape {:?} with blocks of {block} in {shape:?}", ty.shape));
+        return Err(format!("scales of shape {:?} with blocks of {block} in {shape:?}", ty.shape).into());
     }
     let mut spread = ty.shape.clone();
     spread.insert(axis + 1, Int::new(1));
@@ -84,7 +85,7 @@ fn along(cx: &mut ImportContext<'_, '_>, v: ValueId, shape: &[Dim]) -> OpResult<
     let v = cx.reshape(v, whole.clone())?;
     match (whole[axis].as_const(), shape[axis].as_const()) {
         (Some(have), Some(want)) if have > want => super::linear_attention::range(cx, v, axis as i64, 0, want),
-        (Some(have), Some(want)) if have < want => Err(format!("{have} scales for {want} elements")),
+        (Some(have), Some(want)) if have < want => Err(format!("{have} scales for {want} elements").into()),
         _ => Ok(v),
     }
 }
@@ -224,7 +225,7 @@ fn convolve(
     let mut spec = WindowSpec::import(cx)?;
     let data = cx.ty(x)?.shape;
     if kernel.len() != rank || rank < 3 {
-        return Err(format!("weights of rank {} for data of rank {rank}", kernel.len()));
+        return Err(format!("weights of rank {} for data of rank {rank}", kernel.len()).into());
     }
     spec.resolve(&kernel[2..], &data[2..])?;
     let data = exact(cx, x, x_zero, as_it_is)?;

@@ -13,6 +13,7 @@ use super::reshape::{Squeeze, Unsqueeze};
 use super::select::Where;
 use super::transpose::Transpose;
 use super::unary::{Relu, Sigmoid, Softplus, Softsign, Tanh};
+use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int};
 use crate::onnx::{ImportContext, OnnxAttr, OnnxImport};
@@ -71,7 +72,7 @@ impl Activation {
             _ => defaults.iter().cycle().take(defaults.len() * directions).map(|s| s.to_string()).collect(),
         };
         if names.len() != defaults.len() * directions {
-            return Err(format!("{} activations for {directions} directions", names.len()));
+            return Err(format!("{} activations for {directions} directions", names.len()).into());
         }
         let mut alphas = cx.attrs.floats("activation_alpha").unwrap_or(&[]).iter().copied();
         let mut betas = cx.attrs.floats("activation_beta").unwrap_or(&[]).iter().copied();
@@ -82,7 +83,7 @@ impl Activation {
                 "leakyrelu" => (Some(0.01), None),
                 "thresholdedrelu" | "elu" => (Some(1.0), None),
                 "hardsigmoid" => (Some(0.2), Some(0.5)),
-                _ => return Err(format!("activation `{name}` is unknown")),
+                _ => return Err(format!("activation `{name}` is unknown").into()),
             };
             let alpha = alpha.map_or(0.0, |d| alphas.next().map_or(d, f64::from));
             let beta = beta.map_or(0.0, |d| betas.next().map_or(d, f64::from));
@@ -253,12 +254,14 @@ fn import(cx: &mut Context<'_, '_>, kind: Kind) -> OpResult<Vec<ValueId>> {
     }
     let x = swap(cx, x, &[1, 0, 2])?;
     let (steps, batch) = (cx.type_of(x).shape[0].as_const(), cx.type_of(x).shape[1].clone());
-    let steps = steps.filter(|&t| t <= STEP_LIMIT).ok_or("unsupported: the steps are too many to unroll")?;
+    let steps = steps
+        .filter(|&t| t <= STEP_LIMIT)
+        .ok_or_else(|| Fault::unsupported("unsupported: the steps are too many to unroll"))?;
     let directions: &[bool] = match cx.attrs.str("direction").unwrap_or("forward") {
         "forward" => &[false],
         "reverse" => &[true],
         "bidirectional" => &[false, true],
-        other => return Err(format!("direction `{other}` is unknown")),
+        other => return Err(format!("direction `{other}` is unknown").into()),
     };
     let activations = Activation::list(cx, kind, directions.len())?;
     let per = kind.activations().len();
@@ -328,9 +331,11 @@ fn prepare(
     activations: Vec<Activation>,
 ) -> OpResult<(ValueId, Cell)> {
     let (w, r) = (cx.input(1)?, cx.input(2)?);
-    let hidden = cx.type_of(r).shape[2].as_const().ok_or("the hidden size is not known at compile time")?;
+    let hidden = cx.type_of(r).shape[2]
+        .as_const()
+        .ok_or_else(|| Fault::unsupported("the hidden size is not known at compile time"))?;
     if cx.attrs.int("hidden_size").is_some_and(|h| h != hidden) {
-        return Err(format!("hidden_size does not match the recurrence {:?}", cx.type_of(r).shape));
+        return Err(format!("hidden_size does not match the recurrence {:?}", cx.type_of(r).shape).into());
     }
     let transposed = |cx: &mut Context<'_, '_>, v: ValueId| {
         let v = entry(cx, v, d)?;
@@ -339,7 +344,7 @@ fn prepare(
     let (w, recurrence) = (transposed(cx, w)?, transposed(cx, r)?);
     let width = kind.gates() * hidden;
     if [w, recurrence].iter().any(|&v| cx.type_of(v).shape[1].as_const().is_some_and(|n| n != width)) {
-        return Err(format!("weights and recurrence need {width} rows"));
+        return Err(format!("weights and recurrence need {width} rows").into());
     }
     let mut inputs = cx.add(MatMul {}, &[x, w])?;
     let linear_before_reset = cx.attrs.int("linear_before_reset").unwrap_or(0) != 0;

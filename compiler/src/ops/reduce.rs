@@ -167,7 +167,7 @@ impl Op for Reduce {
         let x = cx.require(0)?;
         check_axes(&self.axes, x.rank())?;
         if x.dtype == DType::Bool && !matches!(self.kind, ReduceKind::Max | ReduceKind::Min) {
-            return Err(format!("kind {} does not apply to bool", self.kind));
+            return Err(format!("kind {} does not apply to bool", self.kind).into());
         }
         Ok(vec![TensorType::new(x.dtype, reduced_shape(&x.shape, &self.axes, self.keepdims))])
     }

@@ -29,7 +29,7 @@ impl Op for ReduceAt {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, axes) = (cx.require(0)?, cx.require(1)?);
         if !axes.dtype.is_int() || axes.rank() != 1 {
-            return Err(format!("axes are {}{:?}, need a list of integers", axes.dtype, axes.shape));
+            return Err(format!("axes are {}{:?}, need a list of integers", axes.dtype, axes.shape).into());
         }
         Ok(vec![TensorType::new(x.dtype, self.dims.clone())])
     }
@@ -65,7 +65,7 @@ pub(super) fn import_run_time_axes(
 ) -> OpResult<Vec<ValueId>> {
     let rank = cx.ty(0)?.rank();
     if count > rank {
-        return Err(format!("{count} axes of a tensor of rank {rank}"));
+        return Err(format!("{count} axes of a tensor of rank {rank}").into());
     }
     let left = if keepdims { rank } else { rank - count };
     let dims = (0..left).map(|d| cx.fresh_dim("reduce", d)).collect();

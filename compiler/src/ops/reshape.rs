@@ -4,6 +4,7 @@ use super::broadcast::same_dim;
 use super::permute::{PermutedOp, normalize_axes, normalize_axis, permutation_without, permuted_axis};
 use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, flatten_index, product, simplify, unflatten_index};
 use crate::name::Name;
@@ -17,7 +18,7 @@ pub(super) fn target_dims(cx: &InferContext<'_>, attr: &[Int], i: usize) -> OpRe
     if !attr.is_empty() || cx.input(i).is_none() {
         return Ok(attr.to_vec());
     }
-    cx.int_input(i).ok_or_else(|| format!("operand {i} is not known at compile time"))
+    cx.int_input(i).ok_or_else(|| Fault::unsupported(format!("operand {i} is not known at compile time")))
 }
 
 /// Ranges of the loop variables `index` over `shape`, where it is constant.
@@ -172,11 +173,11 @@ impl Reshape {
                 Some(0) if !self.allowzero => {
                     shape.push(from.get(i).cloned().ok_or_else(|| format!("0 at {i} keeps no dimension of {from:?}"))?)
                 }
-                Some(c) if c < 0 => return Err(format!("negative dimension {c}")),
+                Some(c) if c < 0 => return Err(format!("negative dimension {c}").into()),
                 _ => shape.push(d.clone()),
             }
         }
-        let fits = || format!("{from:?} does not reshape to {target:?}");
+        let fits = || Fault::from(format!("{from:?} does not reshape to {target:?}"));
         if let Some(i) = rest {
             let others: Vec<Dim> = shape.iter().enumerate().filter(|s| s.0 != i).map(|s| s.1.clone()).collect();
             shape[i] = divide_dims(from, &others).ok_or_else(fits)?;
@@ -240,7 +241,7 @@ impl Op for Reshape {
 fn reshape_host(x: &Tensor, shape: &[Dim]) -> OpResult<Vec<Tensor>> {
     let shape = crate::int::const_dims(shape).ok_or("a dimension is negative")?;
     if shape.iter().product::<usize>() != x.len() {
-        return Err(format!("{:?} does not reshape to {shape:?}", x.shape()));
+        return Err(format!("{:?} does not reshape to {shape:?}", x.shape()).into());
     }
     Ok(vec![x.reshaped(shape)])
 }
@@ -314,7 +315,7 @@ impl Squeeze {
         }
         let axes = normalize_axes(&self.axes, from.len())?;
         match axes.iter().find(|&&a| from[a].as_const().is_some_and(|c| c != 1)) {
-            Some(a) => Err(format!("dimension {a} of {from:?} is not 1")),
+            Some(a) => Err(format!("dimension {a} of {from:?} is not 1").into()),
             None => Ok(axes),
         }
     }
@@ -377,7 +378,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Unsqueeze", domain: "", since: 1, import: import_unsqueeze },
 ];
 
-fn import_reshape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_reshape(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let allowzero = cx.attrs.int("allowzero").unwrap_or(0) != 0;
     if let Some(shape) = cx.int_values(1) {
@@ -388,25 +389,25 @@ fn import_reshape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String
     Ok(vec![cx.add(Reshape { shape: vec![], allowzero, dims }, &[x, shape])?])
 }
 
-fn import_flatten(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_flatten(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     Ok(vec![cx.add(Flatten { axis: cx.attrs.int("axis").unwrap_or(1) }, &[x])?])
 }
 
 /// Axes of an op that had them as an attribute before opset 13, and has them as operand 1 since.
-fn import_axes(cx: &ImportContext<'_, '_>) -> Result<Vec<i64>, String> {
+fn import_axes(cx: &ImportContext<'_, '_>) -> OpResult<Vec<i64>> {
     match cx.opt(1) {
-        Some(_) => cx.const_ints(1).ok_or_else(|| "the axes are not known at compile time".into()),
+        Some(_) => cx.const_ints(1).ok_or_else(|| Fault::unsupported("the axes are not known at compile time")),
         None => Ok(cx.attrs.ints("axes").unwrap_or_default().to_vec()),
     }
 }
 
-fn import_squeeze(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_squeeze(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, axes) = (cx.input(0)?, import_axes(cx)?);
     Ok(vec![cx.add(Squeeze { axes }, &[x])?])
 }
 
-fn import_unsqueeze(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_unsqueeze(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, axes) = (cx.input(0)?, import_axes(cx)?);
     Ok(vec![cx.add(Unsqueeze { axes }, &[x])?])
 }

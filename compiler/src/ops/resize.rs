@@ -110,19 +110,19 @@ impl Resize {
     fn check(&self, rank: usize) -> OpResult<()> {
         let fits = |n: usize| n == 0 || n == rank;
         if !fits(self.scales.len()) || !fits(self.sizes.len()) || (self.scales.is_empty() && self.sizes.is_empty()) {
-            return Err(format!("{} scales and {} sizes for rank {rank}", self.scales.len(), self.sizes.len()));
+            return Err(format!("{} scales and {} sizes for rank {rank}", self.scales.len(), self.sizes.len()).into());
         }
         if let Some(s) = self.scales.iter().find(|s| !(1e-6..=1e6).contains(*s)) {
-            return Err(format!("scale {s} is not a positive number of reasonable size"));
+            return Err(format!("scale {s} is not a positive number of reasonable size").into());
         }
         if let Some(r) = self.roi.iter().find(|r| !(-1e3..=1e3).contains(*r)) {
-            return Err(format!("{r} in the region of interest is no fraction"));
+            return Err(format!("{r} in the region of interest is no fraction").into());
         }
         if let Some(s) = self.sizes.iter().find(|s| s.as_const().is_some_and(|c| c < 0)) {
-            return Err(format!("negative size {s}"));
+            return Err(format!("negative size {s}").into());
         }
         if self.coordinates == Coordinates::TfCropAndResize && self.roi.len() != 2 * rank {
-            return Err(format!("{} values in the region of interest for rank {rank}", self.roi.len()));
+            return Err(format!("{} values in the region of interest for rank {rank}", self.roi.len()).into());
         }
         Ok(())
     }
@@ -376,7 +376,7 @@ impl Resize {
     fn packed(&self, layout: DataLayout, block: i64, shape: &[Int]) -> OpResult<Resize> {
         let to = self.result_dims(shape)?;
         if !self.keeps(1, &shape[1], &to[1]) {
-            return Err(format!("it resizes the channels, which {} splits", layout.title()));
+            return Err(format!("it resizes the channels, which {} splits", layout.title()).into());
         }
         let groups = layout.groups(&to[1]).ok_or_else(|| format!("{} channels do not divide by {block}", to[1]))?;
         let append = |v: &[f64], last: f64| if v.is_empty() { vec![] } else { [v, &[last]].concat() };
@@ -415,7 +415,7 @@ impl LayoutRule for Resize {
     fn in_layout(&self, layout: DataLayout, cx: &InferContext<'_>) -> OpResult<OpRef> {
         let rank = self.scales.len().max(self.sizes.len());
         if rank != 4 || self.layout.block().is_some() {
-            return Err(format!("it has {rank} sizes in {}", self.layout.title()));
+            return Err(format!("it has {rank} sizes in {}", self.layout.title()).into());
         }
         let nchw = match self.layout {
             DataLayout::Nhwc => self.transposed(&[0, 3, 1, 2]),

@@ -67,7 +67,7 @@ impl Op for Trilu {
 
 /// An operand that gives a number: an integer tensor of one element.
 fn require_one_integer(what: &str, t: &TensorType) -> OpResult<()> {
-    if t.dtype.is_int() && t.numel().is(1) { Ok(()) } else { Err(format!("{what} is {t:?}, not one integer")) }
+    if t.dtype.is_int() && t.numel().is(1) { Ok(()) } else { Err(format!("{what} is {t:?}, not one integer").into()) }
 }
 
 macro_rules! running_ops {
@@ -209,7 +209,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "CumProd", domain: "", since: 26, import: import_cumprod },
 ];
 
-fn import_trilu(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_trilu(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let upper = cx.attrs.int("upper").unwrap_or(1) != 0;
     match (cx.opt(1), cx.const_ints(1)) {
@@ -222,7 +222,7 @@ fn import_trilu(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
 }
 
 /// The constant axis, if it is one; whether sums are exclusive and reversed; and the operands.
-fn import_running(cx: &ImportContext<'_, '_>) -> Result<(Option<i64>, bool, bool, Vec<ValueId>), String> {
+fn import_running(cx: &ImportContext<'_, '_>) -> OpResult<(Option<i64>, bool, bool, Vec<ValueId>)> {
     let axis = cx.const_ints(1).and_then(|v| v.first().copied());
     let flag = |name| cx.attrs.int(name).unwrap_or(0) != 0;
     let mut operands = vec![cx.input(0)?];
@@ -232,13 +232,13 @@ fn import_running(cx: &ImportContext<'_, '_>) -> Result<(Option<i64>, bool, bool
     Ok((axis, flag("exclusive"), flag("reverse"), operands))
 }
 
-fn import_cumsum(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_cumsum(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (axis, exclusive, reverse, operands) = import_running(cx)?;
     let op = CumSum { axis: axis.unwrap_or(0), exclusive, reverse, dynamic: axis.is_none() };
     Ok(vec![cx.add(op, &operands)?])
 }
 
-fn import_cumprod(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_cumprod(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (axis, exclusive, reverse, operands) = import_running(cx)?;
     let op = CumProd { axis: axis.unwrap_or(0), exclusive, reverse, dynamic: axis.is_none() };
     Ok(vec![cx.add(op, &operands)?])

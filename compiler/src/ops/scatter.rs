@@ -4,6 +4,7 @@ use super::host_copy::for_each_index;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::Tensor;
@@ -72,16 +73,16 @@ fn combine(x: &Tensor, updates: &Tensor, places: &[usize], reduction: Reduction)
 }
 
 fn wrap(index: i64, d: usize) -> OpResult<usize> {
-    normalize_axis(index, d).map_err(|_| format!("index {index} is out of range for a dimension of {d}"))
+    normalize_axis(index, d).map_err(|_| format!("index {index} is out of range for a dimension of {d}").into())
 }
 
 fn infer_scatter(cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
     let (x, indices, updates) = (cx.require(0)?, cx.require(1)?, cx.require(2)?);
     if !indices.dtype.is_int() {
-        return Err(format!("indices are {}", indices.dtype));
+        return Err(format!("indices are {}", indices.dtype).into());
     }
     if updates.dtype != x.dtype {
-        return Err(format!("updates are {}, the operand is {}", updates.dtype, x.dtype));
+        return Err(format!("updates are {}, the operand is {}", updates.dtype, x.dtype).into());
     }
     Ok(vec![x.clone()])
 }
@@ -133,7 +134,7 @@ impl ScatterElements {
         let axis = normalize_axis(self.axis, x.shape().len())?;
         let smaller = |(d, (&i, &s)): (usize, (&usize, &usize))| d == axis || i <= s;
         if indices.shape() != updates.shape() || !indices.shape().iter().zip(x.shape()).enumerate().all(smaller) {
-            return Err(format!("indices {:?} do not fit {:?}", indices.shape(), x.shape()));
+            return Err(format!("indices {:?} do not fit {:?}", indices.shape(), x.shape()).into());
         }
         let values = indices.to_i64_vec();
         let mut places = Vec::with_capacity(values.len());
@@ -183,7 +184,7 @@ impl Op for ScatterNd {
 fn nd_places(x: &Tensor, indices: &Tensor, updates: &Tensor) -> OpResult<Vec<usize>> {
     let (outer, depth) = (&indices.shape()[..indices.shape().len() - 1], indices.shape()[indices.shape().len() - 1]);
     if depth > x.shape().len() || updates.shape() != [outer, &x.shape()[depth..]].concat() {
-        return Err(format!("indices {:?} and updates {:?} do not fit", indices.shape(), updates.shape()));
+        return Err(format!("indices {:?} and updates {:?} do not fit", indices.shape(), updates.shape()).into());
     }
     let inner: usize = x.shape()[depth..].iter().product();
     let tuples: usize = outer.iter().product();
@@ -206,18 +207,18 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "ScatterND", domain: "", since: 11, import: import_nd },
 ];
 
-fn reduction(cx: &ImportContext<'_, '_>) -> Result<Reduction, String> {
+fn reduction(cx: &ImportContext<'_, '_>) -> OpResult<Reduction> {
     let text = cx.attrs.str("reduction").unwrap_or("none");
-    Reduction::parse(text).ok_or_else(|| format!("reduction `{text}` is unsupported"))
+    Reduction::parse(text).ok_or_else(|| Fault::unsupported(format!("reduction `{text}` is unsupported")))
 }
 
-fn import_elements(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_elements(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
     let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(0), cx.ty(0)?.rank())? as i64;
     Ok(vec![cx.add(ScatterElements { axis, reduction: reduction(cx)? }, &operands)?])
 }
 
-fn import_nd(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_nd(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let operands = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
     Ok(vec![cx.add(ScatterNd { reduction: reduction(cx)? }, &operands)?])
 }

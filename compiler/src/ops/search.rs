@@ -38,7 +38,7 @@ impl Op for TopK {
         if let (Some(k), Some(d)) = (self.k.as_const(), values.shape[axis].as_const())
             && !(0..=d).contains(&k)
         {
-            return Err(format!("there are no {k} of {d} elements"));
+            return Err(format!("there are no {k} of {d} elements").into());
         }
         values.shape[axis] = self.k.clone();
         let indices = TensorType::new(DType::I64, values.shape.clone());
@@ -84,7 +84,7 @@ impl TopK {
         let axis = normalize_axis(self.axis, x.shape().len())?;
         let (n, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
         if k > n {
-            return Err(format!("there are no {k} of {n} elements"));
+            return Err(format!("there are no {k} of {n} elements").into());
         }
         let outer: usize = x.shape()[..axis].iter().product();
         let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
@@ -168,7 +168,7 @@ impl Op for Compress {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (mut ty, condition) = (cx.require(0)?.clone(), cx.require(1)?);
         if condition.dtype != DType::Bool || condition.rank() != 1 {
-            return Err(format!("the condition is {condition:?}, not a list of bools"));
+            return Err(format!("the condition is {condition:?}, not a list of bools").into());
         }
         match self.axis {
             Some(axis) => {
@@ -215,7 +215,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Compress", domain: "", since: 9, import: import_compress },
 ];
 
-fn import_top_k(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_top_k(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let rank = cx.ty(0)?.rank();
     let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(-1), rank)? as i64;
@@ -228,13 +228,13 @@ fn import_top_k(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
     cx.add_multi(TopK { k, axis, largest, dynamic: true }, vec![Some(x), Some(operand)])
 }
 
-fn import_non_zero(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_non_zero(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let count = cx.fresh_dim("non_zero", 0).as_var().expect("a symbol");
     Ok(vec![cx.add(NonZero { count }, &[x])?])
 }
 
-fn import_compress(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_compress(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let operands = [cx.input(0)?, cx.input(1)?];
     let count = cx.fresh_dim("compress", 0).as_var().expect("a symbol");
     Ok(vec![cx.add(Compress { axis: cx.attrs.int("axis"), count }, &operands)?])

@@ -21,10 +21,10 @@ impl Op for Where {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (c, a, b) = (cx.require(0)?, cx.require(1)?, cx.require(2)?);
         if c.dtype != DType::Bool {
-            return Err(format!("the condition is {}, not bool", c.dtype));
+            return Err(format!("the condition is {}, not bool", c.dtype).into());
         }
         if a.dtype != b.dtype {
-            return Err(format!("the choices are {} and {}", a.dtype, b.dtype));
+            return Err(format!("the choices are {} and {}", a.dtype, b.dtype).into());
         }
         let shape = broadcast_dims(&c.shape, &broadcast_dims(&a.shape, &b.shape)?)?;
         Ok(vec![TensorType::new(a.dtype, shape)])

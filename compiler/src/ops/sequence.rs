@@ -26,10 +26,10 @@ impl Op for ReverseSequence {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, lengths) = (cx.require(0)?, cx.require(1)?);
         if x.rank() < 2 || self.batch_axis + self.time_axis != 1 {
-            return Err(format!("batch axis {} and time axis {} of {x:?}", self.batch_axis, self.time_axis));
+            return Err(format!("batch axis {} and time axis {} of {x:?}", self.batch_axis, self.time_axis).into());
         }
         if !lengths.dtype.is_int() || lengths.rank() != 1 {
-            return Err(format!("the lengths are {lengths:?}, not a list of integers"));
+            return Err(format!("the lengths are {lengths:?}, not a list of integers").into());
         }
         Ok(vec![x.clone()])
     }
@@ -78,11 +78,11 @@ impl Op for TensorScatter {
         };
         let same = cache.dtype == update.dtype && cache.rank() == update.rank() && axis > 0;
         if !same || !cache.shape.iter().zip(&update.shape).enumerate().all(fits) {
-            return Err(format!("an update {update:?} of {cache:?} along axis {axis}"));
+            return Err(format!("an update {update:?} of {cache:?} along axis {axis}").into());
         }
         match cx.input(2) {
             Some(i) if !i.dtype.is_int() || i.rank() != 1 => {
-                Err(format!("the places are {i:?}, not a list of integers"))
+                Err(format!("the places are {i:?}, not a list of integers").into())
             }
             _ => Ok(vec![cache.clone()]),
         }
@@ -131,7 +131,7 @@ fn import_scatter(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let circular = match cx.attrs.str("mode").unwrap_or("linear") {
         "linear" => false,
         "circular" => true,
-        other => return Err(format!("mode `{other}` is unknown")),
+        other => return Err(format!("mode `{other}` is unknown").into()),
     };
     let op = TensorScatter { axis: cx.attrs.int("axis").unwrap_or(-2), circular };
     let inputs = cx.inputs.iter().copied().filter(|i| i.is_some()).collect();

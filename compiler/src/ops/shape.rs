@@ -102,13 +102,13 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Size", domain: "", since: 1, import: import_size },
 ];
 
-fn import_shape(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_shape(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let op = Shape { start: cx.attrs.int("start").unwrap_or(0), end: cx.attrs.int("end") };
     let x = cx.input(0)?;
     Ok(vec![cx.add(op, &[x])?])
 }
 
-fn import_size(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_size(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     Ok(vec![cx.add(Size {}, &[x])?])
 }

@@ -8,6 +8,7 @@ use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::unary::math_dtype;
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Int;
 use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -42,10 +43,14 @@ impl Dft {
         let own = || match (size.as_const(), self.inverse && self.onesided) {
             (Some(n), true) => Ok(2 * (n - 1)),
             (Some(n), false) => Ok(n),
-            (None, _) => Err("the length of the transform is not known at compile time".to_string()),
+            (None, _) => Err(Fault::unsupported("the length of the transform is not known at compile time")),
         };
         let n = if self.length == 0 { own()? } else { self.length };
-        if (1..=1 << 15).contains(&n) { Ok(n) } else { Err(format!("length {n} of a transform is unsupported")) }
+        if (1..=1 << 15).contains(&n) {
+            Ok(n)
+        } else {
+            Err(Fault::unsupported(format!("length {n} of a transform is unsupported")))
+        }
     }
 }
 impl Op for Dft {
@@ -57,7 +62,7 @@ impl Op for Dft {
         let axis = self.axis(x.rank())?;
         let parts = x.shape[x.rank() - 1].as_const();
         if !x.dtype.is_float() || !matches!(parts, Some(1 | 2)) {
-            return Err(format!("data {x:?} holds neither real nor complex numbers"));
+            return Err(format!("data {x:?} holds neither real nor complex numbers").into());
         }
         let n = self.length(&x.shape[axis])?;
         let mut shape = x.shape.clone();
@@ -147,7 +152,7 @@ impl Op for Frames {
         let x = cx.require(0)?;
         let n = x.shape.get(1).ok_or("the signal has no axis 1")?;
         if self.length < 1 || self.step < 1 || n.as_const().is_some_and(|n| n < self.length) {
-            return Err(format!("frames of {} every {} in a signal of {n}", self.length, self.step));
+            return Err(format!("frames of {} every {} in a signal of {n}", self.length, self.step).into());
         }
         let mut shape = x.shape.clone();
         shape[1] = (n.clone() - self.length).div(self.step) + 1;
@@ -196,7 +201,7 @@ fn known(cx: &ImportContext<'_, '_>, i: usize, what: &str) -> OpResult<Option<i6
         None => Ok(None),
         Some(_) => {
             let value = cx.const_ints(i).and_then(|v| v.first().copied());
-            value.map(Some).ok_or_else(|| format!("{what} is not known at compile time"))
+            value.map(Some).ok_or_else(|| Fault::unsupported(format!("{what} is not known at compile time")))
         }
     }
 }
@@ -220,9 +225,11 @@ fn import_stft(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let window = cx.opt(2);
     let length = match (known(cx, 3, "the length of frames")?, window) {
         (Some(n), _) => n,
-        (None, Some(w)) => {
-            cx.type_of(w).numel().as_const().ok_or("the window's length is not known at compile time")?
-        }
+        (None, Some(w)) => cx
+            .type_of(w)
+            .numel()
+            .as_const()
+            .ok_or_else(|| Fault::unsupported("the window's length is not known at compile time"))?,
         (None, None) => return Err("neither a window nor the length of frames is given".into()),
     };
     // A real signal may come without its last axis.
@@ -255,13 +262,13 @@ fn import_window(cx: &mut ImportContext<'_, '_>, terms: &[f64]) -> OpResult<Vec<
 fn import_mel(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let number = |i: usize| {
         let t = cx.const_tensor(i).and_then(|t| t.to_f64_vec().first().copied());
-        t.ok_or_else(|| format!("operand {i} is not known at compile time"))
+        t.ok_or_else(|| Fault::unsupported(format!("operand {i} is not known at compile time")))
     };
     let [bands, length, rate, low, high] = [number(0)?, number(1)?, number(2)?, number(3)?, number(4)?];
     let dtype = dtype_of_onnx(cx.attrs.int("output_datatype").unwrap_or(1))?;
     let (count, bins) = (bands as usize, length as usize / 2 + 1);
     if !(0.0..=65536.0).contains(&bands) || !(0.0..=16777216.0).contains(&length) || rate < 1.0 {
-        return Err(format!("{bands} bands of {length} samples at {rate} Hz"));
+        return Err(format!("{bands} bands of {length} samples at {rate} Hz").into());
     }
     let mel = |f: f64| 2595.0 * (1.0 + f / 700.0).log10();
     let step = (mel(high) - mel(low)) / (count + 2) as f64;
@@ -269,7 +276,7 @@ fn import_mel(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         let f = 700.0 * (10f64.powf((i as f64 * step + mel(low)) / 2595.0) - 1.0);
         (((length + 1.0) * f / rate).floor().max(0.0) as usize).min(bins.saturating_sub(1))
     };
-    let mut matrix = bins.checked_mul(count).ok_or("too many bands".to_string()).and_then(|n| filled(n, 0.0))?;
+    let mut matrix = filled(bins.checked_mul(count).ok_or_else(|| Fault::too_large("too many bands"))?, 0.0)?;
     for band in 0..count {
         let (left, centre, right) = (edge(band), edge(band + 1), edge(band + 2));
         if left == centre {

@@ -87,7 +87,9 @@ impl Slice {
         op.axes = normalize_axes(&op.axes, 4)?.into_iter().map(|a| a as i64).collect();
         let Some(range) = self.ranges(&cx.require(0)?.shape)?.into_iter().find(|r| r.axis == 1) else { return Ok(op) };
         if range.step != 1 {
-            return Err(format!("it slices the channels, which {} splits, in steps of {}", layout.title(), range.step));
+            return Err(
+                format!("it slices the channels, which {} splits, in steps of {}", layout.title(), range.step).into()
+            );
         }
         let bounds = [range.start.clone(), simplify(&(range.start + range.size), &Bounds::new())];
         let bounds = whole_groups(&bounds, layout, "it slices the channels at")?;
@@ -98,17 +100,17 @@ impl Slice {
     fn ranges(&self, shape: &[Dim]) -> OpResult<Vec<Range>> {
         let n = self.starts.len();
         if self.ends.len() != n || (!self.axes.is_empty() && self.axes.len() != n) {
-            return Err(format!("{n} starts, {} ends, {} axes", self.ends.len(), self.axes.len()));
+            return Err(format!("{n} starts, {} ends, {} axes", self.ends.len(), self.axes.len()).into());
         }
         if !self.steps.is_empty() && self.steps.len() != n {
-            return Err(format!("{n} starts, {} steps", self.steps.len()));
+            return Err(format!("{n} starts, {} steps", self.steps.len()).into());
         }
         let axes: Vec<i64> = if self.axes.is_empty() { (0..n as i64).collect() } else { self.axes.clone() };
         let axes = normalize_axes(&axes, shape.len())?;
-        let range = |(i, axis): (usize, usize)| {
+        let range = |(i, axis): (usize, usize)| -> OpResult<Range> {
             let step = self.steps.get(i).copied().unwrap_or(1);
             if step == 0 {
-                return Err("a step is 0".to_string());
+                return Err("a step is 0".into());
             }
             let (start, size) = resolve(&shape[axis], &self.starts[i], &self.ends[i], step);
             Ok(Range { axis, start, step, size })
@@ -237,7 +239,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Slice", domain: "", since: 10, import: import_operands },
 ];
 
-fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_attributes(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let ints = |name| cx.attrs.ints(name).map(|v| v.iter().map(|&i| Int::new(i)).collect::<Vec<Int>>());
     let op = Slice {
         starts: ints("starts").ok_or("attribute `starts` is missing")?,
@@ -249,7 +251,7 @@ fn import_attributes(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Str
     Ok(vec![cx.add(op, &[x])?])
 }
 
-fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_operands(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let ty = cx.ty(0)?;
     let optional = |cx: &ImportContext<'_, '_>, i| if cx.opt(i).is_some() { cx.const_ints(i) } else { Some(vec![]) };
@@ -261,7 +263,7 @@ fn import_operands(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Strin
     }
     let count = cx.ty(1)?.numel().as_const().unwrap_or(ty.rank() as i64);
     if count > ty.rank() as i64 {
-        return Err(format!("{count} starts for rank {}", ty.rank()));
+        return Err(format!("{count} starts for rank {}", ty.rank()).into());
     }
     let axes = match axes {
         Some(axes) if axes.is_empty() => (0..count).collect(),

@@ -29,7 +29,7 @@ attr_struct! {
 /// Refuses axes that are not ascending, or not below `rank`.
 pub(super) fn check_axes(axes: &[usize], rank: usize) -> OpResult<()> {
     if axes.windows(2).any(|w| w[0] >= w[1]) || axes.iter().any(|&a| a >= rank) {
-        return Err(format!("axes {axes:?} must ascend below rank {rank}"));
+        return Err(format!("axes {axes:?} must ascend below rank {rank}").into());
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ impl Split {
 fn infer_same(cx: &InferContext<'_>, axes: &[usize]) -> OpResult<Vec<TensorType>> {
     let x = cx.require(0)?;
     if !x.dtype.is_float() {
-        return Err(format!("data is {}, needs a float type", x.dtype));
+        return Err(format!("data is {}, needs a float type", x.dtype).into());
     }
     check_axes(axes, x.rank())?;
     Ok(vec![x.clone()])

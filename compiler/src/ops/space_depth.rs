@@ -53,16 +53,16 @@ fn axes(layout: DataLayout) -> [usize; 3] {
 }
 
 fn exact(d: &Dim, by: i64) -> OpResult<Dim> {
-    divide_dims(std::slice::from_ref(d), &[Dim::new(by)]).ok_or_else(|| format!("{d} is no multiple of {by}"))
+    divide_dims(std::slice::from_ref(d), &[Dim::new(by)]).ok_or_else(|| format!("{d} is no multiple of {by}").into())
 }
 
 fn check(x: &TensorType, block: i64, layout: DataLayout) -> OpResult<()> {
     if layout.block().is_some() {
-        return Err(format!("has no form in {}", layout.title()));
+        return Err(format!("has no form in {}", layout.title()).into());
     }
     match x.rank() == 4 && (1..=1 << 15).contains(&block) {
         true => Ok(()),
-        false => Err(format!("takes rank 4 and a positive block, got rank {} and {block}", x.rank())),
+        false => Err(format!("takes rank 4 and a positive block, got rank {} and {block}", x.rank()).into()),
     }
 }
 
@@ -106,7 +106,7 @@ impl Op for DepthToSpace {
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.layout != DataLayout::Nchw {
-            return Err(format!("has no ONNX form in {}", self.layout.title()));
+            return Err(format!("has no ONNX form in {}", self.layout.title()).into());
         }
         let mode = OnnxAttr::Str(self.order.name().to_uppercase());
         cx.simple("DepthToSpace", vec![("blocksize", OnnxAttr::Int(self.block)), ("mode", mode)]);
@@ -153,7 +153,7 @@ impl Op for SpaceToDepth {
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if self.layout != DataLayout::Nchw {
-            return Err(format!("has no ONNX form in {}", self.layout.title()));
+            return Err(format!("has no ONNX form in {}", self.layout.title()).into());
         }
         cx.simple("SpaceToDepth", vec![("blocksize", OnnxAttr::Int(self.block))]);
         Ok(())
@@ -174,7 +174,7 @@ macro_rules! layout_rule {
             }
             fn in_layout(&self, layout: DataLayout, _cx: &InferContext<'_>) -> OpResult<OpRef> {
                 match layout.block() {
-                    Some(_) => Err(format!("it takes channels apart that {} splits otherwise", layout.title())),
+                    Some(_) => Err(format!("it takes channels apart that {} splits otherwise", layout.title()).into()),
                     None => Ok($name { layout, ..self.clone() }.into()),
                 }
             }
@@ -189,7 +189,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "SpaceToDepth", domain: "", since: 1, import: import_space_to_depth },
 ];
 
-fn import_depth_to_space(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_depth_to_space(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let mode = cx.attrs.str("mode").unwrap_or("DCR").to_lowercase();
     let order = BlockOrder::parse(&mode).ok_or("mode is neither DCR nor CRD")?;
@@ -197,7 +197,7 @@ fn import_depth_to_space(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>,
     Ok(vec![cx.add(DepthToSpace { block, order, layout: DataLayout::Nchw }, &[x])?])
 }
 
-fn import_space_to_depth(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_space_to_depth(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let block = cx.attrs.int("blocksize").ok_or("attribute `blocksize` is missing")?;
     Ok(vec![cx.add(SpaceToDepth { block, layout: DataLayout::Nchw }, &[x])?])

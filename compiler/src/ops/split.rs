@@ -37,7 +37,7 @@ impl Op for Split {
         if let (Some(a), Some(b)) = (total.as_const(), x.shape[axis].as_const())
             && a != b
         {
-            return Err(format!("the parts {:?} do not sum up to {b}", self.sizes));
+            return Err(format!("the parts {:?} do not sum up to {b}", self.sizes).into());
         }
         let part = |s: &Int| {
             let mut ty = x.clone();
@@ -88,7 +88,7 @@ impl Op for Split {
 pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Split", domain: "", since: 2, import: import_split }];
 
 /// Sizes come from operand 1 (opset 13), the attribute `split` (before), or equal parts with a smaller last one.
-fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_split(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let ty = cx.ty(0)?;
     let axis = normalize_axis(cx.attrs.int("axis").unwrap_or(0), ty.rank())?;
@@ -102,7 +102,7 @@ fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
     } else {
         let n = cx.attrs.int("num_outputs").unwrap_or(cx.num_outputs as i64).max(1);
         if n > cx.num_outputs.max(1) as i64 {
-            return Err(format!("num_outputs is {n}, the node has {} outputs", cx.num_outputs));
+            return Err(format!("num_outputs is {n}, the node has {} outputs", cx.num_outputs).into());
         }
         let size = ty.shape[axis].ceil_div(n);
         let last = ty.shape[axis].clone() - size.clone() * (n - 1);
@@ -110,7 +110,7 @@ fn import_split(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> 
         (0..n).map(|i| if i < n - 1 || even { size.clone() } else { last.clone() }).collect()
     };
     if sizes.iter().any(|s| s.as_const().is_some_and(|c| c < 0)) {
-        return Err(format!("{:?} does not split into these parts: {sizes:?}", ty.shape[axis]));
+        return Err(format!("{:?} does not split into these parts: {sizes:?}", ty.shape[axis]).into());
     }
     cx.add_multi(Split { axis: axis as i64, sizes }, vec![Some(x)])
 }
@@ -121,7 +121,7 @@ fn split_at_run_time(
     x: ValueId,
     sizes: ValueId,
     axis: usize,
-) -> Result<Vec<ValueId>, String> {
+) -> OpResult<Vec<ValueId>> {
     let ends = cx.add(CumSum::default(), &[sizes])?;
     let starts = cx.add(Sub {}, &[ends, sizes])?;
     let mut parts = Vec::with_capacity(cx.num_outputs);

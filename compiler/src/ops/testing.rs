@@ -11,7 +11,7 @@ use crate::text::{compare_modules, parse_module, print_module};
 /// Runs `op` on present operands.
 pub fn try_run(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Result<Vec<Tensor>, String> {
     let inputs: Vec<Option<Tensor>> = inputs.iter().map(|&t| Some(t.clone())).collect();
-    eval_node(&op.into(), &inputs, &Module::new("main"))
+    Ok(eval_node(&op.into(), &inputs, &Module::new("main"))?)
 }
 
 /// The first result of `op` on present operands.

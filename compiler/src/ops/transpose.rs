@@ -28,7 +28,7 @@ impl Transpose {
         let mut sorted = self.perm.clone();
         sorted.sort_unstable();
         if sorted != (0..rank).collect::<Vec<_>>() {
-            return Err(format!("{:?} is no permutation of {rank} dimensions", self.perm));
+            return Err(format!("{:?} is no permutation of {rank} dimensions", self.perm).into());
         }
         Ok(self.perm.clone())
     }
@@ -66,7 +66,7 @@ impl Op for Transpose {
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Transpose", domain: "", since: 1, import: import_transpose }];
 
-fn import_transpose(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_transpose(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let perm = match cx.attrs.ints("perm") {
         Some(p) => super::host_copy::check_sizes(p)?,

@@ -4,6 +4,7 @@ use super::generate::Full;
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
 use crate::onnx::{ExportContext, ImportContext, OnnxImport};
@@ -34,7 +35,7 @@ impl Domain {
             Domain::Integer => dtype.is_int(),
             Domain::Logic => dtype == DType::Bool,
         };
-        if ok { Ok(()) } else { Err(format!("does not take {dtype}")) }
+        if ok { Ok(()) } else { Err(format!("does not take {dtype}").into()) }
     }
     /// The dtype to compute in.
     pub(super) fn math(self, dtype: DType) -> DType {
@@ -232,11 +233,11 @@ pub(super) fn below(x: Expr, limit: f64, t: DType) -> Expr {
 }
 
 /// At inference nothing is dropped, and the mask is all true.
-fn import_dropout(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_dropout(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let training = cx.opt(2).is_some() && cx.const_tensor(2).is_none_or(|t| t.to_i64_vec() != [0]);
     let ratio = cx.const_tensor(1).and_then(|t| t.to_f64_vec().first().copied());
     if training && ratio != Some(0.0) {
-        return Err("training mode is unsupported".into());
+        return Err(Fault::unsupported("training mode is unsupported"));
     }
     let x = cx.input(0)?;
     let mut out = vec![cx.add(Identity {}, &[x])?];

@@ -50,7 +50,7 @@ impl WindowSpec {
             "VALID" => AutoPad::Valid,
             "SAME_UPPER" => AutoPad::SameUpper,
             "SAME_LOWER" => AutoPad::SameLower,
-            other => return Err(format!("auto_pad `{other}` is unknown")),
+            other => return Err(format!("auto_pad `{other}` is unknown").into()),
         };
         let pads = if auto_pad == AutoPad::NotSet { list("pads", 0) } else { vec![] };
         let ceil_mode = cx.attrs.int("ceil_mode").unwrap_or(0) != 0;
@@ -88,7 +88,7 @@ impl WindowSpec {
             return Ok(vec![1; rank]);
         }
         if given.len() != rank || given.iter().any(|&v| v < 1) {
-            return Err(format!("{name} {given:?} must be {rank} positive numbers"));
+            return Err(format!("{name} {given:?} must be {rank} positive numbers").into());
         }
         Ok(given.to_vec())
     }
@@ -117,10 +117,10 @@ impl Window {
     pub fn new(spec: &WindowSpec, kernel: &[Int], input: &[Int]) -> OpResult<Window> {
         let rank = input.len();
         if kernel.len() != rank {
-            return Err(format!("the kernel has {} spatial axes, the data {rank}", kernel.len()));
+            return Err(format!("the kernel has {} spatial axes, the data {rank}", kernel.len()).into());
         }
         if kernel.iter().any(|k| k.as_const().is_some_and(|k| k < 1)) {
-            return Err(format!("a kernel of {kernel:?} taps is empty"));
+            return Err(format!("a kernel of {kernel:?} taps is empty").into());
         }
         let strides = spec.list("strides", &spec.strides, rank)?;
         let dilations = spec.list("dilations", &spec.dilations, rank)?;
@@ -137,7 +137,7 @@ impl Window {
             AutoPad::NotSet if spec.pads.is_empty() => {}
             AutoPad::NotSet => {
                 if spec.pads.len() != 2 * rank || spec.pads.iter().any(|&p| p < 0) {
-                    return Err(format!("pads {:?} must be {} numbers of 0 or more", spec.pads, 2 * rank));
+                    return Err(format!("pads {:?} must be {} numbers of 0 or more", spec.pads, 2 * rank).into());
                 }
                 w.begin = spec.pads[..rank].iter().map(|&p| Int::new(p)).collect();
                 w.end = spec.pads[rank..].iter().map(|&p| Int::new(p)).collect();
@@ -187,7 +187,7 @@ impl Window {
                         input[d],
                         self.begin[d],
                         self.end[d]
-                    ));
+                    ).into());
                 }
                 Ok(steps)
             })

@@ -16,12 +16,13 @@ use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::cpu::eval_node;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{Constant, Module, NodeId};
 use crate::int::const_dims;
 use crate::ops::control::{Call, CallTensor, Const, If};
 use crate::ops::layout_transform::LayoutTransform;
 use crate::ops::transpose::Transpose;
-use crate::ops::{OpRef, int_value};
+use crate::ops::{OpRef, OpResult, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -112,7 +113,7 @@ impl FoldConstants {
         let out_bytes: usize = sizes.ok_or(Skip::Quiet)?.iter().sum();
         let in_bytes: usize = inputs.iter().flatten().map(Constant::byte_len).sum();
         if out_bytes <= self.small_bytes {
-            let tensors = evaluate(&node.op, &inputs).map_err(Skip::Because)?;
+            let tensors = evaluate(&node.op, &inputs).map_err(|e| Skip::Because(e.message))?;
             return Ok(tensors.iter().map(Constant::from_tensor).collect());
         }
         if out_bytes > in_bytes.saturating_mul(self.max_growth) {
@@ -159,7 +160,7 @@ fn known_integers(r: &Rewriter<'_>, n: NodeId) -> Option<Constant> {
     Some(Constant::from_tensor(&t))
 }
 
-fn evaluate(op: &OpRef, inputs: &[Option<Constant>]) -> Result<Vec<Tensor>, String> {
+fn evaluate(op: &OpRef, inputs: &[Option<Constant>]) -> OpResult<Vec<Tensor>> {
     let inputs = inputs.iter().map(|c| c.as_ref().map(Constant::load).transpose()).collect::<Result<Vec<_>, _>>()?;
     eval_node(op, &inputs, &Module::new("none"))
 }
@@ -171,7 +172,7 @@ struct Folded {
     result: usize,
 }
 impl DataSource for Folded {
-    fn read(&self) -> Result<Bytes, String> {
+    fn read(&self) -> Result<Bytes, Fault> {
         let results = evaluate(&self.op, &self.inputs)?;
         let t = results.into_iter().nth(self.result).ok_or("the op has fewer results")?;
         Ok(t.bytes().clone())

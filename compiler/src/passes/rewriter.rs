@@ -140,7 +140,7 @@ impl<'m> Rewriter<'m> {
     /// When the module has no such constant.
     pub fn const_before(&mut self, at: NodeId, name: Name, ty: TensorType) -> OpResult<ValueId> {
         if !self.module.constants.contains_key(&name) {
-            return Err(format!("constant @{name} is not in the module"));
+            return Err(format!("constant @{name} is not in the module").into());
         }
         let block = self.f.nodes[at].block;
         let (id, outputs) = self.push(OpRef::new(Const { name }), vec![], vec![ty], name, Origins::none(), block);

@@ -9,6 +9,7 @@
 //! Host memory never holds the old and the new weights both for longer than one reading.
 
 use super::rewriter::Rewriter;
+use crate::fault::Fault;
 use crate::graph::{Constant, ValueId};
 use crate::name::Name;
 use crate::ops::OpRef;
@@ -125,7 +126,7 @@ impl ScaledWeights {
     }
 }
 impl DataSource for ScaledWeights {
-    fn read(&self) -> Result<Bytes, String> {
+    fn read(&self) -> Result<Bytes, Fault> {
         let old = self.weights.load()?;
         let channel = self.channel();
         if let Some(values) = old.as_slice::<f32>() {

@@ -1,6 +1,7 @@
 //! Initial values of constants in text: `zeros`, `splat(v)`, `random(seed)`, and the data that is not there.
 
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::name::Name;
 use crate::tensor::{DataSource, Tensor};
 use bytes::Bytes;
@@ -8,8 +9,8 @@ use bytes::Bytes;
 /// The data of a constant that was declared without it.
 pub(super) struct MissingData(pub Name);
 impl DataSource for MissingData {
-    fn read(&self) -> Result<Bytes, String> {
-        Err(format!("constant @{} is declared without data", self.0))
+    fn read(&self) -> Result<Bytes, Fault> {
+        Err(format!("constant @{} is declared without data", self.0).into())
     }
 }
 

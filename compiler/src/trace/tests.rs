@@ -3,35 +3,13 @@ use crate::compile::{CompileOptions, Compiled, compile};
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
 use crate::passes::{PassContext, PipelineOptions, Sequential, default_pipeline};
-use crate::plan::{EmitKernel, EmittedKernel};
+use crate::plan::StandInEmitter;
 use crate::profile::DeviceProfile;
 use crate::tensor::Tensor;
 use crate::text::{compare_modules, parse_module, print_module};
-use crate::tir::TensorFunction;
-use std::sync::Arc;
 
-/// Stands for the shader generator: a text that depends on the kernel.
-struct Fake;
-impl EmitKernel for Fake {
-    fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, String> {
-        let bindings = f.params.iter().map(|p| crate::plan::Binding { buffer: p.buffer, bank: 0, access: p.access });
-        Ok(EmittedKernel {
-            name: kernel.to_string(),
-            workgroup: [64, 1, 1],
-            grid: [2, 1, 1],
-            bindings: bindings.collect(),
-            immediate_bytes: 0,
-            shared_bytes: 0,
-            bounds_proved: true,
-            wgsl: format!("// {}", crate::text::print_tensor_function(f)),
-            lines: vec![],
-            module: Arc::new(()),
-        })
-    }
-    fn spirv(&self, kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
-        Ok(vec![0x0723_0203, kernel.wgsl.len() as u32])
-    }
-}
+/// Stands for the shader generator.
+const FAKE: StandInEmitter = StandInEmitter { version: 1 };
 
 /// A chain of `n` ops with constants, in which passes find something to do.
 fn chain(n: usize) -> Module {
@@ -76,11 +54,11 @@ fn options() -> CompileOptions {
 }
 
 fn compiled(m: Module, options: &CompileOptions) -> Compiled {
-    compile(m, options, &DeviceProfile::baseline(), &Fake, &mut |_, _, _| ()).unwrap()
+    compile(m, options, &DeviceProfile::baseline(), &FAKE, &mut |_, _, _| ()).unwrap()
 }
 
 fn trace_of(m: Module, options: &CompileOptions) -> CompileTrace {
-    CompileTrace::new("chain", &compiled(m, options), options, &Fake, Contents::Full).unwrap()
+    CompileTrace::new("chain", &compiled(m, options), options, &FAKE, Contents::Full).unwrap()
 }
 
 #[test]
@@ -120,7 +98,7 @@ fn every_stage_comes_back_byte_for_byte() {
 fn a_trace_holds_what_the_compilation_did() {
     let options = options();
     let c = compiled(chain(8), &options);
-    let t = CompileTrace::new("chain", &c, &options, &Fake, Contents::Full).unwrap();
+    let t = CompileTrace::new("chain", &c, &options, &FAKE, Contents::Full).unwrap();
     let read = CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap();
     assert_eq!(read, t);
     assert_eq!(t.remarks, c.remarks);
@@ -141,7 +119,7 @@ fn a_trace_holds_what_the_compilation_did() {
     assert_eq!(lines.iter().filter(|l| l.origins == ["node_1"]).count(), 1);
     let json = t.to_json();
     assert_eq!(json["calls"].as_array().unwrap().len(), t.calls().count());
-    let summary = CompileTrace::new("chain", &c, &options, &Fake, Contents::Summary).unwrap();
+    let summary = CompileTrace::new("chain", &c, &options, &FAKE, Contents::Summary).unwrap();
     assert_eq!(summary.to_json(), json);
     assert!(summary.weights.is_empty() && summary.kernels[0].spirv.is_empty());
 }
@@ -210,6 +188,7 @@ fn the_layout_belongs_to_the_version() {
             layer: "n".into(),
             label: "l".into(),
             origins: vec!["n".into()],
+            inserted: false,
             stages: vec![vec![0], vec![]],
             ops: vec!["o".into()],
             nodes: vec!["n".into()],

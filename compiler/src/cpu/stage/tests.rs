@@ -148,7 +148,7 @@ fn an_index_out_of_bounds_is_an_error() {
     let (f, inputs, outputs) = function(&[(DType::F32, &[4])], (DType::F32, &[4]), |cx, x, s| {
         cx.compute("", s, DType::F32, |i| Expr::load(x[0], vec![i[0].clone() + 1]))
     });
-    let message = execute(&f, &inputs, &outputs).unwrap_err();
+    let message = execute(&f, &inputs, &outputs).unwrap_err().message;
     assert!(message.contains("stage `out`: a load from `x0` is out of bounds"), "{message}");
 }
 

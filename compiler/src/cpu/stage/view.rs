@@ -1,6 +1,7 @@
 //! Typed views of host tensors, and aligned memory that becomes one.
 
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::tensor::{Tensor, filled};
 use bytes::Bytes;
 use half::{bf16, f16};
@@ -59,7 +60,7 @@ pub(super) struct Storage {
     bytes: usize,
 }
 impl Storage {
-    pub(super) fn new(bytes: usize) -> Result<Storage, String> {
+    pub(super) fn new(bytes: usize) -> Result<Storage, Fault> {
         Ok(Storage { words: filled(bytes.div_ceil(8), 0)?, bytes })
     }
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {

@@ -229,7 +229,7 @@ impl<'m> Exporter<'m> {
         if self.bytes > SIZE_LIMIT {
             return Err(ExportError::TooLarge { bytes: self.bytes });
         }
-        let tensor = data.load().map_err(broken)?;
+        let tensor = data.load().map_err(|e| broken(e.message))?;
         if body.initializers {
             let name = body.names.unique(constant.as_str(), "const");
             self.initializers.insert(name.clone(), write_tensor(&name, &tensor));
@@ -269,7 +269,7 @@ impl<'m> Exporter<'m> {
             symbols: &body.symbols,
         };
         if let Err(why) = node.op.export(&mut cx) {
-            self.unsupported.push((node.name, node.op.name(), why));
+            self.unsupported.push((node.name, node.op.name(), why.message));
             return;
         }
         let (constants, nodes) = (cx.constants, cx.nodes);

@@ -3,7 +3,9 @@
 use super::super::proto::{AttributeProto, GraphProto, NodeProto, attribute_type as ty};
 use super::super::tensor_data::{TensorError, read_constant, read_sparse};
 use super::super::{ExternalData, OnnxAttr, OnnxAttrs};
+use crate::fault::Fault;
 use crate::graph::Constant;
+use crate::ops::OpResult;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use rustc_hash::FxHashMap;
@@ -39,10 +41,7 @@ pub(super) fn graph_attr<'p>(attrs: &[(&'p str, &'p AttributeProto)], name: &str
 }
 
 /// Every attribute that is no graph, converted.
-pub(super) fn convert(
-    attrs: &[(&str, &AttributeProto)],
-    external: &dyn ExternalData,
-) -> Result<OnnxAttrs, TensorError> {
+pub(super) fn convert(attrs: &[(&str, &AttributeProto)], external: &dyn ExternalData) -> OpResult<OnnxAttrs> {
     let mut out = IndexMap::new();
     for (name, a) in attrs {
         if let Some(value) = convert_one(name, a, external)? {
@@ -52,10 +51,10 @@ pub(super) fn convert(
     Ok(OnnxAttrs(out))
 }
 
-fn convert_one(name: &str, a: &AttributeProto, external: &dyn ExternalData) -> Result<Option<OnnxAttr>, TensorError> {
+fn convert_one(name: &str, a: &AttributeProto, external: &dyn ExternalData) -> OpResult<Option<OnnxAttr>> {
     let text = |s: &Bytes| {
-        let text = std::str::from_utf8(s).map_err(|_| TensorError::Invalid(format!("attribute `{name}` is no UTF-8")));
-        text.map(str::to_string)
+        let text = std::str::from_utf8(s).map(str::to_string);
+        text.map_err(|_| Fault::from(format!("attribute `{name}` is no UTF-8")))
     };
     Ok(Some(match kind(a) {
         ty::FLOAT => OnnxAttr::Float(a.f.unwrap_or(0.0)),
@@ -67,7 +66,9 @@ fn convert_one(name: &str, a: &AttributeProto, external: &dyn ExternalData) -> R
         ty::STRINGS => OnnxAttr::Strs(a.strings.iter().map(text).collect::<Result<_, _>>()?),
         ty::GRAPH => return Ok(None),
         ty::SPARSE_TENSOR => OnnxAttr::Tensor(tensor_attr(name, a, external)?.load()?),
-        other => return Err(TensorError::Invalid(format!("unsupported kind {other} of the attribute `{name}`"))),
+        other => {
+            return Err(Fault::unsupported(format!("unsupported kind {other} of the attribute `{name}`")));
+        }
     }))
 }
 

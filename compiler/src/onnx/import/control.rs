@@ -98,7 +98,7 @@ impl<'p> Importer<'p> {
         let from = |t: Tensor| Ok(Constant::from_tensor(&t));
         let constant = match kind {
             "value" | "sparse_value" => {
-                attributes::tensor_attr(kind, a, self.external).map_err(|e| node.tensor_error(e))
+                attributes::tensor_attr(kind, a, self.external).map_err(|e| node.refused(e.into()))
             }
             "value_float" => from(Tensor::scalar(a.f.unwrap_or(0.0))),
             "value_int" => from(Tensor::scalar(a.i.unwrap_or(0))),
@@ -118,7 +118,7 @@ impl<'p> Importer<'p> {
         inputs: &[Option<ValueId>],
     ) -> Result<ValueId, ImportError> {
         let Some(&Some(shape)) = inputs.first() else { return Err(node.invalid("input 0 is missing")) };
-        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
+        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.refused(e))?;
         let value = attrs.tensor("value").cloned().unwrap_or_else(|| Tensor::zeros(DType::F32, vec![1]));
         if value.len() != 1 {
             return Err(node.invalid(format!("its value has {} elements, not 1", value.len())));
@@ -199,10 +199,7 @@ impl<'p> Importer<'p> {
             [Err(e), Err(_)] => return Err(e),
         };
         b.set_source(Some(node.name));
-        b.add_multi(OpRef::new(If {}), vec![Some(condition)], regions).map_err(|e| {
-            // Branches of different types are legal ONNX.
-            if e.message.contains("different types") { node.unsupported(e.message) } else { node.invalid(e.message) }
-        })
+        b.add_multi(OpRef::new(If {}), vec![Some(condition)], regions).map_err(|e| node.refused(e.why))
     }
 
     /// A loop whose trip count is known now is unrolled.
@@ -263,7 +260,7 @@ impl<'p> Importer<'p> {
             return Err(node.unsupported("unsupported scan: before opset 9 it has a batch axis"));
         }
         let body = self.body(node, "body")?;
-        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
+        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.refused(e))?;
         let given: Vec<ValueId> = inputs.iter().copied().flatten().collect();
         let count = attrs.int("num_scan_inputs").and_then(|n| usize::try_from(n).ok()).filter(|&n| n >= 1);
         let states = count.and_then(|n| given.len().checked_sub(n));

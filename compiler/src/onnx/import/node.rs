@@ -2,12 +2,12 @@
 
 use super::super::error::{ImportError, UnsupportedOp};
 use super::super::proto::{AttributeProto, FunctionProto, NodeProto};
-use super::super::tensor_data::TensorError;
 use super::super::{ImportContext, OnnxAttrs, OnnxImport};
 use super::fold::fold_new_nodes;
 use super::support::Resolved;
 use super::{Environment, Importer, MADE_LIMIT, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
-use crate::graph::{Constant, FunctionBuilder, Origins, TOO_LARGE, ValueId};
+use crate::fault::{Fault, FaultKind};
+use crate::graph::{Constant, FunctionBuilder, Origins, ValueId};
 use crate::name::Name;
 use rustc_hash::FxHashMap;
 
@@ -53,16 +53,15 @@ impl NodeRef<'_> {
         let domain = canonical_domain(self.node.domain.as_deref()).to_string();
         ImportError::Unsupported(vec![UnsupportedOp { op: self.op(), domain, nodes: vec![self.name], why: why.into() }])
     }
-    /// By the convention of the ops' importers (see [`ImportContext`]), some messages are no fault of the model.
-    pub(super) fn refused(&self, message: String) -> ImportError {
-        if message.ends_with(TOO_LARGE) {
-            return ImportError::TooLarge { node: self.name, op: self.op(), message };
+    /// What an op says about this node.
+    pub(super) fn refused(&self, Fault { kind, message }: Fault) -> ImportError {
+        match kind {
+            FaultKind::Invalid => self.invalid(message),
+            FaultKind::Unsupported => self.unsupported(message),
+            FaultKind::TooLarge | FaultKind::NoRoom => {
+                ImportError::TooLarge { node: self.name, op: self.op(), message }
+            }
         }
-        let model_is_right = message.contains("unsupported") || message.contains("at compile time");
-        if model_is_right { self.unsupported(message) } else { self.invalid(message) }
-    }
-    pub(super) fn tensor_error(&self, e: TensorError) -> ImportError {
-        self.refused(e.message())
     }
 }
 
@@ -127,7 +126,7 @@ impl<'p> Importer<'p> {
         opset: i64,
         inputs: Vec<Option<ValueId>>,
     ) -> Result<Vec<ValueId>, ImportError> {
-        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.tensor_error(e))?;
+        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.refused(e))?;
         b.set_source(Some(node.name));
         let (num_outputs, first) = (node.node.output.len(), b.function.nodes.len());
         let constants = b.module.constants.len();

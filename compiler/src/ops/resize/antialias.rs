@@ -3,6 +3,7 @@
 use super::coordinate::Coordinate;
 use super::{Resize, ResizeMode, cubic_beyond, cubic_inner};
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::int::{Bounds, Int, simplify};
 use crate::ops::OpResult;
 use crate::ops::reshape::loop_bounds;
@@ -53,14 +54,14 @@ fn stage(op: &Resize, cx: &mut ComputeContext<'_>, axis: usize, from: &Int, to: 
     let at = op.coordinate(axis, from, to)?;
     let (p, q) = op.scale(axis, from, to);
     let (Some(p), Some(q)) = (p.as_const(), q.as_const()) else {
-        return Err("antialiasing needs sizes that are known at compile time".into());
+        return Err(Fault::unsupported("antialiasing needs sizes that are known at compile time"));
     };
     let scale = (p as f64 / q as f64).min(1.0);
     let reach = if op.mode == ResizeMode::Linear { 1.0 } else { 2.0 };
     let start = (-reach / scale).floor() as i64 + 1;
     let taps = 2 - 2 * start;
     if taps > TAP_LIMIT {
-        return Err(format!("antialiasing over {taps} elements is unsupported"));
+        return Err(Fault::unsupported(format!("antialiasing over {taps} elements is unsupported")));
     }
     let shape = [to.clone(), Int::new(taps)];
     let kernel = Kernel { axis, at, start, taps };

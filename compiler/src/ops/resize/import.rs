@@ -1,9 +1,11 @@
 //! ONNX `Resize` (opsets 10, 11, 13, 18, 19) and `Upsample` (7, 9).
 
 use super::{Coordinates, NearestMode, Resize, ResizeMode};
+use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int};
 use crate::onnx::{ImportContext, OnnxImport};
+use crate::ops::OpResult;
 use crate::ops::permute::normalize_axes;
 
 /// ONNX importers.
@@ -14,7 +16,7 @@ pub const ONNX: &[OnnxImport] = &[
 ];
 
 /// The forms before opset 11: scales (an attribute, or operand 1), asymmetric coordinates, rounding down.
-fn import_by_scales(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_by_scales(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let scales = match cx.attrs.floats("scales") {
         Some(s) => s.iter().map(|&v| v as f64).collect(),
@@ -30,7 +32,7 @@ fn import_by_scales(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, Stri
     Ok(vec![cx.add(op, &[x])?])
 }
 
-fn import_resize(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String> {
+fn import_resize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     let shape = cx.ty(0)?.shape;
     let rank = shape.len();
@@ -39,9 +41,11 @@ fn import_resize(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     let default = Resize::default();
     let mut op = Resize {
         mode: mode(cx)?,
-        coordinates: Coordinates::parse(coordinates)
-            .ok_or_else(|| format!("coordinate_transformation_mode `{coordinates}` is unsupported"))?,
-        nearest: NearestMode::parse(nearest).ok_or_else(|| format!("nearest_mode `{nearest}` is unsupported"))?,
+        coordinates: Coordinates::parse(coordinates).ok_or_else(|| {
+            Fault::unsupported(format!("coordinate_transformation_mode `{coordinates}` is unsupported"))
+        })?,
+        nearest: NearestMode::parse(nearest)
+            .ok_or_else(|| Fault::unsupported(format!("nearest_mode `{nearest}` is unsupported")))?,
         cubic_coeff_a: cx.attrs.float("cubic_coeff_a").unwrap_or(default.cubic_coeff_a),
         exclude_outside: cx.attrs.int("exclude_outside").unwrap_or(0) != 0,
         antialias: cx.attrs.int("antialias").unwrap_or(0) != 0,
@@ -61,9 +65,10 @@ fn import_resize(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
         op.scales = vec![1.0; rank];
         place(&scales, 1, &axes, |_, a, v| op.scales[a] = v)?;
     } else {
-        let sizes = cx.int_values(3).ok_or("neither scales nor sizes are known at compile time")?;
+        let sizes =
+            cx.int_values(3).ok_or_else(|| Fault::unsupported("neither scales nor sizes are known at compile time"))?;
         if sizes.len() != axes.len() {
-            return Err(format!("{} sizes for {} axes", sizes.len(), axes.len()));
+            return Err(format!("{} sizes for {} axes", sizes.len(), axes.len()).into());
         }
         op.sizes = shape.clone();
         axes.iter().zip(sizes).for_each(|(&a, s)| op.sizes[a] = s);
@@ -72,31 +77,31 @@ fn import_resize(cx: &mut ImportContext<'_, '_>) -> Result<Vec<ValueId>, String>
     Ok(vec![cx.add(op, &[x])?])
 }
 
-fn mode(cx: &ImportContext<'_, '_>) -> Result<ResizeMode, String> {
+fn mode(cx: &ImportContext<'_, '_>) -> OpResult<ResizeMode> {
     let mode = cx.attrs.str("mode").unwrap_or("nearest");
     match ResizeMode::parse(mode) {
         // Old exporters name the number of axes in the mode.
         None if mode == "bilinear" || mode == "trilinear" => Ok(ResizeMode::Linear),
-        found => found.ok_or_else(|| format!("mode `{mode}` is unsupported")),
+        found => found.ok_or_else(|| Fault::unsupported(format!("mode `{mode}` is unsupported"))),
     }
 }
 
 /// The floats of operand `i`, which must be constant; `None` when it is absent or empty.
-fn floats(cx: &ImportContext<'_, '_>, i: usize) -> Result<Option<Vec<f64>>, String> {
+fn floats(cx: &ImportContext<'_, '_>, i: usize) -> OpResult<Option<Vec<f64>>> {
     match cx.opt(i) {
         None => Ok(None),
         Some(v) if cx.b.ty(v).numel().is(0) => Ok(None),
         Some(_) => match cx.const_tensor(i) {
             Some(t) => Ok(Some(t.to_f64_vec())),
-            None => Err(format!("input {i} is not known at compile time")),
+            None => Err(Fault::unsupported(format!("input {i} is not known at compile time"))),
         },
     }
 }
 
 /// Calls `set(group, axis, value)` for `groups` lists of one value per axis.
-fn place(values: &[f64], groups: usize, axes: &[usize], mut set: impl FnMut(usize, usize, f64)) -> Result<(), String> {
+fn place(values: &[f64], groups: usize, axes: &[usize], mut set: impl FnMut(usize, usize, f64)) -> OpResult<()> {
     if values.len() != groups * axes.len() {
-        return Err(format!("{} values for {} axes", values.len(), axes.len()));
+        return Err(format!("{} values for {} axes", values.len(), axes.len()).into());
     }
     for (n, &v) in values.iter().enumerate() {
         set(n / axes.len(), axes[n % axes.len()], v);
@@ -105,12 +110,12 @@ fn place(values: &[f64], groups: usize, axes: &[usize], mut set: impl FnMut(usiz
 }
 
 /// With a policy other than `stretch` all axes get the same scale: the smallest or the largest that the sizes ask for.
-fn keep_aspect_ratio(cx: &ImportContext<'_, '_>, op: &mut Resize, axes: &[usize], shape: &[Dim]) -> Result<(), String> {
+fn keep_aspect_ratio(cx: &ImportContext<'_, '_>, op: &mut Resize, axes: &[usize], shape: &[Dim]) -> OpResult<()> {
     let pick = match cx.attrs.str("keep_aspect_ratio_policy").unwrap_or("stretch") {
         "stretch" => return Ok(()),
         "not_larger" => f64::min,
         "not_smaller" => f64::max,
-        other => return Err(format!("keep_aspect_ratio_policy `{other}` is unsupported")),
+        other => return Err(Fault::unsupported(format!("keep_aspect_ratio_policy `{other}` is unsupported"))),
     };
     let known = |d: &Int| d.as_const().map(|c| c as f64).ok_or("keep_aspect_ratio_policy needs constant sizes");
     let mut scale: Option<f64> = None;

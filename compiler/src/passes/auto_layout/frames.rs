@@ -279,7 +279,7 @@ impl Former<'_> {
         let operands = (0..node.inputs.len()).map(|i| (i, form(data.contains(&i)))).collect();
         let results = (0..node.outputs.len()).map(|i| form(results.contains(&i))).collect();
         let op = rule.in_layout(self.scheme.layout(1 - self.frame), &cx);
-        Some(op.map(|op| Movable { anchor: true, ..self.movable(op, operands, results) }))
+        Some(op.map_err(String::from).map(|op| Movable { anchor: true, ..self.movable(op, operands, results) }))
     }
     /// An op that carries axes says how they move.
     fn by_axes(&self) -> Option<Result<Movable, String>> {
@@ -292,7 +292,7 @@ impl Former<'_> {
         let Some(perm) = self.scheme.perm(1 - self.frame) else {
             let packed = match node.op.packed(self.scheme.other, &cx) {
                 Some(Ok(p)) => p,
-                Some(Err(why)) => return Some(Err(why)),
+                Some(Err(why)) => return Some(Err(why.message)),
                 // Its attributes count axes, of which packed data have more.
                 None if node.op.permuted(&TO_NHWC, &cx).is_some() => return Some(Err("it has no packed form".into())),
                 None => return None,

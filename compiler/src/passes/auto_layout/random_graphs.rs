@@ -82,7 +82,7 @@ pub fn random_graph(seed: u64, size: usize, channels: &[usize]) -> (Module, Vec<
 type Built = OpResult<Vec<ValueId>>;
 
 fn add(b: &mut FunctionBuilder<'_>, op: impl Into<OpRef>, inputs: &[ValueId]) -> Built {
-    b.add_multi(op, inputs.iter().map(|&v| Some(v)).collect(), vec![]).map_err(|e| e.to_string())
+    b.add_multi(op, inputs.iter().map(|&v| Some(v)).collect(), vec![]).map_err(|e| e.why)
 }
 
 /// Ops with a native layout.

@@ -181,11 +181,11 @@ impl Rewrite<'_, '_> {
         // It serves the node that reads it; at the end of a block, the one that made the value.
         let made = match place {
             Place::Before(n) => {
-                let origins = self.r.f.nodes[n].origins.clone();
+                let origins = self.r.f.nodes[n].origins.serving();
                 self.r.add_before(n, op, inputs, name, origins)
             }
             Place::End(b) => {
-                let origins = self.r.f.def_node(v).map_or(Origins::none(), |d| self.r.f.nodes[d].origins.clone());
+                let origins = self.r.f.def_node(v).map_or(Origins::none(), |d| self.r.f.nodes[d].origins.serving());
                 self.r.add_at_end(b, op, inputs, name, origins)
             }
         };
@@ -291,7 +291,7 @@ impl Rewrite<'_, '_> {
     ) -> Result<ValueId, String> {
         if let Some(&made) = self.constants.get(&(name, key.clone())) {
             let ty = self.r.module.constants[&made].ty();
-            return self.r.const_before(n, made, ty);
+            return Ok(self.r.const_before(n, made, ty)?);
         }
         let old: &Constant = self.r.module.constants.get(&name).ok_or("a constant is missing")?;
         let new = match op {
@@ -303,6 +303,6 @@ impl Rewrite<'_, '_> {
         let made = self.r.module.fresh_name(&format!("{name}.layout"));
         self.r.module.constants.insert(made, new);
         self.constants.insert((name, key), made);
-        self.r.const_before(n, made, ty)
+        Ok(self.r.const_before(n, made, ty)?)
     }
 }

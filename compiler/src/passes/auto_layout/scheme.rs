@@ -51,7 +51,7 @@ impl Scheme {
     /// Data of another rank, and channels that do not divide into groups.
     pub fn moved(self, ty: &TensorType, to: u8) -> OpResult<TensorType> {
         if ty.rank() != self.rank(1 - to) {
-            return Err(format!("its data have rank {}, not {}", ty.rank(), self.rank(1 - to)));
+            return Err(format!("its data have rank {}, not {}", ty.rank(), self.rank(1 - to)).into());
         }
         Ok(TensorType::new(ty.dtype, self.change(to).result_shape(&ty.shape)?))
     }

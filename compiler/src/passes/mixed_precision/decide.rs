@@ -9,7 +9,7 @@ use crate::int::product;
 use crate::name::Name;
 use crate::ops::cast::Cast;
 use crate::ops::control::{Call, CallHost, CallTensor, Const};
-use crate::ops::{InferContext, Precision};
+use crate::ops::{InferContext, OpResult, Precision};
 use crate::passes::fusion_kind::describe_node;
 use crate::tir::FusionKind;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -67,7 +67,14 @@ struct Decider<'a> {
 }
 
 /// The choice for every node that has f32 operands and can take f16 ones.
-pub(super) fn choose(module: &Module, f: &Function, keep: &[KeepF32], half_inputs: bool) -> FxHashMap<NodeId, Choice> {
+/// With `half_inputs` parameters count as f16; with `stem` the first layers of some networks stay in f32.
+pub(super) fn choose(
+    module: &Module,
+    f: &Function,
+    keep: &[KeepF32],
+    half_inputs: bool,
+    stem: bool,
+) -> FxHashMap<NodeId, Choice> {
     let nodes = f.walk();
     if !half_inputs && !nodes.iter().any(|&n| f.nodes[n].op.precision() == Precision::Always) {
         return FxHashMap::default();
@@ -80,7 +87,7 @@ pub(super) fn choose(module: &Module, f: &Function, keep: &[KeepF32], half_input
         data_half: with_halves(f, false),
         states: FxHashMap::default(),
         fits: FxHashMap::default(),
-        stem: if half_inputs { FxHashSet::default() } else { stem_nodes(f) },
+        stem: if stem { stem_nodes(f) } else { FxHashSet::default() },
         choices: FxHashMap::default(),
     };
     if half_inputs {
@@ -264,7 +271,7 @@ impl Decider<'_> {
         })
     }
 
-    fn infer(&self, n: NodeId) -> Result<Vec<crate::graph::TensorType>, String> {
+    fn infer(&self, n: NodeId) -> OpResult<Vec<crate::graph::TensorType>> {
         let node = &self.f.nodes[n];
         let view = if node.op.precision() == Precision::Never { &self.data_half } else { &self.all_half };
         node.op.infer(&InferContext::new(self.module, view, &node.inputs, &node.regions))

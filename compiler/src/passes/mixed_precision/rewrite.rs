@@ -150,7 +150,7 @@ impl Rewrite<'_, '_> {
         if let Some(found) = self.find(Some(block), v, want) {
             return Ok(found);
         }
-        let origins = self.r.f.nodes[n].origins.clone();
+        let origins = self.r.f.nodes[n].origins.serving();
         let name = self.cast_name(v, want);
         let made = self.r.add_before(n, Cast::of_storage(want), vec![Some(v)], name, origins)?[0];
         self.remember(block, v, want, made);
@@ -230,7 +230,7 @@ impl Rewrite<'_, '_> {
                     let name = self.cast_name(v, DType::F32);
                     let to = Cast::of_storage(DType::F32);
                     let maker = self.r.f.def_node(v);
-                    let origins = maker.map_or(Origins::none(), |d| self.r.f.nodes[d].origins.clone());
+                    let origins = maker.map_or(Origins::none(), |d| self.r.f.nodes[d].origins.serving());
                     let made = self.r.add_at_end(b, to, vec![Some(v)], name, origins)?[0];
                     self.remember(b, v, DType::F32, made);
                     made

@@ -1,0 +1,174 @@
+//! The two sides of a comparison: what ran where, and the results to compare with.
+
+use crate::args::{Common, CompareArgs};
+use crate::arrays::{Named, read_npz};
+use crate::error::{CliError, CliResult, Code};
+use crate::executor::{CPU_EXECUTOR, Device, Executor, run_on_cpu_watched};
+use compiler::agreement::{Difference, Tolerance, agree};
+use compiler::dtype::DType;
+use compiler::graph::Module;
+use compiler::tensor::Tensor;
+use std::path::Path;
+
+/// Refuses what needs no run to be seen as a comparison of a thing with itself.
+pub fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
+    let same = match a.against.as_str() {
+        "fp32" => a.common.amp == "off",
+        "cpu" => a.common.amp == "off" && a.common.device == "cpu",
+        _ => false,
+    };
+    if !same {
+        return Ok(());
+    }
+    let help = match a.against.as_str() {
+        "fp32" => "ask for --amp fp16 or auto, or compare with cpu or a file of results",
+        _ => "choose another --device (`weft devices` lists what is there), --amp fp16, or a file of results",
+    };
+    let asked = if a.against == "cpu" { " --device cpu" } else { "" };
+    Err(CliError::usage(format!("--against {} with --amp off{asked} holds a thing against itself", a.against))
+        .help(help))
+}
+
+/// Refuses to hold f32 against f32 where mixed precision was asked for and has put nothing into f16: by a keep list, by
+/// calibration, or since the pass does not run.
+pub fn refuse_all_in_f32(a: &CompareArgs, device: &Device, mixed: bool) -> CliResult<()> {
+    let same_place = a.against == "fp32" || a.against == "cpu" && matches!(device, Device::Cpu);
+    if mixed || !same_place {
+        return Ok(());
+    }
+    let text = format!(
+        "--amp {} leaves every node in f32 here, so that --against {} holds a thing against itself",
+        a.common.amp, a.against
+    );
+    Err(CliError::usage(text)
+        .help("`weft explain MODEL` with the same options says why each node stays in f32; keep fewer of them there"))
+}
+
+/// One side of a comparison.
+#[derive(PartialEq, Debug, Default, serde::Serialize)]
+pub struct Side {
+    /// Name, backend, driver and type; none for a file.
+    device: Option<serde_json::Value>,
+    /// Where its steps ran.
+    place: Option<&'static str>,
+    /// Mixed precision; `off` where it has put nothing into f16.
+    amp: Option<String>,
+    /// The file that it was read from.
+    file: Option<String>,
+}
+
+impl Side {
+    /// What a run gave. Where the device could not run the model, the run was the CPU executor's.
+    pub fn of_run(device: &Device, place: &'static str, amp: &str) -> Side {
+        let device = if place == CPU_EXECUTOR { Device::Cpu.describe() } else { device.describe() };
+        Side { device: Some(device), place: Some(place), amp: Some(amp.into()), file: None }
+    }
+    fn of_file(path: &str) -> Side {
+        Side { device: None, place: None, amp: None, file: Some(path.into()) }
+    }
+    /// As the command shows it.
+    pub fn name(&self) -> String {
+        let device = self.device.as_ref().and_then(|d| d["name"].as_str()).unwrap_or("");
+        match (&self.file, self.amp.as_deref()) {
+            (Some(file), _) => file.clone(),
+            (None, Some("off") | None) => format!("{device}, fp32"),
+            (None, Some(amp)) => format!("{device}, --amp {amp}"),
+        }
+    }
+    /// Refuses a comparison of `self` with itself, which the device's missing or being unable has led to.
+    fn differs_from(&self, other: &Side) -> CliResult<()> {
+        if self != other {
+            return Ok(());
+        }
+        let text = format!("no device ran the model: {} would be held against itself", self.name());
+        Err(CliError::new(Code::Device, text)
+            .help("`weft devices` lists what is there; -v says why the device was not used"))
+    }
+}
+
+/// What the results are held against.
+pub enum Reference {
+    /// The module on the CPU executor, in f32.
+    Cpu,
+    /// The module on the same device, in f32.
+    Plain(Box<Executor>),
+    /// Results in a file.
+    File(Named, String),
+}
+
+impl Reference {
+    /// What `--against` names. `inputs` are of the shapes that runs will have.
+    ///
+    /// # Errors
+    /// A file that is not there or holds no results; what compilation says.
+    pub fn open(a: &CompareArgs, module: &Module, device: &Device, inputs: &[Tensor]) -> CliResult<Reference> {
+        match a.against.as_str() {
+            "cpu" => Ok(Reference::Cpu),
+            "fp32" => {
+                let plain = Common { amp: "off".into(), keep_f32: vec![], ..a.common.clone() };
+                Ok(Reference::Plain(Box::new(Executor::new(module.clone(), &plain, device, inputs)?)))
+            }
+            file if !Path::new(file).exists() => {
+                Err(CliError::usage(format!("--against {file}: needs cpu, fp32, or a file of results that exists")))
+            }
+            file => Ok(Reference::File(read_npz(Path::new(file))?, file.into())),
+        }
+    }
+    /// The results by name, and whose they are.
+    ///
+    /// # Errors
+    /// What a run says; a side that is `result` itself.
+    pub fn run(
+        &self,
+        common: &Common,
+        module: &Module,
+        device: &Device,
+        inputs: &[Tensor],
+        result: &Side,
+    ) -> CliResult<(Named, Side)> {
+        match self {
+            Reference::Cpu => {
+                let side = Side::of_run(&Device::Cpu, CPU_EXECUTOR, "off");
+                result.differs_from(&side)?;
+                let results = run_on_cpu_watched(module, inputs, common, "reference", |_, _, _| ())?;
+                let names = module.main().result_names.iter().map(|n| n.to_string());
+                Ok((names.zip(results).collect(), side))
+            }
+            Reference::Plain(e) => {
+                let (results, place) = e.run_placed(inputs)?;
+                let side = Side::of_run(device, place, "off");
+                result.differs_from(&side)?;
+                Ok((e.output_names().into_iter().zip(results).collect(), side))
+            }
+            Reference::File(results, path) => Ok((results.clone(), Side::of_file(path))),
+        }
+    }
+}
+
+/// Each result against the reference's of its name. With `mixed` precision the tolerance is that of f16, else that of the
+/// result's type.
+///
+/// # Errors
+/// A result that the reference lacks.
+pub fn differences(
+    a: &CompareArgs,
+    names: &[String],
+    got: &[Tensor],
+    want: &Named,
+    mixed: bool,
+) -> CliResult<Vec<(String, Difference)>> {
+    let one = |(name, t): (&String, &Tensor)| {
+        let tolerance = Tolerance::new(if mixed { DType::F16 } else { t.dtype() }, a.rtol, a.atol);
+        Ok((name.clone(), agree(t, reference_of(want, name)?, &tolerance)))
+    };
+    names.iter().zip(got).map(one).collect()
+}
+
+/// The reference's result of the name `name`.
+///
+/// # Errors
+/// There is none.
+pub fn reference_of<'a>(want: &'a Named, name: &str) -> CliResult<&'a Tensor> {
+    let found = want.iter().find(|(n, _)| n == name).map(|(_, t)| t);
+    found.ok_or_else(|| CliError::input(format!("the reference has no output `{name}`")))
+}

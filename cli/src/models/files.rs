@@ -1,0 +1,161 @@
+//! Model files: what is plain, ONNX without its large tensors, and external data read in parts.
+
+use crate::error::{CliError, CliResult};
+use bytes::Bytes;
+use compiler::fault::Fault;
+use compiler::onnx::{ExternalData, MODEL_FILE, skim_model};
+use compiler::tensor::{DataSource, reserve};
+use rustc_hash::FxHashMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Opens a plain file. Anything else is refused unopened: a pipe would wait for a writer, a device may never end.
+pub fn open_plain(path: &Path) -> std::io::Result<File> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if kind.is_dir() {
+        return Err(std::io::Error::other("it is a folder"));
+    }
+    if !kind.is_file() {
+        return Err(std::io::Error::other("it is no plain file (a pipe or a device)"));
+    }
+    File::open(path)
+}
+
+/// All bytes of a plain file.
+pub fn read_plain(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    open_plain(path)?.read_to_end(&mut out)?;
+    Ok(out)
+}
+
+/// The text of a plain file.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    String::from_utf8(read_plain(path)?).map_err(|_| std::io::Error::other("it is no UTF-8 text"))
+}
+
+/// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no longer
+/// there are an error.
+struct DataFile {
+    path: PathBuf,
+    file: Mutex<File>,
+    size: u64,
+}
+impl DataFile {
+    fn open(path: &Path) -> std::io::Result<Arc<DataFile>> {
+        let file = open_plain(path)?;
+        let size = file.metadata()?.len();
+        Ok(Arc::new(DataFile { path: path.to_path_buf(), file: Mutex::new(file), size }))
+    }
+}
+
+/// External tensor data: in the model's own file, and in files of its folder.
+struct Folder {
+    folder: PathBuf,
+    model: Arc<DataFile>,
+    open: Mutex<FxHashMap<PathBuf, Arc<DataFile>>>,
+}
+struct FileSlice {
+    file: Arc<DataFile>,
+    offset: u64,
+    length: u64,
+}
+impl Folder {
+    fn file(&self, location: &str) -> Result<Arc<DataFile>, String> {
+        if location == MODEL_FILE {
+            return Ok(self.model.clone());
+        }
+        let path = self.folder.join(location);
+        let inside =
+            path.canonicalize().ok().zip(self.folder.canonicalize().ok()).is_none_or(|(p, f)| p.starts_with(f));
+        if !inside {
+            return Err(format!("external data `{location}` leaves the model's folder"));
+        }
+        let mut open = self.open.lock().map_err(|e| e.to_string())?;
+        if let Some(file) = open.get(&path) {
+            return Ok(file.clone());
+        }
+        let file = DataFile::open(&path).map_err(|e| format!("external data {}: {e}", path.display()))?;
+        open.insert(path, file.clone());
+        Ok(file)
+    }
+}
+impl ExternalData for Folder {
+    fn open(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Arc<dyn DataSource>, String> {
+        let file = self.file(location)?;
+        let (size, name) = (file.size, file.path.display().to_string());
+        let length = length.unwrap_or(size.saturating_sub(offset));
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            return Err(format!("external data {name} has {size} bytes, the model asks for {offset}+{length}"));
+        }
+        Ok(Arc::new(FileSlice { file, offset, length }))
+    }
+}
+impl DataSource for FileSlice {
+    fn read(&self) -> Result<Bytes, Fault> {
+        let length = usize::try_from(self.length).map_err(|e| e.to_string())?;
+        let mut out = reserve(length)?;
+        let mut file = self.file.file.lock().map_err(|e| e.to_string())?;
+        let read =
+            file.seek(SeekFrom::Start(self.offset)).and_then(|_| file.by_ref().take(self.length).read_to_end(&mut out));
+        match read {
+            Ok(n) if n == length => Ok(out.into()),
+            Ok(_) => Err(format!("{} became shorter after it was opened", self.file.path.display()).into()),
+            Err(e) => Err(format!("{}: {e}", self.file.path.display()).into()),
+        }
+    }
+}
+
+/// An ONNX file without its large tensors, and where those and its external data are.
+pub fn read_onnx(path: &Path) -> CliResult<(Bytes, Box<dyn ExternalData>)> {
+    let fail = |e: std::io::Error| CliError::input(format!("cannot read {}: {e}", path.display()));
+    if crate::trace::begins_as_trace(path) {
+        return Err(CliError::input(format!("{} is a compile trace, not a model", path.display()))
+            .help("`weft inspect`, `explain`, `diff` and `view` read traces"));
+    }
+    let model = DataFile::open(path).map_err(fail)?;
+    let file = model.file.lock().map_err(|e| CliError::input(e.to_string()))?.try_clone().map_err(fail)?;
+    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| CliError::from(e).at(path.display().to_string()))?;
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
+    Ok((bytes, Box::new(Folder { folder, model, open: Mutex::default() })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::graph::{FunctionBuilder, Module};
+    use compiler::name::Name;
+    use compiler::onnx::export_onnx;
+    use compiler::ops::binary::Add;
+    use compiler::tensor::Tensor;
+
+    /// A model with a tensor that stays in the file, and one that does not.
+    fn model() -> Vec<u8> {
+        let mut module = Module::new("main");
+        let mut b = FunctionBuilder::new(&mut module, "main");
+        let large = b.constant("large", &Tensor::from_vec(vec![50_000], (0..50_000).map(|i| i as f32).collect()));
+        let small = b.constant("small", &Tensor::from_vec(vec![1], vec![1f32]));
+        let sum = b.add(Add {}, &[large, small]).expect("adds");
+        b.finish(&[(Name::new("y"), sum)]);
+        export_onnx(&module).expect("exports")
+    }
+
+    #[test]
+    fn weights_are_read_when_they_are_needed_and_checked_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("model.onnx");
+        std::fs::write(&path, model()).expect("writes");
+        let (bytes, external) = read_onnx(&path).expect("opens");
+        assert!(bytes.len() < 2000, "{} bytes are in memory", bytes.len());
+        let module = compiler::onnx::import_onnx(bytes, &*external).expect("imports");
+        let values = || -> Vec<Result<Tensor, Fault>> { module.constants.values().map(|c| c.load()).collect() };
+        let before: Vec<Tensor> = values().into_iter().collect::<Result<_, _>>().expect("reads");
+        assert_eq!(before.iter().map(Tensor::len).max(), Some(50_000));
+        assert_eq!(before.iter().map(|t| t.to_f32_vec()[t.len() - 1]).fold(0.0, f32::max), 49_999.0);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opens");
+        file.set_len(1000).expect("cuts");
+        let errors: Vec<Fault> = values().into_iter().filter_map(Result::err).collect();
+        assert!(errors.len() == 1 && errors[0].message.contains("became shorter after it was opened"), "{errors:?}");
+    }
+}

@@ -1,0 +1,50 @@
+//! How much memory there is, and what a model would take of it.
+
+use crate::error::{CliError, CliResult, Code};
+use compiler::graph::Module;
+
+/// Inputs and results must fit in memory.
+pub(super) fn check_memory(module: &Module) -> CliResult<()> {
+    let f = module.main();
+    let need = f
+        .params()
+        .iter()
+        .chain(f.results())
+        .filter_map(|&v| f.ty(v).bytes())
+        .fold(0u64, |sum, n| sum.saturating_add(n as u64));
+    check_room("inputs and results take", need)
+}
+
+/// What the CPU executor holds at once must fit in memory.
+pub fn check_cpu_memory(module: &Module) -> CliResult<()> {
+    check_room("on the CPU the model takes", compiler::cpu::peak_bytes(module.main()))
+}
+
+/// Bytes of memory that the process may still take: what the machine has left, and of a limit on the process (`ulimit -v`)
+/// the half, since drivers and threads take their part of it.
+pub fn free_memory() -> Option<u64> {
+    let machine = runtime_gpu::available_memory();
+    [machine, process_limit().map(|bytes| bytes / 2)].into_iter().flatten().min()
+}
+
+#[cfg(unix)]
+fn process_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call fills the structure that it is given.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+#[cfg(not(unix))]
+fn process_limit() -> Option<u64> {
+    None
+}
+
+fn check_room(what: &str, need: u64) -> CliResult<()> {
+    match free_memory() {
+        Some(free) if need > free => {
+            let text = format!("{what} {} MiB, the machine has {} MiB available", need >> 20, free >> 20);
+            Err(CliError::new(Code::Device, text).help("give smaller sizes with --batch, --dim or --shape"))
+        }
+        _ => Ok(()),
+    }
+}

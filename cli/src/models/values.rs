@@ -1,0 +1,67 @@
+//! Values for a model's inputs: the given ones, checked; or random ones.
+
+use super::memory::check_memory;
+use crate::args::Common;
+use crate::arrays::Named;
+use crate::error::{CliError, CliResult, Code};
+use compiler::dtype::DType;
+use compiler::graph::Module;
+use compiler::tensor::{Tensor, ensure_room};
+use rand::{RngExt, SeedableRng};
+
+/// The module's inputs in order: from `given` by name, checked; or random ones from the seed.
+pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {
+    let f = module.main();
+    let mut out = Vec::new();
+    let names: Vec<String> =
+        f.params().iter().map(|&p| f.values[p].name.map_or(String::new(), |n| n.to_string())).collect();
+    if let Some(given) = given {
+        for (name, _) in given {
+            if !names.contains(name) {
+                return Err(CliError::input(format!("the model has no input `{name}`; it has: {}", names.join(", "))));
+            }
+        }
+    }
+    check_memory(module)?;
+    for (i, &p) in f.params().iter().enumerate() {
+        let ty = f.ty(p);
+        let shape =
+            ty.const_shape().ok_or_else(|| CliError::usage(format!("input `{}` has open dimensions", names[i])))?;
+        match given {
+            Some(list) => {
+                let t = list.iter().find(|(n, _)| *n == names[i]).map(|(_, t)| t.clone());
+                let t = t.ok_or_else(|| CliError::input(format!("input `{}` is missing", names[i])))?;
+                if t.dtype() != ty.dtype || t.shape() != shape {
+                    return Err(CliError::input(format!(
+                        "input `{}` is {}{shape:?}, the file has {}{:?}",
+                        names[i],
+                        ty.dtype,
+                        t.dtype(),
+                        t.shape()
+                    ))
+                    .help("sizes that the model fixes change with --batch and --shape alone"));
+                }
+                out.push(t);
+            }
+            None => {
+                let bytes = ty.bytes().unwrap_or(usize::MAX);
+                ensure_room(bytes).map_err(|e| CliError::new(Code::Device, format!("input `{}`: {e}", names[i])))?;
+                out.push(random_tensor(ty.dtype, shape, common.seed.wrapping_add(i as u64)));
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Standard normal floats (sum of uniforms), small non-negative integers, random bools.
+fn random_tensor(dtype: DType, shape: Vec<usize>, seed: u64) -> Tensor {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+    let n: usize = shape.iter().product();
+    if dtype.is_float() {
+        let mut normal = || (0..12).map(|_| rng.random::<f32>()).sum::<f32>() as f64 - 6.0;
+        Tensor::from_f64(dtype, shape, (0..n).map(|_| normal()))
+    } else {
+        let high = if dtype == DType::Bool { 2 } else { 8 };
+        Tensor::from_f64(dtype, shape, (0..n).map(|_| rng.random_range(0..high) as f64))
+    }
+}

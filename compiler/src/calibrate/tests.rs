@@ -1,0 +1,67 @@
+use super::*;
+use crate::agreement::{Tolerance, agree};
+use crate::passes::AmpMode;
+use crate::text::{parse_module, random_tensor};
+
+/// Two branches meet before a sigmoid. The rounding of the first moves it much, that of the second a thousandth as much.
+const BRANCHES: &str = r#"
+const @w : f32[8,8,3,3] = random(1)
+const @v : f32[8,8,3,3] = random(2)
+const @t : f32[8,8,3,3] = random(3)
+const @u : f32[8,8,3,3] = random(4)
+const @k : f32[] = [12.0]
+const @c : f32[] = [0.01]
+graph @main(%x: f32[1,8,16,16]) -> (p: f32[1,8,12,12]) {
+  %w = const @w
+  %v = const @v
+  %t = const @t
+  %u = const @u
+  %k = const @k
+  %c = const @c
+  %0 = conv %x, %w !from("Conv_0")
+  %1 = relu %0 !from("Relu_1")
+  %2 = conv %1, %v !from("Conv_2")
+  %3 = mul %2, %k !from("Mul_3")
+  %4 = conv %x, %t !from("Conv_4")
+  %5 = relu %4 !from("Relu_5")
+  %6 = conv %5, %u !from("Conv_6")
+  %7 = mul %6, %c !from("Mul_7")
+  %8 = add %3, %7 !from("Add_8")
+  %9 = sigmoid %8 !from("Sigmoid_9")
+  return %9
+}
+"#;
+
+fn calibration() -> (Module, Calibration) {
+    let m = parse_module(BRANCHES).unwrap_or_else(|e| panic!("{e}"));
+    let options = PipelineOptions { amp: AmpMode::Auto, ..PipelineOptions::default() };
+    let inputs = [random_tensor(DType::F32, &[1, 8, 16, 16], 7)];
+    let found = calibrate(&m, &options, &DeviceProfile::baseline(), &inputs).unwrap_or_else(|e| panic!("{e}"));
+    (m, found)
+}
+
+#[test]
+fn only_kernels_whose_rounding_matters_stay_in_f32() {
+    let (_, found) = calibration();
+    assert!(found.agrees && found.error <= MAX_USED * MAX_ERROR, "{found:?}");
+    let sources: Vec<&str> = found.kept_sources().iter().map(|n| n.as_str()).collect();
+    assert!(sources.contains(&"Conv_0") || sources.contains(&"Conv_2"), "{sources:?}");
+    assert!(!sources.contains(&"Conv_4") && !sources.contains(&"Conv_6"), "{sources:?}");
+}
+
+/// What the calibration rounds is what a run of the mixed graph rounds: kept nodes bring the interpreter's result within
+/// the tolerance, too.
+#[test]
+fn the_mixed_graph_agrees_with_the_nodes_kept() {
+    let (m, found) = calibration();
+    let run = |keep: Vec<KeepF32>| {
+        let mut mixed = m.clone();
+        let mut cx = PassContext { keep_f32: keep, ..PassContext::default() };
+        Sequential::new(["mixed-precision"]).run(&mut mixed, &mut cx).unwrap_or_else(|e| panic!("{e}"));
+        let inputs = [random_tensor(DType::F32, &[1, 8, 16, 16], 7)];
+        let [got, want] = [&mixed, &m].map(|m| crate::cpu::run_function(m, m.entry, &inputs).unwrap());
+        agree(&got[0], &want[0], &Tolerance::new(DType::F16, None, None))
+    };
+    assert!(!run(vec![]).pass);
+    assert!(run(found.keep).pass);
+}

@@ -1,0 +1,35 @@
+//! A shader generator that makes no shaders: for tests, and for whoever wants a compilation without a back end.
+
+use super::{Binding, EmitKernel, EmittedKernel};
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::text::print_tensor_function;
+use crate::tir::TensorFunction;
+use std::sync::Arc;
+
+/// Stands for a shader generator, of which there are versions: the "shader" names the kernel, then prints its function.
+pub struct StandInEmitter {
+    /// Other versions make other code of equal functions.
+    pub version: u32,
+}
+
+impl EmitKernel for StandInEmitter {
+    fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, String> {
+        let bindings = f.params.iter().map(|p| Binding { buffer: p.buffer, bank: 0, access: p.access });
+        Ok(EmittedKernel {
+            name: kernel.to_string(),
+            workgroup: [64, 1, 1],
+            grid: [2, 1, 1],
+            bindings: bindings.collect(),
+            immediate_bytes: 0,
+            shared_bytes: 0,
+            bounds_proved: true,
+            wgsl: format!("shader of {kernel}\n// version {}\n{}", self.version, print_tensor_function(f)),
+            lines: vec![],
+            module: Arc::new(()),
+        })
+    }
+    fn spirv(&self, kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
+        Ok(vec![0x0723_0203, kernel.wgsl.len() as u32])
+    }
+}
