@@ -32,13 +32,16 @@ pub(super) fn fused_group(
     let label = label(origins.names(), (stands.op.name(), stands.origins.names(), stands.name), &ops, sources);
     let stage = |n: &Option<NodeId>| {
         let own = n.map_or(Origins::none(), |n| origins_of(f, n));
-        if own.names().is_empty() { origins.names().to_vec() } else { own.names().to_vec() }
+        // What a pass put in may serve nodes of another group.
+        let here: Vec<Name> = own.names().iter().copied().filter(|o| origins.names().contains(o)).collect();
+        if here.is_empty() { origins.names().to_vec() } else { here }
     };
     Group {
         function: f.name,
         layer: label.layer,
         label: label.text,
         origins: origins.names().to_vec(),
+        inserted: origins.are_served(),
         stages: stages.iter().map(stage).collect(),
         ops,
         nodes: inner.iter().map(|&i| f.nodes[i].name).collect(),
@@ -90,6 +93,7 @@ pub(super) fn host_group(main: &Function, n: NodeId, sources: &Sources) -> Group
         layer: label.layer,
         label: label.text,
         origins: node.origins.names().to_vec(),
+        inserted: node.origins.are_served(),
         stages: vec![],
         ops,
         nodes: vec![node.name],

@@ -58,6 +58,8 @@ pub struct Group {
     pub label: String,
     /// Source nodes, sorted.
     pub origins: Vec<Name>,
+    /// All of it was put in by passes: none of the source nodes is in it, it serves them.
+    pub inserted: bool,
     /// Source nodes of each stage of its tensor function, as it is before scheduling; none for a function that came with
     /// the module, of which every stage is of all origins.
     pub stages: Vec<Vec<Name>>,

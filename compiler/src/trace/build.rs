@@ -78,6 +78,7 @@ fn group(g: &crate::compile::Group) -> Group {
         layer: g.layer.to_string(),
         label: g.label.clone(),
         origins: texts(&g.origins),
+        inserted: g.inserted,
         stages: g.stages.iter().map(|s| positions(s, &g.origins)).collect(),
         ops: g.ops.iter().map(|o| o.to_string()).collect(),
         nodes: texts(&g.nodes),

@@ -306,7 +306,7 @@ fn facts(a: &CompileTrace, b: &CompileTrace) -> Vec<Fact> {
     add(&mut l, "--amp", &o.amp, &p.amp);
     add(&mut l, "--layout", &o.layout, &p.layout);
     add(&mut l, "--fuse", &o.fuse, &p.fuse);
-    add(&mut l, "opt level", o.opt_level, p.opt_level);
+    add(&mut l, "-O", o.opt_level, p.opt_level);
     add(&mut l, "disabled passes", o.disabled.join(","), p.disabled.join(","));
     add(&mut l, "pipeline", o.pipeline.join(","), p.pipeline.join(","));
     add(&mut l, "nodes of the model", a.sources.len(), b.sources.len());

@@ -132,6 +132,8 @@ pub struct Group {
     pub label: String,
     /// Source nodes, sorted.
     pub origins: Vec<String>,
+    /// All of it was put in by passes: none of the source nodes is in it, it serves them.
+    pub inserted: bool,
     /// For each stage of its tensor function the positions of its source nodes in `origins`.
     pub stages: Vec<Vec<u32>>,
     /// Op names in order.

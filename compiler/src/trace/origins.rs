@@ -1,4 +1,4 @@
-//! The origin map of a stage: which source nodes each line of its text came from, read off the `!from(...)` at its end.
+//! The origin map of a stage: which source nodes each line of its text came from, read off the `!from(...)` or `!for(...)` at its end.
 
 use super::{CompileTrace, TraceError};
 
@@ -26,8 +26,8 @@ impl CompileTrace {
 
 /// Source nodes of one line of a graph function; none where it names none.
 pub fn line_origins(line: &str) -> Vec<String> {
-    let mark = " !from(";
-    let Some(at) = outside_quotes(line, mark) else { return vec![] };
+    let marks = [" !from(", " !for("];
+    let Some((at, mark)) = marks.iter().find_map(|m| Some((outside_quotes(line, m)?, m))) else { return vec![] };
     let mut chars = line[at + mark.len()..].chars();
     let mut out = Vec::new();
     loop {
@@ -90,6 +90,7 @@ mod tests {
             ["Conv_3", "a\"b\u{1}\\"]
         );
         assert_eq!(line_origins(r#"  %0 = if %c : f32[4] !from("If") {"#), ["If"]);
+        assert_eq!(line_origins(r#"  %0 = cast %x {to=f16} : f16[4] !name("x.f16") !for("Conv_0")"#), ["Conv_0"]);
         assert!(line_origins(r#"  %1 = relu %0 {name=" !from(\"x\")"} : f32[4]"#).is_empty());
         assert!(line_origins("  return %1").is_empty());
         assert!(line_origins(r#"  %1 = x : f32 !from("a"#).is_empty());

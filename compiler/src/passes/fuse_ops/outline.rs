@@ -196,14 +196,14 @@ impl GroupShape {
             map.insert(old, new);
             outputs.push(new);
         }
-        let origins = self.members.iter().flat_map(|&n| f.nodes[n].origins.names().iter().copied());
+        let origins = self.members.iter().fold(Origins::none(), |o, &n| o.union(&f.nodes[n].origins));
         let node = Node {
             op: OpRef::new(Call { callee }),
             inputs: self.inputs.iter().map(|v| Some(*v)).collect(),
             outputs,
             regions: vec![],
             name: callee,
-            origins: Origins::from_names(origins),
+            origins,
             block: Some(block),
         };
         for &n in &self.members {

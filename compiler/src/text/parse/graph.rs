@@ -37,11 +37,11 @@ struct Definition {
     at: usize,
 }
 
-/// What stands after the types: `!name("x") !from("a", "b")`.
+/// What stands after the types: `!name("x") !from("a", "b")`, or `!for("a", "b")`.
 #[derive(Default)]
 struct Metadata {
     name: Option<Name>,
-    origins: Vec<Name>,
+    origins: Origins,
 }
 
 impl Parser<'_> {
@@ -195,9 +195,8 @@ impl Parser<'_> {
         for &r in &regions {
             s.f.blocks[r].owner = Some(id);
         }
-        let name = meta.name.unwrap_or_else(|| default_node_name(op.name(), &meta.origins, place));
-        let origins = Origins::from_names(meta.origins);
-        s.f.nodes.push(Node { op, inputs, outputs: values, regions, name, origins, block: Some(block) });
+        let name = meta.name.unwrap_or_else(|| default_node_name(op.name(), meta.origins.names(), place));
+        s.f.nodes.push(Node { op, inputs, outputs: values, regions, name, origins: meta.origins, block: Some(block) });
         s.f.blocks[block].nodes.push(id);
         Ok(())
     }
@@ -265,16 +264,19 @@ impl Parser<'_> {
                 out.name = Some(Name::new(&self.string()?));
                 self.expect_punct(")")?;
             } else if self.eat_word("from") {
-                self.expect_punct("(")?;
-                let names = self.list(")", |p| p.string())?;
-                out.origins = names.iter().map(|n| Name::new(n)).collect();
-                out.origins.sort();
-                out.origins.dedup();
+                out.origins = self.origins()?;
+            } else if self.eat_word("for") {
+                out.origins = self.origins()?.serving();
             } else {
-                return self.expected("`name` or `from`");
+                return self.expected("`name`, `from` or `for`");
             }
         }
         Ok(out)
+    }
+    fn origins(&mut self) -> Result<Origins> {
+        self.expect_punct("(")?;
+        let names = self.list(")", |p| p.string())?;
+        Ok(Origins::from_names(names.iter().map(|n| Name::new(n))))
     }
     fn region(&mut self, s: &mut Scope<'_>) -> Result<BlockId> {
         let block = s.f.blocks.push(Block::default());
@@ -321,5 +323,5 @@ fn infer(s: &Scope<'_>, op: &OpRef, inputs: &[Option<ValueId>]) -> std::result::
     if inputs.len() < low || inputs.len() > high {
         return Err(format!("{} operands", inputs.len()));
     }
-    op.infer(&InferContext::new(s.module, &s.f, inputs, &[]))
+    Ok(op.infer(&InferContext::new(s.module, &s.f, inputs, &[]))?)
 }

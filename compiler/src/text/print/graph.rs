@@ -163,7 +163,8 @@ impl Printer<'_> {
         }
         if !origins.is_empty() {
             let list: Vec<String> = origins.iter().map(|n| bare::quote(n.as_str())).collect();
-            self.out.push_str(&format!(" !from({})", list.join(", ")));
+            let word = if node.origins.are_served() { "for" } else { "from" };
+            self.out.push_str(&format!(" !{word}({})", list.join(", ")));
         }
     }
 }
