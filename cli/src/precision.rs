@@ -7,8 +7,8 @@ use crate::executor::pipeline_options;
 use crate::output::{log, write_file};
 use compiler::calibrate::{Calibration, calibrate};
 use compiler::graph::Module;
-use compiler::passes::KeepF32;
 use compiler::passes::mixed_precision::escape_pattern;
+use compiler::passes::{FuseMode, KeepF32};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use std::path::Path;
@@ -58,7 +58,11 @@ pub fn calibrated(
     profile: &DeviceProfile,
     inputs: &[Tensor],
 ) -> CliResult<Calibration> {
-    let pipeline = pipeline_options(common)?;
+    let mut pipeline = pipeline_options(common)?;
+    if common.device == "cpu" {
+        // The CPU executor stores what every node gives.
+        pipeline.fuse = FuseMode::Off;
+    }
     let found = calibrate(module, &pipeline, profile, inputs).map_err(|e| CliError::input(e.to_string()))?;
     let largest = found.nodes.iter().map(|n| n.largest).fold(0.0, f64::max);
     log(

@@ -31,6 +31,14 @@ impl Tolerance {
         let t = if matches!(dtype, DType::F16 | DType::BF16) { F16_TOLERANCE } else { 1e-3 };
         Tolerance { rtol: rtol.unwrap_or(t), atol: atol.unwrap_or(rtol.unwrap_or(t)) }
     }
+    /// The largest difference from the element `b` of a reference whose largest magnitude is `peak`.
+    pub fn allowed(&self, peak: f64, b: f64) -> f64 {
+        self.atol * peak + self.rtol * b.abs()
+    }
+    /// The largest `norm(a-b) / norm(b)`.
+    pub fn whole(&self) -> f64 {
+        self.rtol.max(self.atol)
+    }
     /// One tolerance for both.
     pub fn uniform(t: f64) -> Tolerance {
         Tolerance { rtol: t, atol: t }
@@ -97,7 +105,7 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
         if q.abs() > 1e-6 * peak {
             d.max_rel = d.max_rel.max(e / q.abs());
         }
-        let allowed = tol.atol * peak + tol.rtol * q.abs();
+        let allowed = tol.allowed(peak, q);
         d.used = d.used.max(if allowed > 0.0 { e / allowed } else { f64::INFINITY });
         let excess = e - allowed;
         if excess > 0.0 && worst.is_none_or(|w| excess > w.1) {
@@ -109,7 +117,7 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     if xx > 0.0 && den > 0.0 {
         d.cosine = xy / (xx.sqrt() * den.sqrt());
     }
-    let whole = tol.rtol.max(tol.atol);
+    let whole = tol.whole();
     d.pass = worst.is_none() && d.rel_l2 <= whole;
     d.used = d.used.max(if d.rel_l2 > 0.0 { d.rel_l2 / whole } else { 0.0 });
     if let Some((i, _)) = worst {

@@ -2,14 +2,19 @@
 //!
 //! [`calibrate`] runs the f32 graph, as it is right before the pass `mixed-precision`, on the host and measures every node:
 //! the largest magnitude of its results, and the error that f16 storage of its operands and results makes in it alone
-//! (`norm(a-b) / norm(b)`, computed in f32 from the exact operands). Nodes beyond the limits are kept in f32. Then the
-//! graph runs in mixed precision; as long as its results take more than [`MAX_USED`] of the tolerance (see
-//! [`agreement`](crate::agreement)), stretches of the network are kept as well, those first that mend most of it: how much a
-//! node's rounding matters depends on what comes after it, which its own error does not tell.
+//! (`norm(a-b) / norm(b)`, computed in f32 from the exact operands). Nodes beyond the limits are kept in f32.
+//!
+//! Then the graph runs with every tensor rounded that the compiled module would store in f16. Where that takes more than
+//! [`MAX_USED`] of the tolerance (see [`agreement`](crate::agreement)), the tensors of one kernel after the other are
+//! rounded alone: how much a rounding matters depends on what comes after it, which a node's own error does not tell. The
+//! kernels stay in f32 in the order of what that mends for each byte it costs, as many as bring the result within
+//! [`MAX_USED`].
 //!
 //! Deliberately absent: devices. Kernels compute in f32 registers, so that the host's rounding stands for theirs.
 
-use crate::agreement::{Difference, Tolerance, agree};
+mod storage;
+mod trial;
+
 use crate::cpu::{ExecError, Interpreter, eval_node};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
@@ -22,6 +27,8 @@ use crate::profile::DeviceProfile;
 use crate::tensor::Tensor;
 use half::f16;
 use rustc_hash::{FxHashMap, FxHashSet};
+use storage::Graph;
+use trial::{Part, Trial, Values};
 
 /// The largest magnitude that calibration lets into f16: other inputs may be larger than those it has seen.
 pub const MAX_MAGNITUDE: f64 = F16_MAX / 4.0;
@@ -31,8 +38,6 @@ pub const MAX_NODE_ERROR: f64 = MAX_ERROR / 4.0;
 pub const MAX_ERROR: f64 = crate::agreement::F16_TOLERANCE;
 /// The share of the tolerance that calibration lets a result take: devices, and other inputs, round otherwise.
 pub const MAX_USED: f64 = 0.5;
-/// Stretches of nodes in execution order that are tried in f32 one by one.
-const STRETCHES: usize = 8;
 
 /// What was measured of one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,32 +101,41 @@ pub fn calibrate(
     pipeline.configure(&mut cx);
     let list = default_pipeline(pipeline);
     Sequential::new(list.iter().take_while(|p| *p != "mixed-precision")).run(&mut m, &mut cx)?;
-    let (nodes, exact) = measure(&m, inputs)?;
+    let (nodes, values, exact) = measure(&m, inputs)?;
     let mut keep: Vec<KeepF32> = nodes.iter().filter_map(demand).collect();
-    let rest: Vec<&NodeMeasure> = nodes.iter().filter(|n| demand(n).is_none()).collect();
-    let mut trial = Trial { m: &m, cx, pipeline, inputs, exact: &exact };
-    let mut outcome = trial.run(&keep)?;
+    let graph = Graph::new(&m, pipeline, profile);
+    let mut trial = Trial { module: &m, interpreter: Interpreter::new(&m), values: &values, exact: &exact };
+    let kernels = graph.kernels(&keep)?;
+    let mut outcome = trial.outcome(&kernels)?;
     if outcome.used > MAX_USED {
-        for stretch in trial.ranked(&rest, &keep)? {
-            let before = outcome.used;
-            keep.extend(kept(stretch, ""));
-            outcome = trial.run(&keep)?;
-            let why = format!(
-                "calibration: without this stretch of the network in f32 the result takes {before:.2} of the tolerance, with it {:.2}",
-                outcome.used
-            );
-            let first = keep.len() - stretch.len();
-            keep[first..].iter_mut().for_each(|k| k.why.clone_from(&why));
-            if outcome.used <= MAX_USED {
+        let (all, own) = (outcome.used, keep.len());
+        let ranked = trial.ranked(&kernels)?;
+        let mut few = trial.fewest(&ranked, MAX_USED)?;
+        // Kept nodes make other groups, which may round what was not rounded before.
+        loop {
+            keep.truncate(own);
+            keep_parts(&mut keep, &ranked[..few], all);
+            outcome = trial.outcome(&graph.kernels(&keep)?)?;
+            if outcome.used <= MAX_USED || few == ranked.len() {
                 break;
             }
+            few = (few + few.div_ceil(8)).min(ranked.len());
         }
     }
     Ok(Calibration { nodes, keep, error: outcome.error, agrees: outcome.used <= 1.0 })
 }
 
-fn kept<'a>(stretch: &'a [&NodeMeasure], why: &'a str) -> impl Iterator<Item = KeepF32> + 'a {
-    stretch.iter().map(move |n| KeepF32::node(n.node, why))
+/// Adds the nodes that keep these kernels in f32, each once.
+fn keep_parts(keep: &mut Vec<KeepF32>, parts: &[Part], all: f64) {
+    let mut known: FxHashSet<String> = keep.iter().map(|k| k.pattern.clone()).collect();
+    for p in parts {
+        let why = format!(
+            "calibration: rounding what its kernel reads and stores takes {:.2} of the tolerance, that of all kernels {all:.2}",
+            p.used
+        );
+        let nodes = p.kernels.iter().flat_map(|k| &k.nodes).map(|n| KeepF32::node(*n, why.clone()));
+        keep.extend(nodes.filter(|k| known.insert(k.pattern.clone())));
+    }
 }
 
 /// Why a node must stay in f32 by itself.
@@ -136,16 +150,10 @@ fn demand(n: &NodeMeasure) -> Option<KeepF32> {
     Some(KeepF32::node(n.node, why))
 }
 
-/// Runs the f32 graph; the measures of its nodes, and its results.
-fn measure(m: &Module, inputs: &[Tensor]) -> Result<(Vec<NodeMeasure>, Vec<Tensor>), ExecError> {
+/// Runs the f32 graph; the measures of its nodes, all its values but constants, and its results.
+fn measure(m: &Module, inputs: &[Tensor]) -> Result<(Vec<NodeMeasure>, Values, Vec<Tensor>), ExecError> {
     let f = m.main();
-    let mut values: FxHashMap<ValueId, Tensor> = f.params().iter().copied().zip(inputs.iter().cloned()).collect();
-    let mut left: FxHashMap<ValueId, usize> = FxHashMap::default();
-    for n in f.walk() {
-        for v in f.nodes[n].inputs.iter().flatten() {
-            *left.entry(*v).or_default() += 1;
-        }
-    }
+    let mut values: Values = f.params().iter().copied().zip(inputs.iter().cloned()).collect();
     let mut nodes = Vec::new();
     let mut constants: FxHashMap<Name, Tensor> = FxHashMap::default();
     let results = {
@@ -154,18 +162,11 @@ fn measure(m: &Module, inputs: &[Tensor]) -> Result<(Vec<NodeMeasure>, Vec<Tenso
                 return;
             }
             nodes.extend(measure_node(m, f, n, &values, &mut constants, results));
-            for v in f.nodes[n].inputs.iter().flatten() {
-                let uses = left.entry(*v).or_default();
-                *uses = uses.saturating_sub(1);
-                if *uses == 0 {
-                    values.remove(v);
-                }
-            }
             values.extend(f.nodes[n].outputs.iter().copied().zip(results.iter().cloned()));
         });
         interpreter.run(f.name, inputs)?
     };
-    Ok((nodes, results))
+    Ok((nodes, values, results))
 }
 
 fn measure_node(
@@ -237,49 +238,5 @@ fn distance(a: &Tensor, b: &Tensor) -> f64 {
     if error == 0.0 { 0.0 } else { (error / norm.max(f64::MIN_POSITIVE)).sqrt() }
 }
 
-/// Runs of one graph in mixed precision.
-struct Trial<'a> {
-    m: &'a Module,
-    cx: PassContext,
-    pipeline: &'a PipelineOptions,
-    inputs: &'a [Tensor],
-    exact: &'a [Tensor],
-}
-
-/// How the results of a run differ from the exact ones.
-#[derive(Clone, Copy)]
-struct Outcome {
-    /// The largest `norm(a-b) / norm(b)`.
-    error: f64,
-    /// The largest share of the tolerance.
-    used: f64,
-}
-
-impl Trial<'_> {
-    /// The nodes in stretches of execution order, that first whose f32 alone mends most of the result.
-    fn ranked<'n>(
-        &mut self,
-        nodes: &'n [&'n NodeMeasure],
-        keep: &[KeepF32],
-    ) -> Result<Vec<&'n [&'n NodeMeasure]>, CalibrationError> {
-        let mut out = Vec::with_capacity(STRETCHES);
-        for stretch in nodes.chunks(nodes.len().div_ceil(STRETCHES).max(1)) {
-            let with: Vec<KeepF32> = keep.iter().cloned().chain(kept(stretch, "")).collect();
-            out.push((self.run(&with)?.used, stretch));
-        }
-        out.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(out.into_iter().map(|s| s.1).collect())
-    }
-
-    fn run(&mut self, keep: &[KeepF32]) -> Result<Outcome, CalibrationError> {
-        let mut m = self.m.clone();
-        self.cx.keep_f32 = self.pipeline.keep_f32.iter().chain(keep).cloned().collect();
-        Sequential::new(["mixed-precision"]).run(&mut m, &mut self.cx)?;
-        let got = crate::cpu::run_function(&m, m.entry, self.inputs)?;
-        let tolerance = Tolerance::new(DType::F16, None, None);
-        let float = got.iter().zip(self.exact).filter(|(_, b)| b.dtype().is_float());
-        let differences: Vec<Difference> = float.map(|(a, b)| agree(a, b, &tolerance)).collect();
-        let most = |of: fn(&Difference) -> f64| differences.iter().map(of).fold(0.0, f64::max);
-        Ok(Outcome { error: most(|d| d.rel_l2), used: most(|d| d.used) })
-    }
-}
+#[cfg(test)]
+mod tests;
