@@ -258,13 +258,16 @@ pub struct BenchArgs {
 }
 
 /// `weft compare`
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub struct CompareArgs {
     /// Model: a path or a zoo name
     pub model: String,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,
+    /// A folder of inputs, one a file: how the errors are distributed, whether the best classes agree, the worst inputs
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output"])]
+    pub data: Option<PathBuf>,
     /// What to compare with: cpu, fp32, or a file of results
     #[arg(long, default_value = "cpu", value_name = "cpu|fp32|ref.npz")]
     pub against: String,

@@ -2,42 +2,41 @@
 //!
 //! A comparison names both sides. One whose sides are the same says nothing, however well they agree, and is refused.
 
+mod data;
+mod side;
+
 use crate::args::CompareArgs;
-use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{CPU_EXECUTOR, Device, Executor, profile_on, recorded, run_on_cpu_watched};
+use crate::executor::{Device, Executor, profile_on, recorded};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
 use crate::output::{print_text, table, verdict, write_json};
 use crate::precision::write_keep_list;
-use compiler::agreement::{Difference, Tolerance, agree};
-use compiler::dtype::DType;
-use compiler::tensor::Tensor;
+use compiler::agreement::Difference;
 use compiler::trace::{self, Errors};
+use side::{Reference, Side, differences, refuse_all_in_f32, refuse_itself};
 
 /// Compares a device with a reference.
 pub fn execute(a: &CompareArgs) -> CliResult<()> {
     refuse_itself(a)?;
+    if let Some(folder) = &a.data {
+        return data::execute(a, folder);
+    }
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let device = Device::open(&a.common)?;
     let executor = Executor::new(module.clone(), &a.common, &device, &inputs)?;
+    let mixed = executor.is_mixed();
+    refuse_all_in_f32(a, &device, mixed)?;
     let names = executor.output_names();
     let (got, place) = executor.run_placed(&inputs)?;
     drop(executor);
-    let result = Side::of_run(&device, place, &a.common.amp);
-    let (reference, against) = reference(a, &module, &inputs, &names, &device, &result)?;
-    let half = a.common.amp != "off";
-    let mut rows = Vec::new();
-    for (name, t) in names.iter().zip(&got) {
-        let (_, want) = reference
-            .iter()
-            .find(|(n, _)| n == name)
-            .ok_or_else(|| CliError::input(format!("the reference has no output `{name}`")))?;
-        let tol = Tolerance::new(if half { DType::F16 } else { t.dtype() }, a.rtol, a.atol);
-        rows.push((name.clone(), agree(t, want, &tol)));
-    }
+    let result = Side::of_run(&device, place, if mixed { &a.common.amp } else { "off" });
+    let reference = Reference::open(a, &module, &device, &inputs)?;
+    let (want, against) = reference.run(&a.common, &module, &device, &inputs, &result)?;
+    drop(reference);
+    let rows = differences(a, &names, &got, &want, mixed)?;
     let pass = rows.iter().all(|r| r.1.pass);
     let nodes = node_errors(a, &module, &inputs, &device)?;
     if let Some(path) = &a.write_keep {
@@ -117,6 +116,7 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
     Ok(())
 }
 
+/// The figures of one tensor for JSON.
 fn with_name(name: &str, op: Option<&str>, d: &Difference) -> serde_json::Value {
     let mut v = serde_json::json!({ "name": name });
     if let Some(op) = op {
@@ -124,100 +124,7 @@ fn with_name(name: &str, op: Option<&str>, d: &Difference) -> serde_json::Value 
     }
     if let (Some(o), Ok(serde_json::Value::Object(rest))) = (v.as_object_mut(), serde_json::to_value(d)) {
         o.extend(rest);
+        o.insert("tolerance_used".into(), d.used.into());
     }
     v
-}
-
-/// Refuses what needs no run to be seen as a comparison of a thing with itself.
-fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
-    let same = match a.against.as_str() {
-        "fp32" => a.common.amp == "off",
-        "cpu" => a.common.amp == "off" && a.common.device == "cpu",
-        _ => false,
-    };
-    if !same {
-        return Ok(());
-    }
-    let help = match a.against.as_str() {
-        "fp32" => "ask for --amp fp16 or auto, or compare with cpu or a file of results",
-        _ => "choose another --device (`weft devices` lists what is there), --amp fp16, or a file of results",
-    };
-    let asked = if a.against == "cpu" { " --device cpu" } else { "" };
-    Err(CliError::usage(format!("--against {} with --amp off{asked} holds a thing against itself", a.against))
-        .help(help))
-}
-
-/// One side of a comparison.
-#[derive(PartialEq, Debug, serde::Serialize)]
-struct Side {
-    /// Name, backend, driver and type; none for a file.
-    device: Option<serde_json::Value>,
-    /// Where its steps ran.
-    place: Option<&'static str>,
-    /// Mixed precision.
-    amp: Option<String>,
-    /// The file that it was read from.
-    file: Option<String>,
-}
-
-impl Side {
-    /// What a run gave. Where the device could not run the model, the run was the CPU executor's.
-    fn of_run(device: &Device, place: &'static str, amp: &str) -> Side {
-        let device = if place == CPU_EXECUTOR { Device::Cpu.describe() } else { device.describe() };
-        Side { device: Some(device), place: Some(place), amp: Some(amp.into()), file: None }
-    }
-    fn of_file(path: &str) -> Side {
-        Side { device: None, place: None, amp: None, file: Some(path.into()) }
-    }
-    fn name(&self) -> String {
-        let device = self.device.as_ref().and_then(|d| d["name"].as_str()).unwrap_or("");
-        match (&self.file, self.amp.as_deref()) {
-            (Some(file), _) => file.clone(),
-            (None, Some("off") | None) => format!("{device}, fp32"),
-            (None, Some(amp)) => format!("{device}, --amp {amp}"),
-        }
-    }
-    /// Refuses a comparison of `self` with itself, which the device's missing or being unable has led to.
-    fn differs_from(&self, other: &Side) -> CliResult<()> {
-        if self != other {
-            return Ok(());
-        }
-        let text = format!("no device ran the model: {} would be held against itself", self.name());
-        Err(CliError::new(Code::Device, text)
-            .help("`weft devices` lists what is there; -v says why the device was not used"))
-    }
-}
-
-/// The results to compare with, and whose they are.
-fn reference(
-    a: &CompareArgs,
-    module: &compiler::graph::Module,
-    inputs: &[Tensor],
-    names: &[String],
-    device: &Device,
-    result: &Side,
-) -> CliResult<(Named, Side)> {
-    match a.against.as_str() {
-        "cpu" => {
-            let side = Side::of_run(&Device::Cpu, CPU_EXECUTOR, "off");
-            result.differs_from(&side)?;
-            let results = run_on_cpu_watched(module, inputs, &a.common, "reference", |_, _, _| ())?;
-            Ok((names.iter().cloned().zip(results).collect(), side))
-        }
-        "fp32" => {
-            let plain = crate::args::Common { amp: "off".into(), keep_f32: vec![], ..a.common.clone() };
-            let e = Executor::new(module.clone(), &plain, device, inputs)?;
-            let (values, place) = e.run_placed(inputs)?;
-            Ok((e.output_names().into_iter().zip(values).collect(), Side::of_run(device, place, "off")))
-        }
-        file => {
-            let path = std::path::Path::new(file);
-            if !path.exists() {
-                return Err(CliError::usage(format!(
-                    "--against {file}: needs cpu, fp32, or a file of results that exists"
-                )));
-            }
-            Ok((read_npz(path)?, Side::of_file(file)))
-        }
-    }
 }

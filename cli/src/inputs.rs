@@ -7,6 +7,7 @@ use crate::images::{Preparation, takes_images};
 use crate::output::log;
 use compiler::graph::TensorType;
 use compiler::name::Name;
+use std::cell::OnceCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -66,33 +67,98 @@ impl Source {
 /// Files that cannot be read, or that no input of the model takes.
 pub fn given(a: &InputArgs, model: &str, common: &Common) -> CliResult<Option<Named>> {
     let sources = a.files.iter().map(|f| Source::parse(f)).collect::<CliResult<Vec<_>>>()?;
-    if a.about_images() && !sources.iter().any(|s| s.kind == Kind::Image) {
-        return Err(CliError::usage(
-            "--mean, --std, --scale, --resize, --preset, --image-layout and --bgr are for images",
-        )
-        .help("give one with -i FILE.png"));
-    }
+    refuse_without_images(a, sources.iter().any(|s| s.kind == Kind::Image))?;
     if sources.is_empty() {
         return Ok(None);
     }
-    let mut named = Named::new();
-    for s in sources.iter().filter(|s| s.kind == Kind::Arrays) {
-        named.extend(read_npz(&s.path)?);
+    Files::new(a, model, common).named(&sources).map(Some)
+}
+
+fn refuse_without_images(a: &InputArgs, images: bool) -> CliResult<()> {
+    if !a.about_images() || images {
+        return Ok(());
     }
-    if sources.iter().any(|s| s.kind == Kind::Image || s.name.is_none() && s.kind == Kind::Array) {
-        let ports = crate::models::ports(model, common)?;
-        named.extend(placed(a, &sources, &named, &ports, model, common)?);
-    } else {
-        for s in sources.iter().filter(|s| s.kind == Kind::Array) {
-            named.push((s.name.clone().unwrap_or_default(), read_npy(&s.path)?));
+    let text = "--mean, --std, --scale, --resize, --preset, --image-layout and --bgr are for images";
+    Err(CliError::usage(text).help("give one with -i FILE.png"))
+}
+
+/// The files of `folder` that are inputs, by name; and the number of entries that are none. Folders in it are not looked
+/// into.
+///
+/// # Errors
+/// A folder that cannot be read, or holds no inputs; options for images where there are none.
+pub fn in_folder(folder: &Path, a: &InputArgs) -> CliResult<(Vec<PathBuf>, usize)> {
+    let fail = |e: std::io::Error| CliError::input(format!("cannot read the folder {}: {e}", folder.display()));
+    let (mut files, mut skipped, mut images) = (Vec::new(), 0, false);
+    for entry in std::fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        match if path.is_file() { Kind::of(&path) } else { None } {
+            Some(kind) => {
+                images |= kind == Kind::Image;
+                files.push(path);
+            }
+            None => skipped += 1,
         }
     }
-    for (i, (name, _)) in named.iter().enumerate() {
-        if named[..i].iter().any(|n| n.0 == *name) {
-            return Err(CliError::usage(format!("input `{name}` is given twice")));
-        }
+    files.sort();
+    if files.is_empty() {
+        return Err(CliError::input(format!("{} holds no inputs", folder.display()))
+            .help("one file is one input: .npz, .npy, .png or .jpg"));
     }
-    Ok(Some(named))
+    refuse_without_images(a, images)?;
+    Ok((files, skipped))
+}
+
+/// Reads inputs of one model from files.
+pub struct Files<'a> {
+    a: &'a InputArgs,
+    model: &'a str,
+    common: &'a Common,
+    ports: OnceCell<Vec<(Name, TensorType)>>,
+}
+
+impl<'a> Files<'a> {
+    /// For `model`, with images prepared as the options say.
+    pub fn new(a: &'a InputArgs, model: &'a str, common: &'a Common) -> Files<'a> {
+        Files { a, model, common, ports: OnceCell::new() }
+    }
+    /// The inputs in one file, by name.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that no input of the model takes.
+    pub fn read(&self, file: &Path) -> CliResult<Named> {
+        let kind = Kind::of(file)
+            .ok_or_else(|| CliError::input(format!("{} is no .npz, .npy, .png or .jpg file", file.display())))?;
+        self.named(&[Source { name: None, path: file.to_path_buf(), kind }])
+    }
+    /// The model's inputs, looked up once.
+    fn ports(&self) -> CliResult<&[(Name, TensorType)]> {
+        if self.ports.get().is_none() {
+            let ports = crate::models::ports(self.model, self.common)?;
+            let _ = self.ports.set(ports);
+        }
+        Ok(self.ports.get().map_or(&[], Vec::as_slice))
+    }
+    fn named(&self, sources: &[Source]) -> CliResult<Named> {
+        let mut named = Named::new();
+        for s in sources.iter().filter(|s| s.kind == Kind::Arrays) {
+            named.extend(read_npz(&s.path)?);
+        }
+        if sources.iter().any(|s| s.kind == Kind::Image || s.name.is_none() && s.kind == Kind::Array) {
+            let placed = placed(self.a, sources, &named, self.ports()?, self.model, self.common)?;
+            named.extend(placed);
+        } else {
+            for s in sources.iter().filter(|s| s.kind == Kind::Array) {
+                named.push((s.name.clone().unwrap_or_default(), read_npy(&s.path)?));
+            }
+        }
+        for (i, (name, _)) in named.iter().enumerate() {
+            if named[..i].iter().any(|n| n.0 == *name) {
+                return Err(CliError::usage(format!("input `{name}` is given twice")));
+            }
+        }
+        Ok(named)
+    }
 }
 
 /// Arrays and images at the inputs that they are for.

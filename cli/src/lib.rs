@@ -113,18 +113,19 @@ fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
 
 /// What the command would write is tried before it works for it.
 fn check_outputs(command: &Command) -> CliResult<()> {
-    let (file, folder) = match command {
-        Command::Compile(a) => (a.output.as_ref(), a.emit_dir.as_ref()),
-        Command::Opt(a) => (a.output.as_ref(), None),
-        Command::Run(a) => (a.output.as_ref(), None),
-        Command::Compare(a) => (a.write_keep.as_ref(), None),
-        Command::Export(a) => (Some(&a.output), None),
-        Command::Report(a) => (Some(&a.output), None),
-        _ => (None, None),
+    let (files, folder) = match command {
+        Command::Compile(a) => ([a.output.as_ref(), None], a.emit_dir.as_ref()),
+        Command::Opt(a) => ([a.output.as_ref(), None], None),
+        Command::Run(a) => ([a.output.as_ref(), None], None),
+        Command::Bench(a) => ([a.output.as_ref(), None], None),
+        Command::Compare(a) => ([a.output.as_ref(), a.write_keep.as_ref()], None),
+        Command::Export(a) => ([Some(&a.output), None], None),
+        Command::Report(a) => ([Some(&a.output), None], None),
+        _ => ([None, None], None),
     };
     let common = command.common();
     let json = common.json.as_deref().filter(|target| *target != "-").map(Path::new);
-    json.into_iter().chain(file.map(PathBuf::as_path)).try_for_each(output::verify_writable)?;
+    json.into_iter().chain(files.into_iter().flatten().map(PathBuf::as_path)).try_for_each(output::verify_writable)?;
     folder.map_or(Ok(()), |f| output::verify_folder(f))
 }
 

@@ -55,8 +55,8 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
         let options = [("half_inputs".to_string(), Attr::Bool(true))].into_iter().collect();
         pipeline.config.push(("mixed-precision".into(), options));
     }
-    let half = a.common.amp != "off";
     let executor = Executor::with_options(changed, pipeline, &a.common, device, &profile)?;
+    let half = executor.is_mixed();
     let (got, place) = executor.run_placed(&inputs)?;
     if place == CPU_EXECUTOR && !half {
         log(&a.common, "nodes: not compared, as the CPU executor would be held against itself");

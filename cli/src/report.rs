@@ -126,7 +126,7 @@ fn show_statistics(rows: &[&Value]) -> CliResult<()> {
 }
 
 /// The number of classes when a result holds one value for each class of each image: other dimensions of it are 1.
-fn classes_of(t: &Tensor) -> Option<usize> {
+pub fn classes_of(t: &Tensor) -> Option<usize> {
     let batch = *t.shape().first()?;
     let wide: Vec<usize> = t.shape()[1..].iter().copied().filter(|&d| d != 1).collect();
     match wide.as_slice() {
@@ -134,6 +134,19 @@ fn classes_of(t: &Tensor) -> Option<usize> {
         [] if t.shape().len() == 1 && batch > 1 => Some(batch),
         _ => None,
     }
+}
+
+/// The class with the largest value in each row; of equal ones the first.
+pub fn best_classes(t: &Tensor, classes: usize) -> Vec<usize> {
+    let best = |row: &[f64]| ranked(row).first().copied().unwrap_or(0);
+    t.to_f64_vec().chunks_exact(classes).map(best).collect()
+}
+
+/// Positions in a row, that of the largest value first.
+fn ranked(row: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..row.len()).collect();
+    order.sort_by(|&i, &j| row[j].total_cmp(&row[i]).then(i.cmp(&j)));
+    order
 }
 
 /// The `n` largest values of each row, with their share of the row's sum: the row's own where it is a distribution already,
@@ -146,13 +159,11 @@ fn best(t: &Tensor, classes: usize, n: usize, labels: Option<&[String]>) -> Vec<
         let distribution = row.iter().all(|v| (0.0..=1.0).contains(v)) && (sum - 1.0).abs() < 1e-2;
         let share = |v: f64| if distribution { v } else { (v - largest).exp() };
         let total: f64 = row.iter().map(|&v| share(v)).sum();
-        let mut order: Vec<usize> = (0..row.len()).collect();
-        order.sort_by(|&i, &j| row[j].total_cmp(&row[i]).then(i.cmp(&j)));
         let one = |&i: &usize| {
             let label = labels.and_then(|l| l.get(i));
             json!({ "class": i, "value": row[i], "probability": share(row[i]) / total, "label": label })
         };
-        Value::from(order.iter().take(n).map(one).collect::<Vec<_>>())
+        Value::from(ranked(row).iter().take(n).map(one).collect::<Vec<_>>())
     };
     values.chunks_exact(classes).map(of_row).collect()
 }

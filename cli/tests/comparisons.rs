@@ -59,6 +59,14 @@ fn nothing_is_held_against_itself() {
     assert!(err.contains("holds a thing against itself"), "{err}");
     let (_, err) = ends(weft(&["compare", &model, "--against", "fp32", "--device", "cpu"]), 2);
     assert!(err.contains("holds a thing against itself"), "{err}");
+    // Mixed precision that is asked for, and changes nothing.
+    for how in [["--keep-f32", "*"], ["--disable-pass", "mixed-precision"], ["--passes", "infer-types"]] {
+        for (against, device) in [("fp32", "cpu"), ("cpu", "cpu"), ("fp32", "auto")] {
+            let args = ["compare", &model, "--amp", "fp16", "--against", against, "--device", device];
+            let (_, err) = ends(weft(&[&args[..], &how[..]].concat()), 2);
+            assert!(err.contains("leaves every node in f32 here"), "{err}");
+        }
+    }
 }
 
 /// Where no device can be opened, what there is to compare is the CPU executor with itself.

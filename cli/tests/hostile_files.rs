@@ -293,6 +293,8 @@ mod unix {
             ["compile", "absent.onnx", "-o", "/absent/x.trace"],
             ["run", "absent.onnx", "-o", "/absent/x.npz"],
             ["bench", "absent.onnx", "--json=/absent/x.json", "-q"],
+            ["bench", "absent.onnx", "-o", "/absent/x.trace"],
+            ["compare", "absent.onnx", "-o", "/absent/x.trace"],
             ["compare", "absent.onnx", "--write-keep", "/absent/x"],
         ] {
             refused(&args, 2, "cannot write /absent/x");

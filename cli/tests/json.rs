@@ -103,14 +103,48 @@ fn every_command() {
         ("run", "run block.weft --device cpu"),
         ("run", "run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json"),
         ("compare", "compare block.weft --device auto --against cpu"),
+        ("compare", "compare half.weft --device cpu --amp fp16 --against fp32"),
+        ("compare", "compare shades.weft --device cpu --data shades --amp fp16 --keep-f32 Conv_0 --against fp32"),
         ("bench", "bench block.weft --device cpu --runs 2 --warmup 0"),
     ] {
-        if name == "compare" && !adapter() {
+        if line.contains("--device auto") && !adapter() {
             continue;
         }
         let (v, code) = weft(line);
         assert_eq!(code, 0, "weft {line}: {v}");
         holds(name, &v);
+    }
+}
+
+/// The command fails where an input does, and its JSON says which and where.
+#[test]
+fn a_folder_of_inputs() {
+    let (v, code) = weft("compare shades.weft --device cpu --data shades --amp fp16 --against fp32");
+    assert_eq!((code, &v["pass"]), (1, &false.into()), "{v}");
+    holds("compare", &v);
+    assert_eq!(
+        (&v["data"]["inputs"], &v["data"]["passed"], &v["data"]["skipped"]),
+        (&4.into(), &3.into(), &1.into()),
+        "{v}"
+    );
+    assert_eq!(v["data"]["worst"][0]["input"], "glare.npy", "{v}");
+    assert_eq!(v["data"]["first_departing"]["name"], "Conv_0", "{v}");
+    assert_eq!(v["first_failing"], "Conv_0", "{v}");
+}
+
+/// What has no table prints no JSON: the option is refused, and the error is JSON.
+#[test]
+fn commands_without_json() {
+    for line in [
+        "opt half.weft",
+        "export half.weft -o half.onnx",
+        "report a.trace -o a.html",
+        "view half.weft",
+        "completions bash",
+    ] {
+        let (v, code) = weft(line);
+        assert_eq!(code, 2, "weft {line}: {v}");
+        holds("error", &v);
     }
 }
 
