@@ -48,6 +48,19 @@ fn with_another_tile(text: &str) -> String {
     text.replacen(line, &changed, 1)
 }
 
+/// The text with another value in the first choice of a tile's rows (or of a workgroup's threads), which is then the last of its
+/// domain. What stands behind the line is left as it is.
+fn with_another_choice(text: &str, value: Option<&str>) -> String {
+    let choice = |point: &str| text.lines().find(|l| l.contains("choose {") && l.contains(&format!("point={point},")));
+    let line = choice("rows").or_else(|| choice("threads")).expect("a choice");
+    let (before, rest) = line.split_once("value=").expect("a value");
+    let (made, after) = rest.split_once(", of=").expect("a domain");
+    let last = after.trim_matches(['[', ']', '}']).rsplit(',').next().expect("a last value");
+    assert_ne!(made, last);
+    let changed = format!("{before}value={}, of={after}", value.unwrap_or(last));
+    text.replacen(line, &changed, 1)
+}
+
 #[test]
 fn the_text_gives_the_same_kernels_and_a_changed_tile_another_one() {
     let target = ["--target", "lavapipe"];
@@ -67,6 +80,30 @@ fn the_text_gives_the_same_kernels_and_a_changed_tile_another_one() {
     let again = remade(&changed, &target);
     let new = again.iter().filter(|k| !compiled.contains(k)).count();
     assert_eq!((again.len(), new), (compiled.len(), 1), "one kernel is another one");
+
+    let text = std::fs::read_to_string(&module).unwrap();
+    std::fs::write(&changed, with_another_choice(&text, None)).unwrap();
+    let again = remade(&changed, &target);
+    let new = again.iter().filter(|k| !compiled.contains(k)).count();
+    assert_eq!((again.len(), new), (compiled.len(), 1), "the rule made one kernel again");
+}
+
+#[test]
+fn a_choice_outside_its_domain_is_bad_input() {
+    let folder = emitted("bad_choice", &["--target", "lavapipe"]);
+    let text = std::fs::read_to_string(folder.join("module.weft")).unwrap();
+    let path = folder.join("changed.weft");
+    std::fs::write(&path, with_another_choice(&text, Some("1000"))).unwrap();
+    let path = path.to_str().expect("a path in UTF-8");
+    for arguments in [
+        &["compile", path, "--weights", MODEL, "--target", "lavapipe"][..],
+        &["opt", path, "--passes", "apply-schedules", "--target", "lavapipe"],
+    ] {
+        let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().unwrap();
+        let message = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert_eq!(o.status.code(), Some(3), "{message}");
+        assert!(message.contains("`rows` is one of ") && message.contains("not 1000"), "{message}");
+    }
 }
 
 #[test]
@@ -80,7 +117,8 @@ fn a_changed_tile_gives_the_right_answer() {
     let at = |name: &str| folder.join(name).to_str().expect("a path in UTF-8").to_string();
     let text = std::fs::read_to_string(at("module.weft")).unwrap();
     std::fs::write(at("changed.weft"), with_another_tile(&text)).unwrap();
-    for name in ["module", "changed"] {
+    std::fs::write(at("chosen.weft"), with_another_choice(&text, None)).unwrap();
+    for name in ["module", "changed", "chosen"] {
         let (module, result) = (at(&format!("{name}.weft")), at(&format!("{name}.npz")));
         let compiled: serde_json::Value =
             serde_json::from_str(&stdout(weft(&["compile", &module, "--weights", MODEL, "--json"]))).unwrap();

@@ -41,6 +41,15 @@ pub trait AttrValue: Sized + Clone + PartialEq {
         vec![]
     }
 }
+/// Any value, as it stands in text.
+impl AttrValue for Attr {
+    fn to_attr(&self) -> Attr {
+        self.clone()
+    }
+    fn from_attr(attr: &Attr) -> Option<Attr> {
+        Some(attr.clone())
+    }
+}
 impl AttrValue for i64 {
     fn to_attr(&self) -> Attr {
         Attr::Int(*self)

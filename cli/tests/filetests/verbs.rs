@@ -7,6 +7,7 @@ use compiler::name::Name;
 use compiler::passes::{PassContext, Sequential};
 use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
+use compiler::schedule::rules::follow_choices;
 use compiler::text::{compare_modules, parse_module, parse_pipeline, print_module};
 use compiler::verify::verify_module;
 
@@ -134,8 +135,11 @@ fn print_remark(r: &Remark) -> String {
 /// The module with every `schedule` block applied, or the error of the first instruction that does not apply, or what is
 /// refused of the result.
 fn apply_schedules(t: &TestFile<'_>) -> Result<String, String> {
-    let mut m = valid_module(t)?;
+    let (mut m, profile) = (valid_module(t)?, profile(t)?);
     for f in m.tensor_functions.values_mut() {
+        if let Err(e) = follow_choices(f, &[], &profile) {
+            return Ok(format!("@{}: {e}", f.name));
+        }
         if let Err(e) = compiler::check::accept(f) {
             return Ok(e.to_string());
         }

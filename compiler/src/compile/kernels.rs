@@ -6,6 +6,7 @@
 
 use super::{CompileError, Progress};
 use crate::arena::Id;
+use crate::check::accept;
 use crate::define_id;
 use crate::fingerprint::Fingerprint;
 use crate::name::Name;
@@ -134,7 +135,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
         false => CompileError::Bug { at: t.name.to_string(), message },
     };
     let scheduled = match written {
-        true => as_written(t, &request.constants),
+        true => as_written(t, &request.constants, profile),
         false => rules::schedule(t, &request.constants, profile).map_err(|e| e.to_string()),
     };
     let rules::Scheduled { function, rule, applied, missed } = scheduled.map_err(fail)?;
@@ -149,13 +150,18 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     Ok(Built { before, function, rule, applied, missed, kernels })
 }
 
-/// A function by the schedule that it came with.
-fn as_written(t: &TensorFunction, constants: &[BufferId]) -> Result<rules::Scheduled, String> {
+/// A function by the schedule that it came with; choices in it that were edited are followed.
+fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<rules::Scheduled, String> {
     let mut function = t.clone();
-    apply_pending(&mut function).map_err(|e| e.to_string())?;
+    let mut applied = vec!["scheduled as it is written".to_string()];
+    if rules::follow_choices(&mut function, constants, profile).map_err(|e| e.to_string())? {
+        accept(&mut function).map_err(|e| e.message)?;
+        applied.push("rules were asked again where a choice was edited".into());
+    } else {
+        apply_pending(&mut function).map_err(|e| e.to_string())?;
+    }
     if let Some(p) = function.prepacks.iter().find(|p| !constants.contains(&p.buffer)) {
         return Err(format!("%{} is packed beforehand, but is no constant", function.buffers[p.buffer].name));
     }
-    let applied = vec!["scheduled as it is written".into()];
     Ok(rules::Scheduled { function, rule: WRITTEN, applied, missed: vec![] })
 }

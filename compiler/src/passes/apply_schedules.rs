@@ -12,13 +12,19 @@
 //! }
 //! ```
 //!
-//! The block becomes the function's record of applied instructions, and the result is checked for races, accesses out of
+//! Choices that were edited are followed: the rules are asked again, for the profile of the context. The block becomes the
+//! function's record of applied instructions, and the result is checked for races, accesses out of
 //! bounds and gaps ([`check`](crate::check)). A function without the block stays as it is.
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::check::accept;
-use crate::graph::Module;
+use crate::graph::{Module, ValueId};
+use crate::name::Name;
+use crate::ops::control::{CallTensor, Const};
+use crate::schedule::rules::follow_choices;
+use crate::tir::BufferId;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 attr_struct! {
     /// Replays schedules that came as text.
@@ -31,14 +37,44 @@ impl Pass for ApplySchedules {
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
         let mut changed = false;
+        let constants = constant_operands(module);
         for f in module.tensor_functions.values_mut().filter(|f| !f.pending.is_empty()) {
+            let inputs = f.inputs().enumerate();
+            let own: Vec<BufferId> =
+                inputs.filter(|(i, _)| constants.get(&(f.name, *i)) == Some(&true)).map(|(_, b)| b).collect();
+            follow_choices(f, &own, &cx.profile).map_err(|e| fail(&format!("@{}: {e}", f.name)))?;
             let count = f.pending.len();
-            accept(f).map_err(|e| PassError::new("apply-schedules", e.to_string()))?;
+            accept(f).map_err(|e| fail(&e.to_string()))?;
             cx.applied(self, &[], format!("applied {count} instructions to @{}", f.name));
             changed = true;
         }
         Ok(changed)
     }
+}
+
+fn fail(message: &str) -> PassError {
+    PassError::new("apply-schedules", message.to_string())
+}
+
+/// For each operand of a tensor function, by its position: whether all calls give a constant.
+fn constant_operands(module: &Module) -> FxHashMap<(Name, usize), bool> {
+    let mut out = FxHashMap::default();
+    for f in module.functions.values() {
+        let constants: FxHashSet<ValueId> = f
+            .walk()
+            .into_iter()
+            .filter(|&n| f.nodes[n].op.is::<Const>())
+            .flat_map(|n| f.nodes[n].outputs.clone())
+            .collect();
+        for n in f.walk() {
+            let Some(call) = f.nodes[n].op.downcast::<CallTensor>() else { continue };
+            for (i, v) in f.nodes[n].inputs.iter().enumerate() {
+                let constant = v.is_some_and(|v| constants.contains(&v));
+                out.entry((call.callee, i)).and_modify(|all| *all &= constant).or_insert(constant);
+            }
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod simplify;
 mod testing;
 
 mod bind;
+mod choose;
 mod compute_at;
 mod cut_kernel;
 mod decompose_reduction;
@@ -38,6 +39,7 @@ mod unroll;
 mod vectorize;
 
 pub use bind::{Axis, Bind};
+pub use choose::Choose;
 pub use compute_at::{ComputeAt, LocalScope};
 pub use cut_kernel::CutKernel;
 pub use decompose_reduction::DecomposeReduction;
@@ -90,6 +92,10 @@ pub trait Instruction: InstructionBase {
     /// # Errors
     /// A message and the loop or block it is about.
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal>;
+    /// False for an instruction that changes nothing of any function.
+    fn rewrites(&self) -> bool {
+        true
+    }
 }
 
 /// A message with the loop or block to mark.
@@ -209,6 +215,7 @@ instructions! {
     set_scope::SetScope,
     software_pipeline::SoftwarePipeline,
     cut_kernel::CutKernel,
+    choose::Choose,
 }
 
 /// The table row of an instruction name.
@@ -225,6 +232,9 @@ pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
 /// # Errors
 /// When the instruction does not apply; `f` is then as before.
 pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
+    if !i.rewrites() {
+        return choose::note(f, i);
+    }
     let mut copy = f.clone();
     i.apply(&mut copy).map_err(|r| ScheduleError {
         instruction: crate::text::print_instruction(&i),

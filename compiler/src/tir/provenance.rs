@@ -93,20 +93,31 @@ impl TensorFunction {
                 self.provenance.made_by.insert(name, index);
             }
         }
+        self.provenance.changed.push(before.stages_of(i));
+    }
+
+    /// Notes that `i` left this function as it is.
+    pub(crate) fn note_mention(&mut self, i: &InstrRef) {
+        let stages = self.stages_of(i);
+        self.provenance.changed.push(stages);
+    }
+
+    /// Stages of the blocks that an instruction is about ([`Provenance::stages`]).
+    fn stages_of(&self, i: &InstrRef) -> StageSet {
         let mut texts = FxHashSet::default();
         i.attrs().values().for_each(|a| collect_texts(a, &mut texts));
         let mut named = StageSet::default();
         let mut all = StageSet::default();
-        before.visit_blocks(&mut |loops, block| {
-            let buffer = before.buffers[block.buffer].name;
-            let reads = || block.value.loads().into_iter().map(|l| before.buffers[l.0].name);
+        self.visit_blocks(&mut |loops, block| {
+            let buffer = self.buffers[block.buffer].name;
+            let reads = || block.value.loads().into_iter().map(|l| self.buffers[l.0].name);
             let mut mentioned = loops.iter().copied().chain([block.name, buffer]).chain(reads());
             if mentioned.any(|n| texts.contains(n.as_str())) {
                 named.extend(&block.stages);
             }
             all.extend(&block.stages);
         });
-        self.provenance.changed.push(if named.is_empty() { all } else { named });
+        if named.is_empty() { all } else { named }
     }
 
     /// Calls `f` with each block and the variables of the loops around it, outermost first.

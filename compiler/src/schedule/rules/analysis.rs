@@ -30,6 +30,17 @@ pub(super) fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
     f.body.blocks().into_iter().find(|b| b.name == name)
 }
 
+/// The unit of a function as a whole: one block writes its result and reads reductions. `None` for any other function.
+pub(super) fn whole_unit(sketch: &Sketch<'_>) -> Option<Unit> {
+    let f = &sketch.f;
+    let (reductions, computed): (Vec<&Block>, Vec<&Block>) =
+        f.body.blocks().into_iter().partition(|b| b.reduce.is_some());
+    let [output] = computed.as_slice() else { return None };
+    let is_result = f.outputs().any(|o| o == output.buffer);
+    let work = iterations(sketch, output.name);
+    (is_result && !reductions.is_empty()).then(|| Unit { reduce: None, window: None, output: output.name, work })
+}
+
 /// Blocks that read `buffer`.
 pub(super) fn readers(f: &TensorFunction, buffer: BufferId) -> Vec<Name> {
     f.body.blocks().iter().filter(|b| b.reads(buffer)).map(|b| b.name).collect()

@@ -10,6 +10,9 @@ use crate::name::Name;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::{ComputeAt, LocalScope};
 
+/// Iterations of reduction loops that are unrolled, at most.
+const MOST_UNROLLED: i64 = 64;
+
 /// Takes any unit.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     if sketch.loops(unit.output)?.is_empty() {
@@ -73,7 +76,9 @@ pub(super) fn accumulate_at(
     }
     // Small windows are unrolled: the taps' index arithmetic then folds into constants.
     let taps: i64 = reductions.iter().map(|v| sketch.extent_of(*v).unwrap_or(i64::MAX).min(1 << 20)).product();
-    for v in reductions.into_iter().filter(|v| taps <= 9 || unrolled.contains(v)) {
+    let domain: &[bool] = if reductions.is_empty() || taps > MOST_UNROLLED { &[false] } else { &[true, false] };
+    let all = sketch.choose("unroll", domain, domain.len() > 1 && taps <= 9)?;
+    for v in reductions.into_iter().filter(|v| all || unrolled.contains(v)) {
         sketch.unroll(v)?;
     }
     Ok(())

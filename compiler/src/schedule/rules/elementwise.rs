@@ -41,22 +41,14 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> R
         // Vectors cross rows: their words are seen to be whole when the rows are one, before the loop is split.
         sketch.flatten_output(block)?;
     }
-    let width = if pack > 1 {
-        PACKED_WIDTH
-    } else if total % 4 == 0 && inner % 2 == 0 {
-        4
-    } else if total % 2 == 0 && inner % 2 == 0 {
-        2
-    } else {
-        1
-    };
+    let width = choose_width(sketch, pack > 1, total, inner)?;
     let (outer, vector) = if width > 1 {
         let parts = sketch.split(flat, &[0, width], &["q", "v"])?;
         (parts[0], Some(parts[1]))
     } else {
         (flat, None)
     };
-    let threads = threads_for(sketch, total / width);
+    let threads = choose_threads(sketch, total / width)?;
     let parts = sketch.split(outer, &[0, threads], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
@@ -68,8 +60,26 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> R
     Ok((parts[1], vector))
 }
 
+/// Elements of a thread's vector.
+fn choose_width(sketch: &mut Sketch<'_>, packed: bool, total: i64, inner: i64) -> Result<i64, Decline> {
+    if packed {
+        return sketch.choose("vector", &[PACKED_WIDTH], PACKED_WIDTH);
+    }
+    let domain: Vec<i64> = [4, 2, 1].into_iter().filter(|w| total % w == 0).collect();
+    let default = if inner % 2 == 0 { domain.first().copied().unwrap_or(1) } else { 1 };
+    sketch.choose("vector", &domain, default)
+}
+
 /// Threads of a workgroup: 64 on software devices (fewer cost a fixed price each), 128 elsewhere, fewer for little work.
-fn threads_for(sketch: &Sketch<'_>, work: i64) -> i64 {
-    let full = if sketch.profile.software { 64 } else { 128 };
-    full.min(sketch.profile.max_invocations as i64).min((work.max(1) as u64).next_power_of_two() as i64)
+fn choose_threads(sketch: &mut Sketch<'_>, work: i64) -> Result<i64, Decline> {
+    let p = sketch.profile;
+    let all = (work.max(1) as u64).next_power_of_two() as i64;
+    let full = if p.software { 64 } else { 128 };
+    let default = full.min(i64::from(p.max_invocations)).min(all);
+    let most = i64::from(p.max_invocations.min(p.max_workgroup_size[0])).min(all);
+    let mut domain: Vec<i64> = (3..=10).map(|n| 1 << n).filter(|t| *t <= most).collect();
+    if !domain.contains(&default) {
+        domain.push(default);
+    }
+    sketch.choose("threads", &domain, default)
 }

@@ -46,7 +46,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
         return Err(Decline(format!("{columns} columns and depth {depth} are too few")));
     }
     let taps = unit.window.as_ref().map_or(1, |w| w.taps);
-    let tile = choose_tile(rows, columns, lanes, taps, &sketch.profile.driver)?;
+    let tile = choose_tile(sketch, rows, columns, lanes, taps)?;
     let lane = bind_output(sketch, unit, &c, lanes, &tile)?;
     accumulate(sketch, unit, &c, lane, lanes, &tile)?;
     if c.right_constant {
@@ -57,12 +57,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
 
 /// The tile: R divides the number of rows where it can; a register file of at most about 60 vec4 accumulators. Each of the
 /// output's `rows` is made of `taps` rows of the product.
-fn choose_tile(rows: i64, columns: i64, lanes: i64, taps: i64, driver: &str) -> Result<Tile, Decline> {
-    let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
-    let wide = driver.starts_with("lavapipe-22")
-        && columns >= 2 * lanes * width
-        && columns % (2 * lanes * width) == 0
-        && rows * taps >= 64;
+fn choose_tile(sketch: &mut Sketch<'_>, rows: i64, columns: i64, lanes: i64, taps: i64) -> Result<Tile, Decline> {
+    let driver = sketch.profile.driver.as_str();
     let (low, high) = if driver.starts_with("lavapipe-26") {
         (32, 56)
     } else if lanes < 8 {
@@ -73,13 +69,21 @@ fn choose_tile(rows: i64, columns: i64, lanes: i64, taps: i64, driver: &str) -> 
     if taps > high {
         return Err(Decline(format!("a window of {taps} is more than a tile's {high} rows")));
     }
-    let (low, high) = ((low / taps).max(1), high / taps);
-    let best = (low..=high.min(rows.max(1))).rev().find(|r| rows % r == 0);
-    let rows_tile = best.unwrap_or_else(|| {
+    let wide_device = driver.starts_with("lavapipe-22");
+    let (low, high) = ((low / taps).max(1), (high / taps).min(rows.max(1)));
+    let best = (low..=high).rev().find(|r| rows % r == 0);
+    let default = best.unwrap_or_else(|| {
         // No divisor in range: the size that wastes least, larger first.
-        (low.min(rows)..=high.min(rows.max(1))).rev().min_by_key(|r| (rows + r - 1) / r * r - rows).unwrap_or(1).max(1)
+        (low.min(rows)..=high).rev().min_by_key(|r| (rows + r - 1) / r * r - rows).unwrap_or(1).max(1)
     });
-    Ok(Tile { rows: rows_tile * taps, columns: if wide { 2 } else { 1 }, width, taps })
+    let domain: Vec<i64> = (1..=high).rev().filter(|r| rows % r == 0 || r % 4 == 0 || *r == default).collect();
+    let rows_tile = sketch.choose("rows", &domain, default)?;
+    let widths: Vec<i64> = [4, 2, 1].into_iter().filter(|w| columns % w == 0).collect();
+    let width = sketch.choose("vector", &widths, widths.first().copied().unwrap_or(1))?;
+    let wide = wide_device && columns >= 2 * lanes * width && columns % (2 * lanes * width) == 0 && rows * taps >= 64;
+    let vectors: &[i64] = if columns >= 2 * lanes * width { &[1, 2] } else { &[1] };
+    let columns = sketch.choose("columns", vectors, if wide { 2 } else { 1 })?;
+    Ok(Tile { rows: rows_tile * taps, columns, width, taps })
 }
 
 /// Binds the output's loops; returns the one over the lanes.
@@ -130,7 +134,9 @@ fn accumulate(
     sketch.apply(ComputeAt { block: reduce, at: lane, scope: LocalScope::Register })?;
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;
     let extent = sketch.extent_of(inner).ok_or_else(|| Decline("the depth is not a constant".into()))?;
-    let step = [4, 3, 2].into_iter().find(|s| extent % s == 0).unwrap_or(if extent > 16 { 4 } else { 1 });
+    let default = [4, 3, 2].into_iter().find(|s| extent % s == 0).unwrap_or(if extent > 16 { 4 } else { 1 });
+    let steps: Vec<i64> = [4, 3, 2, 1].into_iter().filter(|s| *s <= extent).collect();
+    let step = sketch.choose("depth", &steps, default)?;
     let k = sketch.split(inner, &[0, step], &["o", "i"])?;
     let spatial = tile_loops(sketch, reduce, lane, columns)?;
     // kh, kw, k_outer, then rows, k_inner, columns: the four products of a row follow each other.
@@ -154,6 +160,10 @@ fn accumulate(
     finish_loops(sketch, lane, &keep)
 }
 
+/// Who holds the left operand: the lanes of the subgroup each a part, or each all of it.
+const SUBGROUP: &str = "subgroup";
+const REGISTERS: &str = "registers";
+
 fn stage_operands(
     sketch: &mut Sketch<'_>,
     reduce: Name,
@@ -166,8 +176,10 @@ fn stage_operands(
     let (a, w) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_w")));
     let (left, right) = (c.left.to_string(), (1 - c.left).to_string());
     // Few rows are read by every lane alike; more are distributed.
-    let shared_rows = tile.rows >= lanes / 2 && row_loop.is_some();
-    match row_loop.filter(|_| shared_rows) {
+    let default = if tile.rows >= lanes / 2 && row_loop.is_some() { SUBGROUP } else { REGISTERS };
+    let domain = [SUBGROUP, REGISTERS].map(String::from);
+    let held = sketch.choose("left", if row_loop.is_some() { &domain } else { &domain[1..] }, default.into())?;
+    match row_loop.filter(|_| held == SUBGROUP) {
         Some(dim) => sketch.apply(StageInSubgroup { block: reduce, operand: left, at, into: a, lane, dim })?,
         None => sketch.apply(StageInRegisters { block: reduce, operand: left, at, into: a })?,
     }

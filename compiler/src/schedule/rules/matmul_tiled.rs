@@ -83,15 +83,19 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
     // Elements that are copied one by one each take an address and conditions: half as many at a time.
     let step = if channels % PIECE == 0 { 16 } else { 8 };
+    let step = sketch.choose("depth", &[16, 8], step)?;
     let tile = choose_tile(sketch, (batch, rows, columns), taps, step)?;
     let wanted = THREADS_A_CORE * i64::from(sketch.profile.cores);
     let steps = if channels % tile.depth == 0 { channels / tile.depth } else { 1 };
     let parts = slices(wanted, tile.groups * tile.threads.0 * tile.threads.1, depth, steps);
     if parts > 1 && unit.window.is_none() && batch == 1 {
         let whole = sketch.clone();
-        match compute_slices(sketch, unit, &c, &tile, parts) {
-            Ok(()) => return Ok(()),
-            Err(_) => *sketch = whole,
+        let parts = sketch.choose("slices", &[parts, 1], parts)?;
+        if parts > 1 {
+            match compute_slices(sketch, unit, &c, &tile, parts) {
+                Ok(()) => return Ok(()),
+                Err(_) => *sketch = whole,
+            }
         }
     }
     compute(sketch, unit, &c, &tile)
@@ -125,7 +129,7 @@ fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -
 type Candidate = (i64, i64, i64, i64);
 
 fn choose_tile(
-    sketch: &Sketch<'_>,
+    sketch: &mut Sketch<'_>,
     (batch, rows, columns): (i64, i64, i64),
     taps: i64,
     depth: i64,
@@ -154,6 +158,10 @@ fn choose_tile(
     let t = best.ok_or_else(|| {
         Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory))
     })?;
+    let listed = |t: &Candidate| vec![t.0, t.1, t.2, t.3];
+    let domain: Vec<Vec<i64>> = usable.iter().map(|t| listed(t)).collect();
+    let chosen = sketch.choose("tile", &domain, listed(t))?;
+    let t = usable.iter().find(|t| listed(t) == chosen).unwrap_or(t);
     let (row_pieces, rows) = if taps > 1 { (1, whole(t.2)) } else { (t.2, PIECE) };
     let groups = tiles(t);
     Ok(Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth, groups })

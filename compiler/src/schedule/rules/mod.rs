@@ -1,11 +1,17 @@
 //! Schedule rules: each looks at a tensor function and a [`DeviceProfile`] and proposes a trace.
 //!
-//! [`schedule`] first inlines what can be inlined and cuts concatenations of reductions, or of more operands than a kernel binds, apart, then splits the function into *units* (a reduction with the block
-//! that consumes it, or a compute block alone) and asks the rules of [`RULES`] in order; the first that takes a unit
-//! schedules it, and the reasons of those that declined are kept for `explain`. The last rule takes anything. Before
-//! that, the rule `rows` may take the function as a whole.
+//! [`schedule`] first inlines what can be inlined and cuts concatenations of reductions, or of more operands than a kernel binds, apart. The rules of [`RULES`] that take functions
+//! may then take the function as a whole; else it is split into *units* (a reduction with the block that consumes it, or a compute
+//! block alone), and the rules are asked in order for each; the first that takes a unit schedules it, and the reasons of those that
+//! declined are kept for `explain`. The last rule takes anything.
+//!
+//! Where a rule is free to choose (a tile, the threads of a workgroup, and which rule it is), the choice stands in the trace
+//! ([`Choose`](super::Choose)) with the values there are. [`schedule_with`] takes other values, [`follow_choices`] those that somebody
+//! wrote into a schedule.
 
 mod analysis;
+#[cfg(test)]
+mod choices_tests;
 mod cooperate;
 mod describe;
 mod direct;
@@ -16,23 +22,24 @@ mod partition;
 mod pooling;
 mod reduction_threads;
 mod rows;
+mod script;
 mod sketch;
 mod split_depth;
 #[cfg(test)]
 mod tests;
+mod units;
 mod windows;
 
 pub use analysis::Unit;
 pub use pooling::{Window, WindowWork, window_index};
+pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 
-use super::ScheduleError;
+use super::{Choose, InstrRef, ScheduleError, TransformLayout};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
-use crate::traffic;
-use describe::describe_units;
-use std::collections::VecDeque;
+use script::{FUNCTION, RULE, Script};
 
 /// A scheduled function.
 #[derive(Clone, Debug)]
@@ -47,10 +54,37 @@ pub struct Scheduled {
     pub missed: Vec<String>,
 }
 
+/// What a rule takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Takes {
+    /// A function as a whole.
+    Functions,
+    /// Reductions, with the blocks that consume them.
+    Reductions,
+    /// Compute blocks alone.
+    Blocks,
+    /// Any unit.
+    Units,
+}
+
+impl Takes {
+    /// Whether a unit is of this kind.
+    fn fits(self, unit: &Unit) -> bool {
+        match self {
+            Takes::Functions => false,
+            Takes::Reductions => unit.reduce.is_some(),
+            Takes::Blocks => unit.reduce.is_none(),
+            Takes::Units => true,
+        }
+    }
+}
+
 /// A schedule rule.
 pub struct Rule {
     /// Name: the file's name with dashes.
     pub name: &'static str,
+    /// What it is asked for.
+    pub takes: Takes,
     /// Its threads own tiles of rows and columns rather than neighbours in memory.
     pub tiles: bool,
     /// Schedules the unit in the sketch, or says why not. On a decline the sketch is put back.
@@ -59,35 +93,44 @@ pub struct Rule {
 
 /// Every rule, in the order they are asked.
 pub static RULES: &[Rule] = &[
-    Rule { name: "matmul-subgroup", tiles: true, apply: matmul_subgroup::apply },
-    Rule { name: "matmul-tiled", tiles: true, apply: matmul_tiled::apply },
-    Rule { name: "reduction-threads", tiles: false, apply: reduction_threads::apply },
-    Rule { name: "elementwise", tiles: false, apply: elementwise::apply },
-    Rule { name: "windows", tiles: false, apply: windows::apply },
-    Rule { name: "direct", tiles: false, apply: direct::apply },
+    Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
+    Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
+    Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
+    Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
+    Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
+    Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
+    Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },
 ];
-
-/// The rule that takes a function as a whole.
-const ROWS: &str = "rows";
 
 /// The names of all rules, in the order they are asked.
 pub fn names() -> Vec<&'static str> {
-    std::iter::once(ROWS).chain(RULES.iter().map(|r| r.name)).collect()
+    RULES.iter().map(|r| r.name).collect()
 }
 
 impl Rule {
+    /// Records that this rule is at work on the unit, with the others that could be.
+    fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) {
+        sketch.asked = asked;
+        sketch.unit = unit.name();
+        let (point, domain) = match self.takes {
+            Takes::Functions => (FUNCTION, units::function_domain(sketch.profile)),
+            _ => (RULE, units::rule_domain(sketch.profile, unit)),
+        };
+        sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);
+    }
     /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the sake of
     /// the device's speed.
-    fn ask(&self, sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
-        sketch.asked = sketch.profile.asks_for(self.name);
+    fn ask(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) -> Result<(), Decline> {
+        self.begin(sketch, unit, asked);
         (self.apply)(sketch, unit)
     }
 }
 
-/// The rules of units in the order they are asked for this profile: first those that are asked for by name.
-fn in_order(profile: &DeviceProfile) -> Vec<&'static Rule> {
-    let named = profile.asked_rules.iter().filter_map(|n| RULES.iter().find(|r| r.name == n));
-    named.chain(RULES.iter().filter(|r| !profile.asks_for(r.name))).collect()
+/// The rules in the order they are asked for this profile: first those that are asked for by name.
+fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
+    let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| RULES.iter().find(|r| r.name == n)).collect();
+    let rest: Vec<&Rule> = RULES.iter().filter(|r| !profile.asks_for(r.name)).collect();
+    named.into_iter().chain(rest)
 }
 
 /// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
@@ -101,119 +144,57 @@ pub fn schedule(
     constants: &[BufferId],
     profile: &DeviceProfile,
 ) -> Result<Scheduled, ScheduleError> {
-    let mut sketch = Sketch::new(f.clone(), constants, profile);
-    sketch.inline_all();
-    partition::partition_concats(&mut sketch);
-    partition::partition_by_bindings(&mut sketch);
-    if !profile.asked_rules.is_empty() && !profile.asks_for(ROWS) {
-        let (scheduled, taken_by) = schedule_units(sketch.clone(), vec![])?;
-        if taken_by.iter().any(|rule| profile.asks_for(rule)) {
-            return Ok(scheduled);
-        }
-    }
-    let mut missed = Vec::new();
-    let mut whole = sketch.clone();
-    let outputs: Vec<BufferId> = f.outputs().collect();
-    match rows::apply_whole(&mut whole).and_then(|()| whole.require_whole_words(&outputs, &[])) {
-        Ok(()) => {
-            let last = whole.f.body.blocks().last().map(|b| (b.name, ROWS));
-            return finished(whole, ROWS, last.as_slice(), missed);
-        }
-        Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule {ROWS}: {why}")),
-        Err(_) => {}
-    }
-    schedule_units(sketch, missed).map(|(scheduled, _)| scheduled)
+    units::schedule(f, constants, profile, &script::NOTHING)
 }
 
-/// Schedules the function's units one after another; also gives the rules that took them.
-fn schedule_units(
-    mut sketch: Sketch<'_>,
-    mut missed: Vec<String>,
-) -> Result<(Scheduled, Vec<&'static str>), ScheduleError> {
-    let list = sketch.units()?;
-    sketch.merge_outputs(&list);
-    let mut units: VecDeque<Unit> = list.into();
-    let mut taken: Vec<(u64, Name, &'static str)> = pooling::schedule_windows(&mut sketch, &mut units, &mut missed);
-    while let Some(unit) = units.pop_front() {
-        if sketch.is_scheduled(&unit) {
-            continue;
-        }
-        let later: Vec<Name> = units.iter().map(|u| u.output).collect();
-        match schedule_unit(&mut sketch, &unit, &later, &mut missed)? {
-            Taken::By(rule) => taken.push((unit.work, unit.output, rule)),
-            Taken::Apart(parts) => parts.into_iter().rev().for_each(|p| units.push_front(p)),
-        }
-    }
-    // The rule of the unit with the most work, the later one of equals.
-    let most = |best: (u64, &'static str), t: &(u64, Name, &'static str)| if t.0 >= best.0 { (t.0, t.2) } else { best };
-    let rule = taken.iter().fold((0, "elementwise"), most).1;
-    let blocks: Vec<(Name, &'static str)> = taken.iter().map(|t| (t.1, t.2)).collect();
-    Ok((finished(sketch, rule, &blocks, missed)?, taken.iter().map(|t| t.2).collect()))
-}
-
-/// Cuts kernels. Debug builds hold the result to what schedules that come from a file are held to.
-fn finished(
-    sketch: Sketch<'_>,
-    rule: &'static str,
-    taken: &[(Name, &'static str)],
-    missed: Vec<String>,
+/// [`schedule`] with values for some of the choices that rules make. [`choices`] of a schedule says what there is to choose; a
+/// choice may depend on those before it.
+///
+/// # Errors
+/// A value that is not in its domain, that its rule cannot take, or for which there is no choice.
+pub fn schedule_with(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    values: &[Choice],
 ) -> Result<Scheduled, ScheduleError> {
-    let profile = sketch.profile;
-    let function = sketch.finish()?;
-    if cfg!(debug_assertions)
-        && let Err(e) = crate::check::check_proposal(&function)
-    {
-        return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
-    }
-    let mut applied = describe_units(&function, taken);
-    if !profile.software && profile.subgroup.1 > 0 {
-        applied.extend(traffic::describe(&function, profile));
-    }
-    Ok(Scheduled { applied, function, rule, missed })
+    units::schedule(f, constants, profile, &Script::of_choices(values))
 }
 
-/// What became of a unit.
-enum Taken {
-    /// A rule scheduled it.
-    By(&'static str),
-    /// It became several, still to be scheduled.
-    Apart([Unit; 2]),
+/// The choices that a schedule was made with, in order, each with its domain.
+pub fn choices(trace: &[InstrRef]) -> Vec<&Choose> {
+    trace.iter().filter_map(Choose::of_instruction).collect()
 }
 
-/// Asks the rules in order; the reasons of those that decline are added to `missed`.
-fn schedule_unit(
-    sketch: &mut Sketch<'_>,
-    unit: &Unit,
-    later: &[Name],
-    missed: &mut Vec<String>,
-) -> Result<Taken, ScheduleError> {
-    for rule in in_order(sketch.profile) {
-        let saved = sketch.clone();
-        let target: Vec<BufferId> =
-            sketch.f.body.blocks().iter().filter(|b| b.name == unit.output).map(|b| b.buffer).collect();
-        let applied = rule.ask(sketch, unit);
-        let whole = applied.is_err() || sketch.require_whole_words(&target, later).is_ok();
-        if let (Some(reduce), false, true) = (unit.reduce, whole, rule.tiles) {
-            // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
-            *sketch = saved;
-            let copy = sketch.split_epilogue(reduce)?;
-            let work = analysis::iterations(sketch, unit.output);
-            let pack = Unit { reduce: None, window: None, output: unit.output, work };
-            return Ok(Taken::Apart([Unit { output: copy, ..unit.clone() }, pack]));
-        }
-        match applied.and_then(|()| sketch.require_whole_words(&target, later)) {
-            Ok(()) => return Ok(Taken::By(rule.name)),
-            Err(Decline(why)) => {
-                *sketch = saved;
-                if !why.is_empty() {
-                    missed.push(format!("rule {}: {}: {why}", rule.name, unit.name()));
-                }
-            }
-        }
+/// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the pending
+/// schedule. What is written for other units stays; what was written for these is replaced. True when there were any.
+/// `constants` as for [`schedule`]; parameters that the schedule has packed are constants too.
+///
+/// # Errors
+/// A value that is not in its domain or that its rule cannot take, and instructions that do not apply.
+pub fn follow_choices(
+    f: &mut TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Result<bool, ScheduleError> {
+    if !has_edited_choices(f) {
+        return Ok(false);
     }
-    Err(ScheduleError {
-        instruction: format!("schedule {}", unit.name()),
-        message: format!("no rule takes it: {}", missed.join("; ")),
-        loops: None,
-    })
+    let script = Script::read(&f.pending);
+    let mut plain = if f.trace.is_empty() { f.canonical() } else { f.clone() };
+    plain.pending.clear();
+    let packed: Vec<Name> =
+        f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
+    let inputs = plain.inputs().filter(|&b| constants.contains(&b) || packed.contains(&plain.buffers[b].name));
+    let constants: Vec<BufferId> = inputs.collect();
+    let made = units::schedule(&plain, &constants, profile, &script)?.function;
+    let done = plain.trace.len();
+    *f = plain;
+    f.pending = made.trace[done..].to_vec();
+    Ok(true)
+}
+
+/// True when a choice in the pending schedule of `f` differs from what the schedule was made with.
+pub fn has_edited_choices(f: &TensorFunction) -> bool {
+    f.pending.iter().filter_map(Choose::of_instruction).any(Choose::is_edited)
 }

@@ -11,11 +11,13 @@
 //! [`Unit`] with a [`Window`]; two units that no rule takes so stay two kernels.
 
 use super::analysis::{Unit, block_of, readers};
-use super::in_order;
+use super::script::{APART, TOGETHER, WINDOWS};
 use super::sketch::{Decline, Sketch};
+use super::units::{WRITTEN, candidates};
 use crate::int::{Int, product};
 use crate::name::Name;
 use crate::schedule::Inline;
+use crate::schedule::ScheduleError;
 use crate::schedule::loops::loops_around_block;
 use crate::schedule::{ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::{Block, BufferId, TensorFunction};
@@ -49,15 +51,23 @@ pub struct WindowWork {
 }
 
 impl WindowWork {
+    /// Whether a tile of registers holds a window.
+    ///
+    /// # Errors
+    /// The failed condition with its values.
+    pub fn fits(&self) -> Result<(), String> {
+        match self.taps > LARGEST {
+            true => Err(format!("a window has {} elements, a tile of registers at most {LARGEST}", self.taps)),
+            false => Ok(()),
+        }
+    }
     /// Whether one kernel costs less than two: what windows share is computed for each of them, but nothing is stored
     /// and loaded between.
     ///
     /// # Errors
     /// The failed condition with its values.
     pub fn pays(&self) -> Result<(), String> {
-        if self.taps > LARGEST {
-            return Err(format!("a window has {} elements, a tile of registers at most {LARGEST}", self.taps));
-        }
+        self.fits()?;
         let times = (self.windows * self.taps) as f64 / self.results.max(1) as f64;
         let again = (times - 1.0) * self.depth as f64;
         if again > MEMORY {
@@ -99,29 +109,57 @@ pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
         })
 }
 
-/// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Returns the rules with the
-/// work that each took.
+/// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Whether they are one is a choice
+/// of the unit with the windows. Returns the rules with the work that each took.
+///
+/// # Errors
+/// When what is written for the two does not apply.
 pub(super) fn schedule_windows(
     sketch: &mut Sketch<'_>,
     units: &mut VecDeque<Unit>,
     missed: &mut Vec<String>,
-) -> Vec<(u64, Name, &'static str)> {
+) -> Result<Vec<(u64, Name, &'static str)>, ScheduleError> {
     let mut done = Vec::new();
     for second in Vec::from(units.clone()) {
         let Some(first) = units.iter().find(|u| feeds_windows(sketch, u, &second)).cloned() else { continue };
-        let saved = sketch.clone();
-        match schedule_pair(sketch, &first, &second) {
-            Ok(rule) => {
-                done.push((first.work + second.work, second.output, rule));
-                units.retain(|u| u.output != first.output && u.output != second.output);
+        let taken = match sketch.script.written(second.name(), WINDOWS) {
+            Some(list) => {
+                sketch.replay(list)?;
+                sketch.is_scheduled(&second).then_some(WRITTEN)
             }
+            None => choose_windows(sketch, &first, &second, missed),
+        };
+        if let Some(rule) = taken {
+            done.push((first.work + second.work, second.output, rule));
+            units.retain(|u| u.output != first.output && u.output != second.output);
+        }
+    }
+    Ok(done)
+}
+
+/// Schedules both units as one where that is wished for or pays; else records that they stay apart.
+fn choose_windows(
+    sketch: &mut Sketch<'_>,
+    first: &Unit,
+    second: &Unit,
+    missed: &mut Vec<String>,
+) -> Option<&'static str> {
+    let domain = [TOGETHER, APART].map(String::from);
+    let unit = second.name();
+    let wish = sketch.script.wished_word(unit, WINDOWS).map(|w| w.0);
+    if wish != Some(APART) {
+        let saved = sketch.clone();
+        sketch.note_choice(unit, WINDOWS, &domain[0], &domain);
+        match schedule_pair(sketch, first, second, wish.is_some()) {
+            Ok(rule) => return Some(rule),
             Err(why) => {
                 *sketch = saved;
                 missed.extend(why.iter().map(|w| format!("{} apart from {}: {w}", second.name(), first.name())));
             }
         }
     }
-    done
+    sketch.note_choice(unit, WINDOWS, &domain[1], &domain);
+    None
 }
 
 /// True when `second` reduces windows of what `first` makes of its reduction, and nobody else reads that.
@@ -136,23 +174,28 @@ fn feeds_windows(sketch: &Sketch<'_>, first: &Unit, second: &Unit) -> bool {
         && !sketch.is_scheduled(second)
 }
 
-/// Schedules both units as one, or says why no rule does.
-fn schedule_pair(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit) -> Result<&'static str, Vec<String>> {
+/// Schedules both units as one, or says why no rule does; `wished`, whether or not that pays.
+fn schedule_pair(
+    sketch: &mut Sketch<'_>,
+    first: &Unit,
+    second: &Unit,
+    wished: bool,
+) -> Result<&'static str, Vec<String>> {
     let apart = sketch.clone();
-    let unit = join(sketch, first, second).map_err(|d| vec![d.0])?;
+    let unit = join(sketch, first, second, wished).map_err(|d| vec![d.0])?;
     let joined = sketch.clone();
     let target: Vec<BufferId> = block_of(&sketch.f, unit.output).map(|b| b.buffer).into_iter().collect();
     let mut why = Vec::new();
-    let rules = in_order(sketch.profile);
-    for &rule in &rules {
+    let rules = candidates(sketch, &unit);
+    for &(rule, asked) in &rules {
         *sketch = joined.clone();
         // Tiles are worth more than a kernel less.
-        let tiled = || rules.iter().any(|r| r.tiles && r.ask(&mut apart.clone(), first).is_ok());
-        if !rule.tiles && !sketch.profile.asks_for(rule.name) && tiled() {
+        let tiled = || rules.iter().any(|&(r, asked)| r.tiles && r.ask(&mut apart.clone(), first, asked).is_ok());
+        if !rule.tiles && !asked && !wished && tiled() {
             why.push(format!("rule {} makes no tiles", rule.name));
             break;
         }
-        match rule.ask(sketch, &unit).and_then(|()| sketch.require_whole_words(&target, &[])) {
+        match rule.ask(sketch, &unit, asked).and_then(|()| sketch.require_whole_words(&target, &[])) {
             Ok(()) => return Ok(rule.name),
             Err(Decline(reason)) if !reason.is_empty() => why.push(format!("rule {}: {reason}", rule.name)),
             Err(_) => {}
@@ -162,7 +205,7 @@ fn schedule_pair(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit) -> Result
 }
 
 /// Inlines what stands between the two reductions.
-fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit) -> Result<Unit, Decline> {
+fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> Result<Unit, Decline> {
     let (Some(reduce), Some(block)) = (first.reduce, second.reduce) else { return Err(Decline::other_kind()) };
     let extents = |sketch: &Sketch<'_>, all: Name, only: &[Name]| -> Result<i64, Decline> {
         let loops = sketch.loops(all)?.into_iter().filter(|l| only.contains(&l.var));
@@ -177,7 +220,8 @@ fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit) -> Result<Unit, De
         windows: extents(sketch, block, &windows)?,
         taps: extents(sketch, block, &outer)?,
     };
-    work.pays().map_err(Decline)?;
+    let worth = if wished { work.fits() } else { work.pays() };
+    worth.map_err(Decline)?;
     sketch.apply(Inline { block: first.output })?;
     let window = Some(Window { block, taps: work.taps });
     Ok(Unit { reduce: Some(reduce), window, output: second.output, work: first.work + second.work })

@@ -35,7 +35,19 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     Ok(())
 }
 
-fn choose_threads(sketch: &Sketch<'_>, reduce: Name, results: i64, depth: i64) -> Result<i64, Decline> {
+fn choose_threads(sketch: &mut Sketch<'_>, reduce: Name, results: i64, depth: i64) -> Result<i64, Decline> {
+    let p = sketch.profile;
+    let most = i64::from(p.max_invocations.min(p.max_workgroup_size[0]).min(256));
+    let default = default_threads(sketch, reduce, results, depth)?.min(most);
+    let mut domain: Vec<i64> = (2..=8).map(|n| 1 << n).filter(|t| *t <= most).collect();
+    if !domain.contains(&default) {
+        domain.push(default);
+    }
+    sketch.choose("threads", &domain, default)
+}
+
+/// Threads that keep the device busy, or why one a result does.
+fn default_threads(sketch: &Sketch<'_>, reduce: Name, results: i64, depth: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
     let cores = i64::from(p.cores.max(1));
     if p.software {
@@ -54,8 +66,7 @@ fn choose_threads(sketch: &Sketch<'_>, reduce: Name, results: i64, depth: i64) -
         return Err(Decline(format!("{results} results are enough for {cores} cores, or their elements lie apart")));
     }
     let wanted = ((depth / 4).max(1) as u64).next_power_of_two() as i64;
-    let most = i64::from(p.max_invocations.min(p.max_workgroup_size[0]).min(256));
-    Ok(wanted.clamp(32, 256).min(most))
+    Ok(wanted.clamp(32, 256))
 }
 
 /// True when everything large that the reduction reads lies contiguously along its innermost loop.

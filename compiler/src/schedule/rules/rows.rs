@@ -5,7 +5,7 @@
 //! run one after another into registers, then the row is written. Few long rows get a workgroup each, whose threads share
 //! every reduction (`cooperate.rs`) and the writing.
 
-use super::analysis::readers;
+use super::analysis::{Unit, readers};
 use super::cooperate::reduce_over_threads;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
@@ -29,25 +29,22 @@ struct Rows {
 
 /// Takes a whole function whose one output block reads row reductions, directly or through others, at fewer loops than its
 /// own.
-pub(super) fn apply_whole(sketch: &mut Sketch<'_>) -> Result<(), Decline> {
-    let rows = find_rows(sketch)?;
-    match workgroup_threads(sketch, &rows) {
-        Some(threads) => row_a_workgroup(sketch, &rows, threads),
-        None => row_a_thread(sketch, &rows),
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let rows = find_rows(sketch, unit.output)?;
+    let share = [WORKGROUP, THREAD].map(String::from);
+    let default = if worth_a_workgroup(sketch, &rows) { WORKGROUP } else { THREAD };
+    match sketch.choose("row", &share, default.into())?.as_str() {
+        WORKGROUP => row_a_workgroup(sketch, &rows),
+        _ => row_a_thread(sketch, &rows),
     }
 }
 
-fn find_rows(sketch: &Sketch<'_>) -> Result<Rows, Decline> {
-    let computed: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_none()).map(|b| b.name).collect();
-    let [output] = computed.as_slice() else { return Err(Decline::other_kind()) };
-    let output = *output;
-    if !sketch.f.body.blocks().iter().any(|b| b.name == output && sketch.f.outputs().any(|o| o == b.buffer)) {
-        return Err(Decline::other_kind());
-    }
+/// Who computes a row.
+const WORKGROUP: &str = "workgroup";
+const THREAD: &str = "thread";
+
+fn find_rows(sketch: &Sketch<'_>, output: Name) -> Result<Rows, Decline> {
     let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
-    if reductions.is_empty() {
-        return Err(Decline::other_kind());
-    }
     let row = row_loops(sketch, output, &reductions)?;
     let loops = sketch.loops(output)?;
     let inner: Vec<Name> = loops.iter().map(|l| l.var).filter(|v| !row.contains(v)).collect();
@@ -65,25 +62,37 @@ fn find_rows(sketch: &Sketch<'_>) -> Result<Rows, Decline> {
     Ok(Rows { output, reductions, row, inner, count, length, contiguous })
 }
 
-/// Threads that share a row; `None` where a thread had better take rows alone.
-fn workgroup_threads(sketch: &Sketch<'_>, rows: &Rows) -> Option<i64> {
+/// Whether the threads of a workgroup had better share a row than take rows alone.
+fn worth_a_workgroup(sketch: &Sketch<'_>, rows: &Rows) -> bool {
     let p = sketch.profile;
     let cores = i64::from(p.cores.max(1));
     if p.software {
-        // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
         let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
-        return (rows.count < 2 * cores * lanes && rows.length >= 4 * lanes).then_some(lanes);
+        return rows.count < 2 * cores * lanes && rows.length >= 4 * lanes;
     }
     let few = rows.count < 64 * cores;
-    if rows.length < 32 || !(rows.contiguous || few) {
-        return None;
-    }
-    let most = if rows.count >= cores { 256 } else { 1024 };
-    let wanted = ((rows.length / 4).max(1) as u64).next_power_of_two() as i64;
-    let device = i64::from(p.max_invocations.min(p.max_workgroup_size[0]));
+    rows.length >= 32 && (rows.contiguous || few)
+}
+
+/// Threads that share a row.
+fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows) -> Result<i64, Decline> {
+    let p = sketch.profile;
+    let device = prev_power_of_two(i64::from(p.max_invocations.min(p.max_workgroup_size[0])));
     // Each reduction keeps a word a thread in workgroup memory, and a sixteenth of that for the tree.
-    let shared = i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5);
-    Some(wanted.clamp(32, most).min(prev_power_of_two(device)).min(prev_power_of_two(shared)))
+    let shared = prev_power_of_two(i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5));
+    let default = if p.software {
+        // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
+        i64::from(p.fixed_subgroup().unwrap_or(8))
+    } else {
+        let most = if rows.count >= i64::from(p.cores.max(1)) { 256 } else { 1024 };
+        let wanted = ((rows.length / 4).max(1) as u64).next_power_of_two() as i64;
+        wanted.clamp(32, most).min(device).min(shared)
+    };
+    let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= device.min(shared)).collect();
+    if !domain.contains(&default) {
+        domain.push(default);
+    }
+    sketch.choose("threads", &domain, default)
 }
 
 fn prev_power_of_two(n: i64) -> i64 {
@@ -99,7 +108,8 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     let rows = sketch.fuse(&r.row, Name::new(&format!("{}_row", r.output)))?;
     // A tail would make the rows of the reductions and of the output differ by a clamp, and the buffers between them whole.
     let most = if sketch.profile.software { 8 } else { 32 };
-    let threads = (1..=most).rev().find(|t| r.count % t == 0).unwrap_or(1);
+    let domain: Vec<i64> = (1..=most).rev().filter(|t| r.count % t == 0).collect();
+    let threads = sketch.choose("threads", &domain, domain.first().copied().unwrap_or(1))?;
     let parts = sketch.split(rows, &[0, threads], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
@@ -120,7 +130,8 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     Ok(())
 }
 
-fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows, threads: i64) -> Result<(), Decline> {
+fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
+    let threads = workgroup_threads(sketch, r)?;
     let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;
     let inner = sketch.fuse(&r.inner, Name::new(&format!("{}_e", r.output)))?;

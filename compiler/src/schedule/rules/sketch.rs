@@ -2,6 +2,7 @@
 
 use super::analysis::{Unit, units_of};
 use super::pooling::stands_before_window;
+use super::script::Script;
 use crate::attr::AttrStruct;
 use crate::int::{self, Int};
 use crate::name::Name;
@@ -55,12 +56,21 @@ pub struct Sketch<'a> {
     pub constants: &'a [BufferId],
     /// The rule at work was asked for by name: it takes what it can, whether or not that suits the device.
     pub asked: bool,
+    /// The unit that the rule at work schedules, by its name.
+    pub unit: Name,
+    /// What is given of the schedule.
+    pub(super) script: &'a Script,
 }
 
 impl<'a> Sketch<'a> {
     /// Starts with an unscheduled function.
-    pub fn new(f: TensorFunction, constants: &'a [BufferId], profile: &'a DeviceProfile) -> Self {
-        Sketch { f, profile, constants, asked: false }
+    pub(super) fn new(
+        f: TensorFunction,
+        constants: &'a [BufferId],
+        profile: &'a DeviceProfile,
+        script: &'a Script,
+    ) -> Self {
+        Sketch { f, profile, constants, asked: false, unit: "".into(), script }
     }
     /// Applies any instruction.
     ///
@@ -244,12 +254,15 @@ impl<'a> Sketch<'a> {
             let _ = self.apply(MergeNests { block: unit.output, into });
         }
     }
-    /// Cuts kernels.
+    /// Cuts kernels, as it is written where it is.
     ///
     /// # Errors
     /// When `cut-kernel` fails.
     pub fn finish(mut self) -> Result<TensorFunction, ScheduleError> {
-        self.apply(CutKernel { together: vec![] })?;
+        match &self.script.end {
+            Some(list) => self.replay(list)?,
+            None => self.apply(CutKernel { together: vec![] })?,
+        }
         Ok(self.f)
     }
     /// A constant extent or a decline.

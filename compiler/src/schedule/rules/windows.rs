@@ -25,6 +25,7 @@ const THREADS_A_CORE: i64 = 256;
 const SOFTWARE_THREADS_A_CORE: i64 = 64;
 
 /// A tile along one loop of the output.
+#[derive(Clone)]
 struct Tile {
     along: Name,
     windows: i64,
@@ -37,7 +38,7 @@ struct Tile {
 /// Takes reductions whose neighbouring results share loads.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     let Some(reduce) = unit.reduce.filter(|_| unit.window.is_none()) else { return Err(Decline::other_kind()) };
-    let tile = best_tile(sketch, unit, reduce)?;
+    let tile = choose_tile(sketch, unit, reduce)?;
     let parts = sketch.split(tile.along, &[0, tile.windows], &["o", "w"])?;
     let (outer, window) = (parts[0], parts[1]);
     let mut order: Vec<Name> = sketch.loops(unit.output)?.iter().map(|l| l.var).filter(|v| *v != window).collect();
@@ -49,8 +50,24 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     accumulate_at(sketch, reduce, thread, vector.is_some(), &tile.moving)
 }
 
-/// The tile with the fewest loads for each result.
-fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Decline> {
+/// The tile with the fewest loads for each result, the later one of equals; which loop it lies along is chosen first.
+fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Decline> {
+    let tiles = tiles(sketch, unit, reduce)?;
+    let best =
+        |tiles: &mut dyn Iterator<Item = &Tile>| tiles.reduce(|b, t| if t.loads <= b.loads { t } else { b }).cloned();
+    let Some(default) = best(&mut tiles.iter()) else { return Err(Decline::other_kind()) };
+    let mut loops: Vec<Name> = tiles.iter().map(|t| t.along).collect();
+    loops.dedup();
+    let along = sketch.choose("along", &loops, default.along)?;
+    let own: Vec<Tile> = tiles.into_iter().filter(|t| t.along == along).collect();
+    let default = best(&mut own.iter()).unwrap_or(default);
+    let domain: Vec<i64> = own.iter().map(|t| t.windows).collect();
+    let windows = sketch.choose("results", &domain, default.windows)?;
+    Ok(own.into_iter().find(|t| t.windows == windows).unwrap_or(default))
+}
+
+/// All tiles that leave enough threads; declines when none of them saves enough.
+fn tiles(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Vec<Tile>, Decline> {
     let f = &sketch.f;
     let blocks = f.body.blocks();
     let find = |name| blocks.iter().find(|b| b.name == name).copied().ok_or_else(Decline::other_kind);
@@ -77,22 +94,21 @@ fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Dec
     let alone = loads_of(r, &window, None).ok_or_else(Decline::other_kind)? as f64;
     let for_each = if sketch.profile.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
     let fewest = if sketch.asked { 1 } else { i64::from(sketch.profile.cores.max(1)) * for_each };
-    let mut best: Option<Tile> = None;
+    let mut tiles: Vec<Tile> = Vec::new();
     for l in loops.iter().filter(|l| lanes == 1 || l.var != last.var) {
         let (Some(&(v, _)), Some(extent)) = (map.iter().find(|m| m.1 == l.var), l.extent.as_const()) else { continue };
         let moving: Vec<Name> = window.iter().map(|w| w.0).filter(|w| together(r, v, *w)).collect();
         for windows in 2..=LARGEST_TILE.min(extent) {
-            let tiles = (extent + windows - 1) / windows;
-            if results / extent * tiles / lanes < fewest {
+            let count = (extent + windows - 1) / windows;
+            if results / extent * count / lanes < fewest {
                 continue;
             }
             let Some(loads) = loads_of(r, &window, Some((v, windows))) else { continue };
-            let loads = loads as f64 * tiles as f64 / extent as f64;
-            if best.as_ref().is_none_or(|b| loads <= b.loads) {
-                best = Some(Tile { along: l.var, windows, loads, moving: moving.clone() });
-            }
+            let loads = loads as f64 * count as f64 / extent as f64;
+            tiles.push(Tile { along: l.var, windows, loads, moving: moving.clone() });
         }
     }
+    let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b });
     let best = best.ok_or_else(|| Decline(format!("no tile leaves {fewest} threads")))?;
     if !sketch.asked && alone / best.loads < LEAST_GAIN {
         return Err(Decline(format!(
@@ -100,7 +116,7 @@ fn best_tile(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Tile, Dec
             best.windows, best.loads
         )));
     }
-    Ok(best)
+    Ok(tiles)
 }
 
 /// True when a load has an index with both variables.

@@ -1,0 +1,219 @@
+//! What is given of a schedule before the rules are asked: values of choices, and parts that are written already.
+//!
+//! A schedule as text is read in parts. A part begins with the line that says how a unit is scheduled (`choose` of
+//! `function`, `windows` or `rule`) and goes up to the next such line. Parts without an edited choice are applied as they are
+//! written; for the others the rules are asked again, with the values that the part's lines have.
+
+use super::sketch::{Decline, Sketch};
+use crate::attr::{Attr, AttrValue};
+use crate::name::Name;
+use crate::schedule::choose::print_domain;
+use crate::schedule::{Choose, CutKernel, InstrRef, ScheduleError, apply};
+use crate::text::print_value;
+
+/// The point of a function that a rule may take as a whole: the rule, or [`APART`].
+pub(super) const FUNCTION: &str = "function";
+/// The point of windows over another unit's results: [`TOGETHER`] with it, or [`APART`].
+pub(super) const WINDOWS: &str = "windows";
+/// The point of any unit: the rule that takes it.
+pub(super) const RULE: &str = "rule";
+/// Units are scheduled one by one.
+pub(super) const APART: &str = "apart";
+/// Two units are scheduled as one.
+pub(super) const TOGETHER: &str = "together";
+
+/// A value for a choice of a rule's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Choice {
+    /// The unit that is scheduled: [`Choose::unit`].
+    pub unit: Name,
+    /// What is chosen: [`Choose::point`].
+    pub point: Name,
+    /// The value.
+    pub value: Attr,
+}
+
+/// A choice; where it is not required, the default takes its place when the domain lacks it.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    choice: Choice,
+    pub required: bool,
+}
+
+/// Instructions for one unit.
+#[derive(Clone, Debug)]
+struct Part {
+    unit: Name,
+    point: Name,
+    edited: bool,
+    instructions: Vec<InstrRef>,
+}
+
+/// What is given of a schedule.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Script {
+    wishes: Vec<Wish>,
+    /// Instructions before the first part; `None` where the rules prepare the function.
+    pub before: Option<Vec<InstrRef>>,
+    parts: Vec<Part>,
+    /// `cut-kernel` and what follows.
+    pub end: Option<Vec<InstrRef>>,
+}
+
+/// Nothing is given.
+pub(super) static NOTHING: Script = Script { wishes: vec![], before: None, parts: vec![], end: None };
+
+impl Script {
+    /// Values that must be taken.
+    pub fn of_choices(choices: &[Choice]) -> Script {
+        let wishes = choices.iter().map(|c| Wish { choice: c.clone(), required: true }).collect();
+        Script { wishes, ..Script::default() }
+    }
+
+    /// A schedule as it is written; edited choices are required.
+    pub fn read(instructions: &[InstrRef]) -> Script {
+        let cut = instructions.iter().position(|i| i.as_any().is::<CutKernel>()).unwrap_or(instructions.len());
+        let (body, end) = instructions.split_at(cut);
+        let mut script = Script { end: (!end.is_empty()).then(|| end.to_vec()), ..Script::default() };
+        let mut before = Vec::new();
+        for i in body {
+            if let Some(c) = Choose::of_instruction(i) {
+                script.note(c);
+            }
+            match script.parts.last_mut() {
+                Some(part) => part.instructions.push(i.clone()),
+                None => before.push(i.clone()),
+            }
+        }
+        match body.iter().any(|i| i.rewrites()) {
+            true => script.before = Some(before),
+            // Choices alone, for the rules to schedule by.
+            false => script.parts.clear(),
+        }
+        script
+    }
+
+    /// A line of the text: a wish, and perhaps the beginning of a part.
+    fn note(&mut self, c: &Choose) {
+        let choice = Choice { unit: c.unit, point: c.point, value: c.value.clone() };
+        self.wishes.push(Wish { choice, required: c.is_edited() });
+        let joined = |p: &Part| p.point.as_str() == WINDOWS && p.instructions.iter().any(|i| i.rewrites());
+        let begins = match c.point.as_str() {
+            FUNCTION | WINDOWS => true,
+            // The rule of two units that were made one belongs to the part that did.
+            RULE => !self.parts.last().is_some_and(|p| joined(p) && p.count(RULE) == 0),
+            _ => false,
+        };
+        if begins {
+            self.parts.push(Part { unit: c.unit, point: c.point, edited: false, instructions: vec![] });
+        }
+        if let Some(part) = self.parts.last_mut() {
+            part.edited |= c.is_edited();
+        }
+    }
+
+    /// The part of a unit as it is written, unless a choice in it was edited.
+    pub fn written(&self, unit: Name, point: &str) -> Option<&[InstrRef]> {
+        let part = self.parts.iter().find(|p| p.unit == unit && p.point.as_str() == point && !p.edited)?;
+        Some(&part.instructions)
+    }
+
+    /// True when units that can run in one nest are still to be merged.
+    pub fn leaves_merging(&self) -> bool {
+        self.before.is_none() || self.parts.iter().any(|p| p.point.as_str() == FUNCTION && p.edited)
+    }
+
+    /// The value that is given for a choice.
+    pub fn wish(&self, unit: Name, point: &str) -> Option<(&Attr, bool)> {
+        let mine = |w: &&Wish| w.choice.unit == unit && w.choice.point.as_str() == point;
+        self.wishes.iter().find(mine).map(|w| (&w.choice.value, w.required))
+    }
+
+    /// The same, of a choice between words.
+    pub fn wished_word(&self, unit: Name, point: &str) -> Option<(&str, bool)> {
+        match self.wish(unit, point)? {
+            (Attr::Str(word), required) => Some((word, required)),
+            _ => None,
+        }
+    }
+
+    /// Holds a trace to the values that are required.
+    ///
+    /// # Errors
+    /// Names the value that no rule took, and `why`.
+    pub fn require(&self, trace: &[InstrRef], why: &[String]) -> Result<(), ScheduleError> {
+        let made = || trace.iter().filter_map(Choose::of_instruction);
+        let taken = |w: &&Wish| {
+            let Choice { unit, point, value } = &w.choice;
+            made().any(|c| c.unit == *unit && c.point == *point && c.value == *value)
+        };
+        let Some(open) = self.wishes.iter().filter(|w| w.required).find(|w| !taken(w)) else { return Ok(()) };
+        let Choice { unit, point, value } = &open.choice;
+        let mut own: Vec<&String> = why.iter().filter(|w| w.contains(&format!("`{point}`"))).collect();
+        if own.is_empty() {
+            own.extend(why);
+        }
+        let mut message = match own.is_empty() {
+            true => format!("nothing chooses `{point}` for `{unit}`"),
+            false => own.into_iter().map(String::as_str).collect::<Vec<_>>().join("; "),
+        };
+        if !made().any(|c| c.unit == *unit && c.point == *point) {
+            let points: Vec<String> = made().map(|c| format!("{} of {}", c.point, c.unit)).collect();
+            message.push_str(&format!("; choices here: {}", points.join(", ")));
+        }
+        let instruction = format!("choose {{unit={unit}, point={point}, value={}}}", print_value(value));
+        Err(ScheduleError { instruction, message, loops: None })
+    }
+}
+
+impl Part {
+    fn count(&self, point: &str) -> usize {
+        let lines = self.instructions.iter().filter_map(Choose::of_instruction);
+        lines.filter(|c| c.point.as_str() == point).count()
+    }
+}
+
+impl Sketch<'_> {
+    /// A free choice of the rule at work: the value that is given for it, else `default`. It stands in the trace with its
+    /// `domain`, unless there is nothing else to choose.
+    ///
+    /// # Errors
+    /// Declines when the value that is given is not in the domain.
+    pub fn choose<T: AttrValue>(&mut self, point: &str, domain: &[T], default: T) -> Result<T, Decline> {
+        debug_assert!(domain.contains(&default), "the default of {point} is not in its domain");
+        let wish = self.script.wish(self.unit, point);
+        let value = match wish {
+            None => default,
+            Some((given, required)) => match T::from_attr(given).filter(|v| domain.contains(v)) {
+                Some(v) => v,
+                None if !required => default,
+                None => {
+                    let all: Vec<Attr> = domain.iter().map(T::to_attr).collect();
+                    let given = print_value(given);
+                    return Err(Decline(format!("`{point}` is one of {}, not {given}", print_domain(&all))));
+                }
+            },
+        };
+        if domain.len() > 1 || wish.is_some() {
+            self.note_choice(self.unit, point, &value, domain);
+        }
+        Ok(value)
+    }
+
+    /// Records a choice.
+    pub(super) fn note_choice<T: AttrValue>(&mut self, unit: Name, point: &str, value: &T, domain: &[T]) {
+        let others = domain.iter().filter(|v| *v != value);
+        let of = std::iter::once(value).chain(others).map(T::to_attr).collect();
+        let line = Choose { unit, point: Name::new(point), value: value.to_attr(), of };
+        // Refused for a unit that is not there, and then there is nothing to record.
+        let _ = apply(&mut self.f, InstrRef::new(line));
+    }
+
+    /// Applies instructions as they are written.
+    ///
+    /// # Errors
+    /// At the first that does not apply.
+    pub(super) fn replay(&mut self, list: &[InstrRef]) -> Result<(), ScheduleError> {
+        crate::schedule::replay(&mut self.f, list)
+    }
+}

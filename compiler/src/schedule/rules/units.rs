@@ -1,0 +1,251 @@
+//! Which rule schedules what: the function as a whole, else its units one after another.
+
+use super::analysis::{Unit, iterations, whole_unit};
+use super::describe::describe_units;
+use super::partition::{partition_by_bindings, partition_concats};
+use super::pooling::schedule_windows;
+use super::script::{APART, FUNCTION, RULE, Script};
+use super::sketch::{Decline, Sketch};
+use super::{RULES, Rule, Scheduled, Takes, in_order};
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::{InstrRef, ScheduleError, SplitEpilogue};
+use crate::tir::{BufferId, TensorFunction};
+use crate::traffic;
+use std::collections::VecDeque;
+
+/// The rule of what came with its instructions.
+pub(super) const WRITTEN: &str = "written";
+
+/// Schedules a function, as far as the script does not say how.
+pub(super) fn schedule(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    script: &Script,
+) -> Result<Scheduled, ScheduleError> {
+    let mut sketch = Sketch::new(f.clone(), constants, profile, script);
+    match &script.before {
+        Some(list) => sketch.replay(list)?,
+        None => {
+            sketch.inline_all();
+            partition_concats(&mut sketch);
+            partition_by_bindings(&mut sketch);
+        }
+    }
+    let done = schedule_parts(sketch)?;
+    script.require(&done.function.trace, &done.missed)?;
+    Ok(done)
+}
+
+fn schedule_parts(mut sketch: Sketch<'_>) -> Result<Scheduled, ScheduleError> {
+    let whole = whole_unit(&sketch);
+    let wished = whole.as_ref().is_some_and(|u| sketch.script.wish(u.name(), FUNCTION).is_some());
+    let asks_for = |r: &Rule| sketch.profile.asks_for(r.name);
+    let asks_for_units =
+        !sketch.profile.asked_rules.is_empty() && !RULES.iter().any(|r| r.takes == Takes::Functions && asks_for(r));
+    if asks_for_units && !wished {
+        let (scheduled, taken_by) = schedule_units(sketch.clone(), vec![])?;
+        if taken_by.iter().any(|rule| sketch.profile.asks_for(rule)) {
+            return Ok(scheduled);
+        }
+    }
+    let mut missed = Vec::new();
+    if let Some(unit) = whole
+        && let Some(done) = schedule_whole(&mut sketch, &unit, &mut missed)?
+    {
+        return Ok(done);
+    }
+    schedule_units(sketch, missed).map(|(scheduled, _)| scheduled)
+}
+
+/// What may become of a function that a rule takes as a whole.
+pub(super) fn function_domain(profile: &DeviceProfile) -> Vec<String> {
+    let rules = in_order(profile).filter(|r| r.takes == Takes::Functions);
+    rules.map(|r| r.name).chain([APART]).map(String::from).collect()
+}
+
+/// The rules that may take a unit.
+pub(super) fn rule_domain(profile: &DeviceProfile, unit: &Unit) -> Vec<String> {
+    in_order(profile).filter(|r| r.takes.fits(unit)).map(|r| r.name.to_string()).collect()
+}
+
+/// Schedules the function as one unit, where a rule takes it and its units are not wished apart.
+fn schedule_whole(
+    sketch: &mut Sketch<'_>,
+    unit: &Unit,
+    missed: &mut Vec<String>,
+) -> Result<Option<Scheduled>, ScheduleError> {
+    let wish = sketch.script.wished_word(unit.name(), FUNCTION).map(|w| w.0);
+    if let Some(list) = sketch.script.written(unit.name(), FUNCTION) {
+        sketch.replay(list)?;
+        if wish == Some(APART) {
+            return Ok(None);
+        }
+        return finished(sketch.clone(), WRITTEN, &[(unit.output, WRITTEN)], vec![]).map(Some);
+    }
+    if wish == Some(APART) {
+        sketch.note_choice(unit.name(), FUNCTION, &APART.to_string(), &function_domain(sketch.profile));
+        return Ok(None);
+    }
+    let rules = in_order(sketch.profile).filter(|r| r.takes == Takes::Functions);
+    for rule in rules.filter(|r| wish.is_none_or(|name| name == r.name)) {
+        let mut whole = sketch.clone();
+        let asked = wish.is_some() || sketch.profile.asks_for(rule.name);
+        let target = target_of(&whole, unit);
+        match rule.ask(&mut whole, unit, asked).and_then(|()| whole.require_whole_words(&target, &[])) {
+            Ok(()) => {
+                let taken = [(unit.output, rule.name)];
+                return finished(whole, rule.name, &taken, std::mem::take(missed)).map(Some);
+            }
+            Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule {}: {why}", rule.name)),
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The buffer that a unit stores its result to.
+fn target_of(sketch: &Sketch<'_>, unit: &Unit) -> Vec<BufferId> {
+    sketch.f.body.blocks().iter().filter(|b| b.name == unit.output).map(|b| b.buffer).collect()
+}
+
+/// Schedules the function's units one after another; also gives the rules that took them.
+fn schedule_units(
+    mut sketch: Sketch<'_>,
+    mut missed: Vec<String>,
+) -> Result<(Scheduled, Vec<&'static str>), ScheduleError> {
+    let list = sketch.units()?;
+    if sketch.script.leaves_merging() {
+        sketch.merge_outputs(&list);
+    }
+    let mut units: VecDeque<Unit> = list.into();
+    let mut taken: Vec<(u64, Name, &'static str)> = schedule_windows(&mut sketch, &mut units, &mut missed)?;
+    while let Some(unit) = units.pop_front() {
+        if sketch.is_scheduled(&unit) {
+            continue;
+        }
+        let later: Vec<Name> = units.iter().map(|u| u.output).collect();
+        let part = match sketch.script.written(unit.name(), RULE) {
+            Some(list) => as_written(&mut sketch, &unit, list)?,
+            None => schedule_unit(&mut sketch, &unit, &later, &mut missed)?,
+        };
+        taken.push((unit.work, part.output, part.rule));
+        if let Some(rest) = part.rest {
+            units.push_front(rest);
+        }
+    }
+    // The rule of the unit with the most work, the later one of equals.
+    let most = |best: (u64, &'static str), t: &(u64, Name, &'static str)| if t.0 >= best.0 { (t.0, t.2) } else { best };
+    let rule = taken.iter().fold((0, "elementwise"), most).1;
+    let blocks: Vec<(Name, &'static str)> = taken.iter().map(|t| (t.1, t.2)).collect();
+    Ok((finished(sketch, rule, &blocks, missed)?, taken.iter().map(|t| t.2).collect()))
+}
+
+/// Cuts kernels. Debug builds hold the result to what schedules that come from a file are held to.
+fn finished(
+    sketch: Sketch<'_>,
+    rule: &'static str,
+    taken: &[(Name, &'static str)],
+    missed: Vec<String>,
+) -> Result<Scheduled, ScheduleError> {
+    let profile = sketch.profile;
+    let function = sketch.finish()?;
+    if cfg!(debug_assertions)
+        && let Err(e) = crate::check::check_proposal(&function)
+    {
+        return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
+    }
+    let mut applied = describe_units(&function, taken);
+    if !profile.software && profile.subgroup.1 > 0 {
+        applied.extend(traffic::describe(&function, profile));
+    }
+    Ok(Scheduled { applied, function, rule, missed })
+}
+
+/// A unit that is scheduled.
+struct Taken {
+    rule: &'static str,
+    /// The block that writes its result.
+    output: Name,
+    /// What is left of it to schedule: the block that packs its result.
+    rest: Option<Unit>,
+}
+
+/// A unit as it is written.
+fn as_written(sketch: &mut Sketch<'_>, unit: &Unit, list: &[InstrRef]) -> Result<Taken, ScheduleError> {
+    sketch.replay(list)?;
+    let cuts = list.iter().filter_map(|i| i.as_any().downcast_ref::<SplitEpilogue>());
+    let copy = cuts.filter(|s| Some(s.block) == unit.reduce).map(|s| s.into).next();
+    let rest = copy.map(|_| packing_unit(sketch, unit));
+    Ok(Taken { rule: WRITTEN, output: copy.unwrap_or(unit.output), rest })
+}
+
+/// The block that packs the result of a unit that was cut off from it.
+fn packing_unit(sketch: &Sketch<'_>, unit: &Unit) -> Unit {
+    let work = iterations(sketch, unit.output);
+    Unit { reduce: None, window: None, output: unit.output, work }
+}
+
+/// The rules to ask for a unit, and whether each is asked for by name: one that is wished for comes first.
+pub(super) fn candidates(sketch: &Sketch<'_>, unit: &Unit) -> Vec<(&'static Rule, bool)> {
+    let usual = in_order(sketch.profile).filter(|r| r.takes.fits(unit));
+    let usual = usual.map(|r| (r, sketch.profile.asks_for(r.name)));
+    let Some((name, required)) = sketch.script.wished_word(unit.name(), RULE) else { return usual.collect() };
+    let wished = RULES.iter().filter(|r| r.name == name && r.takes.fits(unit));
+    match required {
+        true => wished.map(|r| (r, true)).collect(),
+        // It took the unit before, perhaps only because it was asked for.
+        false => wished.flat_map(|r| [(r, sketch.profile.asks_for(r.name)), (r, true)]).chain(usual).collect(),
+    }
+}
+
+/// Asks the rules in order; the reasons of those that decline are added to `missed`.
+fn schedule_unit(
+    sketch: &mut Sketch<'_>,
+    unit: &Unit,
+    later: &[Name],
+    missed: &mut Vec<String>,
+) -> Result<Taken, ScheduleError> {
+    let rules = candidates(sketch, unit);
+    for &(rule, asked) in &rules {
+        let saved = sketch.clone();
+        let target = target_of(sketch, unit);
+        let mut applied = rule.ask(sketch, unit, asked);
+        let whole = applied.is_err() || sketch.require_whole_words(&target, later).is_ok();
+        if let (Some(reduce), false, true) = (unit.reduce, whole, rule.tiles) {
+            // Tiles do not end at words: they go to f32 memory, and a kernel of its own packs them.
+            *sketch = saved.clone();
+            rule.begin(sketch, unit, asked);
+            let output = sketch.split_epilogue(reduce)?;
+            applied = (rule.apply)(sketch, &Unit { output, ..unit.clone() });
+            if applied.is_ok() {
+                return Ok(Taken { rule: rule.name, output, rest: Some(packing_unit(sketch, unit)) });
+            }
+        }
+        match applied.and_then(|()| sketch.require_whole_words(&target, later)) {
+            Ok(()) => return Ok(Taken { rule: rule.name, output: unit.output, rest: None }),
+            Err(Decline(why)) => {
+                *sketch = saved;
+                if !why.is_empty() {
+                    missed.push(format!("rule {}: {}: {why}", rule.name, unit.name()));
+                }
+            }
+        }
+    }
+    let mut why = missed.join("; ");
+    let wish = sketch.script.wished_word(unit.name(), RULE).filter(|w| w.1);
+    if let Some((name, _)) = wish {
+        let domain = rule_domain(sketch.profile, unit);
+        why = match (rules.is_empty(), why.is_empty()) {
+            (true, _) => format!("`rule` is one of {}, not {name}", domain.join(", ")),
+            (_, true) => format!("rule {name} takes nothing of this kind"),
+            _ => why,
+        };
+    }
+    Err(ScheduleError {
+        instruction: format!("schedule {}", unit.name()),
+        message: format!("no rule takes it: {why}"),
+        loops: None,
+    })
+}
