@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One line for the usage.
-pub const HELP: &str = "[MODEL ...] every kernel of the zoo as WGSL, SPIR-V (through spirv-val), MSL and HLSL";
+pub const HELP: &str = "[MODEL ...] every kernel of the zoo as WGSL, SPIR-V (through spirv-val), standard WGSL (through Tint), MSL and HLSL";
 
 /// Devices compiled for: small subgroups and none, f16 and none, few bindings and many.
 const PROFILES: &[&str] = &["lavapipe", "swiftshader", "hopper"];
@@ -33,17 +33,16 @@ const STANDARD: &str = "standard";
 /// Lists the networks that failed, with the first reason of each.
 pub fn run(args: &[String]) -> Result<(), String> {
     heading("cargo build --package cli");
-    check(&build_weft(false)?, args, true)
+    check(&build_weft(false)?, args)
 }
 
-/// Checks the kernels of `models`, of the whole zoo where there are none, with the program `weft`; with `standard` also as
-/// standard WGSL, which Tint reads.
+/// Checks the kernels of `models`, of the whole zoo where there are none, with the program `weft`.
 ///
 /// # Errors
 /// Lists what failed.
-pub fn check(weft: &Path, models: &[String], standard: bool) -> Result<(), String> {
+pub fn check(weft: &Path, models: &[String]) -> Result<(), String> {
     let validator = find_validator()?;
-    let tint = if standard { tint::find() } else { None };
+    let tint = tint::find();
     let models = if models.is_empty() { zoo(weft)? } else { models.to_vec() };
     let folder = target_dir()?.join("kernels");
     let jobs: Vec<(&str, &String)> = PROFILES.iter().flat_map(|p| models.iter().map(move |m| (*p, m))).collect();
@@ -119,11 +118,6 @@ fn check_one(
         compile.args(["--emit", form]);
     }
     output(&mut compile)?;
-    if tint {
-        let mut standard = Command::new(weft);
-        standard.args(["compile", model, "--target", profile, "-q", "--emit", "wgsl", "--dialect", "standard"]);
-        output(standard.arg("--emit-dir").arg(folder.join(STANDARD)))?;
-    }
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     let of = |extension: &str| -> BTreeSet<PathBuf> {
@@ -143,17 +137,15 @@ fn check_one(
         }
     }
     replay(weft, profile, folder, &names)?;
+    if tint {
+        write_standard(weft, profile, folder, names.len())?;
+    }
     Ok(names.len())
 }
 
 /// The kernels that `weft opt` makes of the module's text must be those that were emitted.
 fn replay(weft: &Path, profile: &str, folder: &Path, names: &BTreeSet<PathBuf>) -> Result<(), String> {
-    let mut opt = Command::new(weft);
-    opt.arg("opt").arg(folder.join("module.weft"));
-    opt.args(["--target", profile, "--passes", "apply-schedules", "--emit", "wgsl", "-q"]);
-    let text = output(&mut opt)?;
-    let mut again: Vec<&str> =
-        text.split("// kernel ").skip(1).filter_map(|k| Some(k.split_once('\n')?.1.trim())).collect();
+    let mut again = kernels_of_text(weft, profile, folder, "wgpu")?;
     let mut emitted = Vec::new();
     for name in names {
         let path = name.with_extension("wgsl");
@@ -163,4 +155,26 @@ fn replay(weft: &Path, profile: &str, folder: &Path, names: &BTreeSet<PathBuf>) 
     emitted.sort_unstable();
     again.sort_unstable();
     if emitted == again { Ok(()) } else { Err("`weft opt` makes other kernels of the text".into()) }
+}
+
+/// Writes the kernels in standard WGSL for Tint to read.
+fn write_standard(weft: &Path, profile: &str, folder: &Path, count: usize) -> Result<(), String> {
+    let kernels = kernels_of_text(weft, profile, folder, "standard")?;
+    if kernels.len() != count {
+        return Err(format!("{count} kernels, {} of them in standard WGSL", kernels.len()));
+    }
+    let to = folder.join(STANDARD);
+    let fail = |e: std::io::Error| format!("{}: {e}", to.display());
+    std::fs::create_dir(&to).map_err(fail)?;
+    kernels.iter().enumerate().try_for_each(|(i, k)| std::fs::write(to.join(format!("{i:03}.wgsl")), k)).map_err(fail)
+}
+
+/// The kernels of the module's text in a dialect of WGSL, as `weft opt` makes them.
+fn kernels_of_text(weft: &Path, profile: &str, folder: &Path, dialect: &str) -> Result<Vec<String>, String> {
+    let mut opt = Command::new(weft);
+    opt.arg("opt").arg(folder.join("module.weft"));
+    opt.args(["--target", profile, "--passes", "apply-schedules", "--emit", "wgsl", "--dialect", dialect, "-q"]);
+    let text = output(&mut opt)?;
+    let parts = text.split("// kernel ").skip(1);
+    Ok(parts.filter_map(|k| Some(k.split_once('\n')?.1.trim().to_string())).collect())
 }
