@@ -12,17 +12,19 @@ use std::path::Path;
 /// Named tensors in file order.
 pub type Named = Vec<(String, Tensor)>;
 
-/// Reads every array of an npz file.
+/// Reads every array of an npz file, in the order of the file.
 pub fn read_npz(path: &Path) -> CliResult<Named> {
     let fail = |why: String| CliError::input(format!("cannot read {}: {why}", path.display()));
     let file = BufReader::new(open_plain(path).map_err(|e| fail(e.to_string()))?);
-    let mut npz = npyz::npz::NpzArchive::new(file).map_err(|e| fail(e.to_string()))?;
-    let names: Vec<String> = npz.array_names().map(String::from).collect();
-    let mut out = Vec::with_capacity(names.len());
-    for name in names {
-        let npy =
-            npz.by_name(&name).map_err(|e| fail(e.to_string()))?.ok_or_else(|| fail(format!("no array `{name}`")))?;
-        let t = read_array(npy).map_err(|e| fail(format!("`{name}`: {e}")))?;
+    let mut archive = npyz::zip::ZipArchive::new(file).map_err(|e| fail(e.to_string()))?;
+    let mut out = Vec::with_capacity(archive.len());
+    for i in 0..archive.len() {
+        let entry = archive.by_index(i).map_err(|e| fail(e.to_string()))?;
+        let Some(name) = npyz::npz::array_name_from_file_name(entry.name()).map(String::from) else { continue };
+        // The size is only what the archive says: room is taken for what comes.
+        let (size, mut bytes) = (entry.size(), Vec::new());
+        let read = entry.take(size).read_to_end(&mut bytes).map_err(|e| e.to_string());
+        let t = read.and_then(|_| read_array(&bytes)).map_err(|e| fail(format!("`{name}`: {e}")))?;
         out.push((name, t));
     }
     Ok(out)
@@ -31,16 +33,43 @@ pub fn read_npz(path: &Path) -> CliResult<Named> {
 /// Reads one npy file.
 pub fn read_npy(path: &Path) -> CliResult<Tensor> {
     let fail = |why: String| CliError::input(format!("cannot read {}: {why}", path.display()));
-    let bytes = read_plain(path).map_err(|e| fail(e.to_string()))?;
-    let npy = NpyFile::new(Cursor::new(bytes)).map_err(|e| fail(e.to_string()))?;
-    read_array(npy).map_err(fail)
+    read_array(&read_plain(path).map_err(|e| fail(e.to_string()))?).map_err(fail)
 }
 
-fn read_array<R: Read>(npy: NpyFile<R>) -> Result<Tensor, String> {
+/// Refuses an array of more elements than a number counts or than there are bytes. The header is Python's text of a dictionary.
+fn check_size(bytes: &[u8]) -> Result<(), String> {
+    let length = match bytes {
+        [_, _, _, _, _, _, 1, _, a, b, ..] => 2 + usize::from(u16::from_le_bytes([*a, *b])),
+        [_, _, _, _, _, _, _, _, a, b, c, d, ..] => 4 + u32::from_le_bytes([*a, *b, *c, *d]) as usize,
+        _ => return Ok(()),
+    };
+    let end = length.saturating_add(8).min(bytes.len());
+    let header = String::from_utf8_lossy(&bytes[8..end]);
+    for (at, _) in header.match_indices("shape") {
+        let list = header[at..].split_once(['(', '[']).and_then(|l| l.1.split_once([')', ']'])).map_or("", |l| l.0);
+        let dims = list.split(',').filter_map(|d| d.trim().trim_end_matches('L').parse::<u64>().ok());
+        let (mut empty, mut elements) = (false, 1u64);
+        for d in dims {
+            empty |= d == 0;
+            elements = elements.checked_mul(d.max(1)).ok_or(format!("its shape ({list}) is not possible"))?;
+        }
+        if !empty && elements > (bytes.len() - end) as u64 {
+            return Err(format!("its shape is ({list}), but it holds {} bytes", bytes.len() - end));
+        }
+    }
+    Ok(())
+}
+
+fn read_array(bytes: &[u8]) -> Result<Tensor, String> {
+    check_size(bytes)?;
+    let npy = NpyFile::new(bytes).map_err(|e| e.to_string())?;
     let shape: Vec<usize> = npy.shape().iter().map(|&d| d as usize).collect();
     let fortran = npy.order() == npyz::Order::Fortran && shape.len() > 1;
     let NpyType::Plain(ty) = npy.dtype() else { return Err("is a structured array".into()) };
     let code = ty.to_string();
+    if ty.size_field() > 8 {
+        return Err(format!("has the unsupported dtype {code}"));
+    }
     let bytes = shape.iter().try_fold(ty.size_field() as usize, |n, &d| n.checked_mul(d));
     ensure_room(bytes.unwrap_or(usize::MAX))?;
     macro_rules! go {
@@ -121,6 +150,32 @@ fn write_array<W: std::io::Write + std::io::Seek>(
             let mut w = npz.array(name, Default::default())?.default_dtype().shape(&shape).begin_nd()?;
             w.extend(values)?;
             w.finish()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_come_in_the_order_of_the_file() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let arrays: Named = (0..9).map(|i| (format!("in/{}:0", i * 5 % 9), Tensor::scalar(i as f32))).collect();
+        write_npz(file.path(), &arrays).map_err(|e| e.message).expect("writes");
+        assert_eq!(read_npz(file.path()).map_err(|e| e.message).expect("reads"), arrays);
+    }
+
+    #[test]
+    fn headers_are_held_against_the_bytes() {
+        let array = |shape: &str| {
+            let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+            let length = u16::try_from(header.len()).expect("short").to_le_bytes();
+            [&b"\x93NUMPY\x01\x00"[..], &length, header.as_bytes(), &[0; 16]].concat()
+        };
+        assert_eq!(read_array(&array("(2, 2)")).expect("reads").shape(), [2, 2]);
+        for shape in ["(5,)", "(2147483647, 2, 2)", "(1, 9223372036854775807, 4)", "(0, 9223372036854775807, 4)"] {
+            assert!(read_array(&array(shape)).is_err(), "{shape}");
         }
     }
 }

@@ -172,6 +172,15 @@ fn the_corpus_of_the_fuzzer_is_right_or_refused() {
 }
 
 #[test]
+fn arrays_that_claim_more_than_they_hold() {
+    let corpus = |name: &str| format!("{}/../fuzz/corpus/npz/{name}", env!("CARGO_MANIFEST_DIR"));
+    let model = case("let.weft");
+    let run = |file: &str, message: &str| refused(&["run", &model, "--device", "cpu", "-i", &corpus(file)], 3, message);
+    run("shape_beyond_the_file.npy", "its shape is (2147483647, 2, 2, 2, ), but it holds 32 bytes");
+    run("shape_overflow.npz", "its shape (1, 9223372036854775807, 2, 2, ) is not possible");
+}
+
+#[test]
 fn directories_do_not_hide_networks() {
     let folder = Folder::new("directory");
     std::fs::create_dir(folder.0.join("squeezenet1_1")).expect("a folder");
