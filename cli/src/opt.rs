@@ -7,7 +7,7 @@ use crate::executor::{pipeline_options, target_profile};
 use crate::output::{log, print_text, write_file};
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{PassContext, PassErrorKind, Sequential};
-use compiler::plan::EmitKernel;
+use compiler::plan::{EmitFailure, EmitKernel};
 use std::io::Read;
 
 /// Runs passes on text.
@@ -77,10 +77,15 @@ fn kernels_text(
     let mut out = String::new();
     for f in module.tensor_functions.values() {
         for (kernel, _) in f.kernels() {
-            let wrong = |m: String| CliError::input(format!("kernel {kernel} of @{}: {m}", f.name));
-            let e = shaders_gen::Emitter.emit(f, kernel, profile).map_err(wrong)?;
+            let wrong = |code: Code, m: String| CliError::new(code, format!("kernel {kernel} of @{}: {m}", f.name));
+            let e = shaders_gen::Emitter.emit(f, kernel, profile).map_err(|e| match e {
+                EmitFailure::BeyondDevice(m) => wrong(Code::Device, m),
+                EmitFailure::Lowering(m) => wrong(Code::Input, m),
+            })?;
             let text = match e.module.downcast_ref::<shaders_gen::GeneratedModule>() {
-                Some(g) => g.emit_wgsl_in(crate::compile::dialect(dialect)).map_err(|e| wrong(e.to_string()))?,
+                Some(g) => {
+                    g.emit_wgsl_in(crate::compile::dialect(dialect)).map_err(|e| wrong(Code::Input, e.to_string()))?
+                }
                 None => e.wgsl.clone(),
             };
             out += &format!("// kernel {}\n{text}\n", e.name);

@@ -74,6 +74,35 @@ fn small_files_that_ask_for_much() {
     refused(&[&["compile", model.as_str()][..], &batch[..]].concat(), 5, "");
 }
 
+/// What one kernel or 32 bits do not hold is the device's limit, not a bug: the CPU executor has none.
+#[test]
+fn models_beyond_the_device() {
+    let folder = Folder::new("beyond");
+    let text = |name: &str, body: &str| {
+        let path = folder.path(name);
+        std::fs::write(&path, body).expect("writes");
+        path
+    };
+    let wide = "tensor @wide(%x: f32[4], out %y: f32[16]) {
+  for i in 0..16 { block y { %y[i] <- %x[i*1000000007/4000000007] } }
+}
+graph @main(%x: f32[4]) -> (y: f32[16]) {
+  %0 = call_tensor @wide %x : f32[16]
+  return %0
+}
+";
+    let model = text("wide.weft", wide);
+    refused(&["compile", &model, "--target", "lavapipe"], 5, "the constant 4000000007 in an index, beyond 32 bits");
+    assert!(weft(&["run", &model, "--device", "cpu"]).status.success());
+    // Three tensors of 20 bindings each, of which an element needs two.
+    let large = "graph @main(%c: bool[700000000], %a: f32[700000000], %b: f32[700000000]) -> (y: f32[700000000]) {
+  %0 = where %c, %a, %b : f32[700000000]
+  return %0
+}
+";
+    refused(&["compile", &text("large.weft", large), "--target", "lavapipe"], 5, "bindings");
+}
+
 #[test]
 fn files_that_are_wrong() {
     let cpu = |name: &str| ["run".to_string(), case(name), "--device".into(), "cpu".into()];

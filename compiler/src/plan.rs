@@ -65,19 +65,31 @@ impl std::fmt::Debug for EmittedKernel {
     }
 }
 
+/// Why a shader generator makes no shader of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EmitFailure {
+    /// The kernel is beyond what the device has, or beyond the 32 bits of a shader's integers. The CPU executor has no such
+    /// limit.
+    #[error("{0}")]
+    BeyondDevice(String),
+    /// The kernel is none that the generator can express: a bug, unless the kernel came written.
+    #[error("{0}")]
+    Lowering(String),
+}
+
 /// The shader generator, as the compiler sees it. Kernels are emitted in parallel: the result must follow from the
 /// arguments alone.
 pub trait EmitKernel: Send + Sync {
     /// Emits kernel `kernel` of the scheduled function `f`.
     ///
     /// # Errors
-    /// A message when the kernel is beyond the profile's limits or the lowering has a bug.
+    /// When the kernel is beyond the profile's limits or the lowering has a bug.
     fn emit(
         &self,
         f: &TensorFunction,
         kernel: Name,
         profile: &crate::profile::DeviceProfile,
-    ) -> Result<EmittedKernel, String>;
+    ) -> Result<EmittedKernel, EmitFailure>;
 
     /// SPIR-V words of a kernel that this generator made.
     ///

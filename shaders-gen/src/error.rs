@@ -1,6 +1,7 @@
 //! Why a kernel cannot be emitted.
 
 use compiler::name::Name;
+use compiler::plan::EmitFailure;
 
 /// Why a kernel cannot be emitted. Limits name what was asked for and what is there.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,18 @@ pub enum EmitError {
         /// What the device has.
         available: u64,
     },
+    /// An index that 32-bit integers do not hold.
+    #[error("kernel `{kernel}`: block `{block}` has {what} in an index, beyond {bits} bits")]
+    IndexTooWide {
+        /// The kernel.
+        kernel: Name,
+        /// The block.
+        block: Name,
+        /// The constant or the expression.
+        what: String,
+        /// The bits that there are.
+        bits: u32,
+    },
     /// A store into a packed buffer that does not own whole words.
     #[error("block `{block}`: packed store needs a vectorised innermost loop (buffer `{buffer}`)")]
     PackedStore {
@@ -40,6 +53,19 @@ pub enum EmitError {
         /// naga's message.
         message: String,
     },
+}
+
+impl From<EmitError> for EmitFailure {
+    fn from(e: EmitError) -> EmitFailure {
+        let text = e.to_string();
+        match e {
+            EmitError::Limit { .. } | EmitError::IndexTooWide { .. } => EmitFailure::BeyondDevice(text),
+            EmitError::NoKernel(_)
+            | EmitError::PackedStore { .. }
+            | EmitError::Unsupported(_)
+            | EmitError::Invalid { .. } => EmitFailure::Lowering(text),
+        }
+    }
 }
 
 impl EmitError {

@@ -59,11 +59,13 @@ impl KernelEmitter<'_> {
 
     fn int_const(&mut self, c: i64) -> Emitted {
         let Ok(c) = i32::try_from(c) else {
-            let (kernel, block) = (self.kernel, self.block);
-            let text = format!("kernel `{kernel}`: block `{block}` has the constant {c} in an index, beyond 32 bits");
-            return Err(EmitError::unsupported(text));
+            return Err(self.too_wide(format!("the constant {c}"), 32));
         };
         Ok(self.b.i32(c))
+    }
+
+    fn too_wide(&self, what: String, bits: u32) -> EmitError {
+        EmitError::IndexTooWide { kernel: self.kernel, block: self.block, what, bits }
     }
 
     fn int_node(&mut self, e: &Int, level: usize) -> Emitted {
@@ -137,10 +139,9 @@ impl KernelEmitter<'_> {
 
     /// A sum, terms of outer variables first.
     fn sum(&mut self, e: &Int) -> Emitted {
-        let (terms, constant) =
-            terms(e).filter(|(terms, c)| *c != i64::MIN && terms.iter().all(|t| t.1 != i64::MIN)).ok_or_else(|| {
-                EmitError::unsupported(format!("kernel `{}`: the index `{e}` is beyond 64 bits", self.kernel))
-            })?;
+        let (terms, constant) = terms(e)
+            .filter(|(terms, c)| *c != i64::MIN && terms.iter().all(|t| t.1 != i64::MIN))
+            .ok_or_else(|| self.too_wide(format!("the sum `{e}`"), 64))?;
         let mut leveled: Vec<(usize, Int, i64)> = Vec::with_capacity(terms.len());
         for (atom, c) in terms {
             let term = atom.clone() * c.abs();

@@ -46,7 +46,7 @@ pub use error::EmitError;
 pub use generated::{GeneratedModule, WgslDialect, check_wgsl};
 
 use compiler::name::Name;
-use compiler::plan::{EmitKernel, EmittedKernel};
+use compiler::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use compiler::profile::DeviceProfile;
 use compiler::tir::TensorFunction;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ use std::sync::Arc;
 pub struct Emitter;
 
 impl EmitKernel for Emitter {
-    fn emit(&self, f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, String> {
-        emit_kernel(f, kernel, profile).map_err(|e| e.to_string())
+    fn emit(&self, f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, EmitFailure> {
+        emit_kernel(f, kernel, profile).map_err(EmitFailure::from)
     }
     fn spirv(&self, kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
         let module = kernel.module.downcast_ref::<GeneratedModule>().ok_or("the kernel has another generator")?;

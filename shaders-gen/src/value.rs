@@ -79,14 +79,19 @@ impl KernelEmitter<'_> {
     }
 
     /// True when a driver might find out that the value is 0 whatever the inputs are.
-    fn may_fold_to_zero(&self, e: &Expr) -> bool {
+    fn may_fold_to_zero(&mut self, e: &Expr) -> bool {
         match e {
-            Expr::Const(s, _) => matches!(s, Scalar::Float(0.0) | Scalar::Int(0)),
+            Expr::Const(s, _) => register_value(*s) == 0.0,
             Expr::Load(b, _) => self.f.buffers[*b].scope != Scope::Global || self.layouts[b].written,
             Expr::Unary(_, a) | Expr::Cast(_, a) => self.may_fold_to_zero(a),
             Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => self.may_fold_to_zero(a) && self.may_fold_to_zero(b),
+            Expr::Binary(BinaryOp::Max, a, b) if [a, b].into_iter().any(|e| is_positive(e)) => false,
             Expr::Binary(_, a, b) | Expr::Select(_, a, b) => self.may_fold_to_zero(a) || self.may_fold_to_zero(b),
-            Expr::Index(..) | Expr::All(_) => true,
+            Expr::Index(i, _) => {
+                let range = self.ranges.span(i);
+                range.low <= 0 && range.high >= 0
+            }
+            Expr::All(_) => true,
         }
     }
 
@@ -157,4 +162,16 @@ fn literal_factor(e: &Expr) -> f64 {
 fn leaves_range(a: f64, b: f64) -> bool {
     let normal = |v: f64| (v as f32).is_normal();
     a != 1.0 && b != 1.0 && normal(a) && normal(b) && !normal(a * b)
+}
+
+/// A constant as a float register holds it: what is too small is 0 there.
+fn register_value(s: Scalar) -> f32 {
+    match s {
+        Scalar::Float(v) => v as f32,
+        Scalar::Int(v) => v as f32,
+    }
+}
+
+fn is_positive(e: &Expr) -> bool {
+    matches!(e, Expr::Const(s, _) if register_value(*s) > 0.0)
 }

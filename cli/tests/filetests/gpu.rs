@@ -42,7 +42,7 @@ fn plan_function(gpu: &Gpu, f: &TensorFunction) -> Result<Plan, String> {
     }
     let mut dispatches = Vec::new();
     for (i, (name, _)) in f.kernels().into_iter().enumerate() {
-        let emitted = Emitter.emit(f, name, &gpu.profile)?;
+        let emitted = Emitter.emit(f, name, &gpu.profile).map_err(|e| e.to_string())?;
         let buffers = emitted.bindings.iter().map(|b| (places[&b.buffer], b.bank)).collect();
         dispatches.push(Dispatch { kernel: i, buffers, symbols: vec![], group: 0, flops: 0, bytes: 0 });
         plan.kernels.push(PlanKernel { name: emitted.name.clone(), emitted, function: f.name, part: name });

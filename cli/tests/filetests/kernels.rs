@@ -70,7 +70,7 @@ fn emit(
         for (name, _) in f.kernels() {
             let k = match Emitter.emit(&f, name, &profile) {
                 Ok(k) => k,
-                Err(e) => return Ok(e),
+                Err(e) => return Ok(e.to_string()),
             };
             let generated = k.module.downcast_ref::<GeneratedModule>().ok_or("another kind of module")?;
             let proved = if k.bounds_proved { "proved" } else { "checked" };

@@ -115,8 +115,9 @@ fn replay(c: &Compiled, profile: &DeviceProfile) -> Result<(), String> {
     for k in &c.plan.kernels {
         let f = again.tensor_functions.get(&k.function).ok_or_else(|| format!("@{} is not in the text", k.function))?;
         let named = f.kernels().into_iter().map(|k| k.0);
-        let texts: Vec<String> =
-            named.map(|n| Emitter.emit(f, n, profile).map(|k| k.wgsl)).collect::<Result<_, _>>()?;
+        let texts: Vec<String> = named
+            .map(|n| Emitter.emit(f, n, profile).map(|k| k.wgsl).map_err(|e| e.to_string()))
+            .collect::<Result<_, _>>()?;
         if !texts.contains(&k.emitted.wgsl) {
             return Err(format!("@{} replayed gives other kernels than {}:\n{text}", k.function, k.emitted.name));
         }

@@ -1,6 +1,6 @@
 //! Holds tensor functions to what a device does with them: no races, no accesses out of bounds, complete results.
 //!
-//! - [`sharing`]: proofs about who writes and reads which element; asked after every schedule instruction.
+//! - [`sharing`]: proofs about who writes and reads which element; asked of what schedule instructions make.
 //! - [`check_function`]: a function as it stands, for bodies and schedules that come from a file, and in debug builds for
 //!   what rules propose. Proofs come first. What they leave open is interpreted in lockstep at its real sizes, cut short
 //!   (`cpu::lockstep::sample`), or, for the stores to results, counted. What can be neither proved nor run is refused.

@@ -11,6 +11,8 @@ use crate::int::{self, Bounds, Int};
 use crate::name::Name;
 use crate::tir::Buffer;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::collections::hash_map::Entry;
 
 /// Combinations of values that are tried one by one, at most: for a proof, and where a counterexample is all that matters.
 pub(super) const PROOF: i64 = 1 << 14;
@@ -253,37 +255,58 @@ fn told(d: &Difference, equal: &mut FxHashSet<Digit>) {
     }
 }
 
-/// Values of the terms of `vars` one after another; true when these were all, false when the loops were cut short.
-fn for_each_combination(
-    place: &Place<'_, '_>,
-    vars: &[Name],
-    tries: i64,
-    visit: &mut dyn FnMut(&FxHashMap<Term, i64>),
-) -> bool {
-    let mut terms: Vec<(Term, Option<i64>)> = Vec::new();
-    for v in vars {
-        let t = place.term(*v);
-        if !terms.iter().any(|x| x.0 == t) {
-            terms.push((t, place.high(t).map(|h| h + 1)));
+/// What the indices of an access are computed from.
+struct Terms {
+    /// Each variable with the position of its term.
+    vars: Vec<(Name, usize)>,
+    /// The terms with the number of their values, where it is known.
+    list: Vec<(Term, Option<i64>)>,
+}
+
+impl Terms {
+    fn of(place: &Place<'_, '_>, indices: &[Int]) -> Terms {
+        let mut names: Vec<Name> = indices.iter().flat_map(|i| i.vars()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut out = Terms { vars: vec![], list: vec![] };
+        for v in names {
+            let t = place.term(v);
+            let at = out.list.iter().position(|x| x.0 == t).unwrap_or_else(|| {
+                out.list.push((t, place.high(t).map(|h| h + 1)));
+                out.list.len() - 1
+            });
+            out.vars.push((v, at));
         }
+        out
     }
-    let product = |list: &[i64]| list.iter().try_fold(1i64, |n, e| n.checked_mul(*e));
-    let whole: Option<Vec<i64>> = terms.iter().map(|t| t.1).collect();
-    let whole = whole.filter(|list| product(list).is_some_and(|n| n <= tries));
-    let complete = whole.is_some();
-    let extents = whole.unwrap_or_else(|| {
-        let each = (tries as f64).powf(1.0 / terms.len().max(1) as f64).max(2.0) as i64;
-        terms.iter().map(|t| t.1.unwrap_or(2).min(each)).collect()
-    });
-    for mut n in 0..product(&extents).unwrap_or(0).min(4 * tries) {
-        let mut values: FxHashMap<Term, i64> = FxHashMap::default();
-        for (t, extent) in terms.iter().zip(&extents) {
-            values.insert(t.0, n % extent);
-            n /= extent;
+
+    /// Values of the terms one after another, until `visit` says false; true when these were all, false when the loops were cut
+    /// short.
+    fn for_each_combination(&self, tries: i64, visit: &mut dyn FnMut(&[i64]) -> bool) -> bool {
+        let product = |list: &[i64]| list.iter().try_fold(1i64, |n, e| n.checked_mul(*e));
+        let whole: Option<Vec<i64>> = self.list.iter().map(|t| t.1).collect();
+        let whole = whole.filter(|list| product(list).is_some_and(|n| n <= tries));
+        let complete = whole.is_some();
+        let extents = whole.unwrap_or_else(|| {
+            let each = (tries as f64).powf(1.0 / self.list.len().max(1) as f64).max(2.0) as i64;
+            self.list.iter().map(|t| t.1.unwrap_or(2).min(each)).collect()
+        });
+        let mut values = vec![0; extents.len()];
+        for _ in 0..product(&extents).unwrap_or(0).min(4 * tries) {
+            if !visit(&values) {
+                break;
+            }
+            // The first term counts fastest.
+            for (value, extent) in values.iter_mut().zip(&extents) {
+                *value += 1;
+                if *value < *extent {
+                    break;
+                }
+                *value = 0;
+            }
         }
-        visit(&values);
+        complete
     }
-    complete
 }
 
 /// [`agree_on`] by trying values of the variables.
@@ -293,31 +316,32 @@ fn try_values(
     wanted: &[Term],
     tries: i64,
 ) -> Verdict {
-    let vars = |ix: &[Int]| -> Vec<Name> {
-        let mut out: Vec<Name> = ix.iter().flat_map(|i| i.vars()).collect();
-        out.sort_unstable();
-        out.dedup();
-        out
-    };
-    let mut owners: FxHashMap<Vec<i64>, Vec<i64>> = FxHashMap::default();
+    type Values = SmallVec<[i64; 6]>;
+    let mut owners: FxHashMap<Values, Values> = FxHashMap::default();
     let (mut meet, mut known) = (false, true);
-    for (place, ix) in [(a, ai), (b, bi)] {
-        let complete = for_each_combination(place, &vars(ix), tries, &mut |values| {
-            let env = |v: Name| values.get(&place.term(v)).copied();
-            let element: Option<Vec<i64>> = ix.iter().map(|i| i.eval(&env)).collect();
+    let one = a.shared == b.shared && std::ptr::eq(a.leaf, b.leaf) && ai == bi;
+    for (place, ix) in [(a, ai), (b, bi)].into_iter().take(if one { 1 } else { 2 }) {
+        let terms = Terms::of(place, ix);
+        let told: Vec<Option<usize>> = wanted.iter().map(|w| terms.list.iter().position(|t| t.0 == *w)).collect();
+        let complete = terms.for_each_combination(tries, &mut |values| {
+            let env = |v: Name| terms.vars.iter().find(|x| x.0 == v).map(|x| values[x.1]);
+            let element: Option<Values> = ix.iter().map(|i| i.eval(&env)).collect();
             // A term that the index does not use is not told by it.
-            let owner: Option<Vec<i64>> = wanted.iter().map(|w| values.get(w).copied()).collect();
+            let owner: Option<Values> = told.iter().map(|t| t.map(|t| values[t])).collect();
             match (element, owner) {
-                (Some(e), Some(o)) => meet |= *owners.entry(e).or_insert_with(|| o.clone()) != o,
+                (Some(e), Some(o)) => match owners.entry(e) {
+                    Entry::Occupied(first) => meet |= *first.get() != o,
+                    Entry::Vacant(free) => drop(free.insert(o)),
+                },
                 (_, None) => meet = true,
                 (None, _) => known = false,
             }
+            !meet
         });
+        if meet {
+            return Verdict::Refuted;
+        }
         known &= complete;
     }
-    match (meet, known) {
-        (true, _) => Verdict::Refuted,
-        (false, true) => Verdict::Proved,
-        (false, false) => Verdict::Open,
-    }
+    if known { Verdict::Proved } else { Verdict::Open }
 }

@@ -17,8 +17,8 @@
 //!
 //! A reduction that sets its identity itself does so once for each element: its index tells all loops that it uses apart.
 //!
-//! Whoever changes who runs a loop, or where a buffer lives, keeps these rules (`schedule::apply` asks after each
-//! instruction); a kernel that came written keeps them, or is interpreted.
+//! Whoever changes who runs a loop, or where a buffer lives, keeps these rules (`schedule::apply` asks after an
+//! instruction, `schedule::replay` after a list); a kernel that came written keeps them, or is interpreted.
 
 use super::owner::{COUNTEREXAMPLE, PROOF, Place, Verdict, same_owner, tells_its_loops};
 use super::view::{Access, Leaf, Parallel, View, visit_accesses};

@@ -10,7 +10,7 @@ use crate::check::accept;
 use crate::define_id;
 use crate::fingerprint::Fingerprint;
 use crate::name::Name;
-use crate::plan::{EmitKernel, EmittedKernel};
+use crate::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use crate::profile::DeviceProfile;
 use crate::schedule::{apply_pending, rules};
 use crate::tir::{BufferId, TensorFunction};
@@ -140,7 +140,10 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     };
     let rules::Scheduled { function, rule, applied, missed } = scheduled.map_err(fail)?;
     let emit = |(kernel, _)| {
-        emitter.emit(&function, kernel, profile).map_err(|message| fail(format!("kernel {kernel}: {message}")))
+        emitter.emit(&function, kernel, profile).map_err(|e| match e {
+            EmitFailure::BeyondDevice(message) if !written => CompileError::NeedsCpu(format!("@{}: {message}", t.name)),
+            other => fail(format!("kernel {kernel}: {other}")),
+        })
     };
     let kernels = function.kernels().into_iter().map(emit).collect::<Result<Vec<_>, _>>()?;
     let mut before = t.clone();

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::int::{Int, const_dims};
 use crate::name::Name;
 use crate::tensor::Tensor;
-use crate::tir::{Stmt, TensorFunction};
+use crate::tir::{BufferId, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
@@ -13,6 +13,8 @@ use std::borrow::Cow;
 pub(super) struct Bound<'a> {
     pub(super) f: Cow<'a, TensorFunction>,
     pub(super) inputs: Vec<Tensor>,
+    /// Shapes of the results for callers.
+    pub(super) results: Vec<Vec<usize>>,
 }
 
 /// Checks the operands, packs those that have a prepacking, and substitutes the symbols by what the operands' shapes
@@ -29,21 +31,23 @@ pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[T
         if buffer.dtype != t.dtype() {
             return Err(format!("`{}` of @{} is {}, got {}", buffer.name, f.name, buffer.dtype, t.dtype()));
         }
-        let t = match f.prepacks.iter().find(|p| p.buffer == b) {
-            Some(p) => run_scheduled(&p.packer, std::slice::from_ref(t))?.pop().ok_or("a packer without result")?,
-            None => t.clone(),
-        };
-        if buffer.shape.len() != t.shape().len() {
-            return Err(shape_error(f, &buffer.shape, buffer.name, t.shape()));
+        let packer = f.prepacks.iter().find(|p| p.buffer == b).map(|p| &*p.packer);
+        let source = packer.and_then(|p| p.inputs().next().map(|b| p.declared_shape(b)));
+        let source = source.unwrap_or_else(|| f.declared_shape(b));
+        if source.len() != t.shape().len() {
+            return Err(shape_error(f, source, buffer.name, t.shape()));
         }
-        for (d, &n) in buffer.shape.iter().zip(t.shape()) {
+        for (d, &n) in source.iter().zip(t.shape()) {
             if let Some(v) = d.as_var()
                 && *values.entry(v).or_insert(n as i64) != n as i64
             {
-                return Err(shape_error(f, &buffer.shape, buffer.name, t.shape()));
+                return Err(shape_error(f, source, buffer.name, t.shape()));
             }
         }
-        ready.push(t);
+        ready.push(match packer {
+            Some(p) => run_scheduled(p, std::slice::from_ref(t))?.pop().ok_or("a packer without result")?,
+            None => t.clone(),
+        });
     }
     for (s, low, high) in &f.symbols {
         match values.get(s) {
@@ -54,14 +58,30 @@ pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[T
             _ => {}
         }
     }
+    let size = |d: &Int| d.eval(&|v| values.get(&v).copied()).and_then(|n| usize::try_from(n).ok());
+    let declared = |b: BufferId| f.declared_shape(b).iter().map(size).collect::<Option<Vec<usize>>>();
     let bound = if values.is_empty() { Cow::Borrowed(f) } else { Cow::Owned(substitute(f, &values)) };
-    for (&b, t) in buffers.iter().zip(&ready) {
-        let shape = &bound.buffers[b].shape;
-        if const_dims(shape).is_none_or(|s| s != t.shape()) {
-            return Err(shape_error(f, shape, bound.buffers[b].name, t.shape()));
-        }
+    for (&b, t) in buffers.iter().zip(&mut ready) {
+        let buffer = &bound.buffers[b];
+        let shape = const_dims(&buffer.shape).filter(|s| s == t.shape() || declared(b).is_some_and(|d| d == t.shape()));
+        *t = match shape {
+            Some(s) => t.reshaped(s),
+            None => return Err(shape_error(f, f.declared_shape(b), buffer.name, t.shape())),
+        };
     }
-    Ok(Bound { f: bound, inputs: ready })
+    let results = f.outputs().map(|b| {
+        let buffer = &f.buffers[b];
+        declared(b).ok_or_else(|| format!("`{}` of @{} has the symbolic shape {:?}", buffer.name, f.name, buffer.shape))
+    });
+    let results = results.collect::<Result<_, _>>()?;
+    Ok(Bound { f: bound, inputs: ready, results })
+}
+
+impl Bound<'_> {
+    /// The results in the shapes that callers know.
+    pub(super) fn shaped(results: Vec<Tensor>, shapes: Vec<Vec<usize>>) -> Vec<Tensor> {
+        results.into_iter().zip(shapes).map(|(t, shape)| t.reshaped(shape)).collect()
+    }
 }
 
 fn shape_error(f: &TensorFunction, want: &[Int], name: Name, got: &[usize]) -> String {

@@ -44,9 +44,9 @@ pub fn run_scheduled_with(
     symbols: &[(Name, i64)],
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, String> {
-    let Bound { f, inputs } = bind(f, symbols, inputs)?;
+    let Bound { f, inputs, results } = bind(f, symbols, inputs)?;
     let outputs: Vec<BufferId> = f.outputs().collect();
-    interpret(&f, &inputs, &outputs)
+    Ok(Bound::shaped(interpret(&f, &inputs, &outputs)?, results))
 }
 
 /// Runs a concrete function and gives the content of `outputs`, any of its global buffers.

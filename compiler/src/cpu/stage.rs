@@ -46,9 +46,9 @@ pub fn run_tensor_function_with(
     symbols: &[(Name, i64)],
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, Fault> {
-    let Bound { f, inputs } = bind(f, symbols, inputs)?;
+    let Bound { f, inputs, results } = bind(f, symbols, inputs)?;
     let outputs: Vec<BufferId> = f.outputs().collect();
-    execute(&f, &inputs, &outputs)
+    Ok(Bound::shaped(execute(&f, &inputs, &outputs)?, results))
 }
 
 /// Runs a concrete function and gives the content of `outputs`, any of its global buffers.

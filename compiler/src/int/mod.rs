@@ -166,19 +166,24 @@ impl Int {
             _ => Int(Arc::new(IntNode::Max(self.clone(), other))),
         }
     }
-    /// Replaces variables; `f` returns `None` to keep one. Rebuilt nodes go through the folding constructors.
+    /// Replaces variables; `f` returns `None` to keep one. Rebuilt nodes go through the folding constructors; what has nothing to
+    /// replace stays shared.
     pub fn replace(&self, f: &mut dyn FnMut(Name) -> Option<Int>) -> Int {
+        let mut both = |a: &Int, b: &Int, make: fn(Int, Int) -> Int| {
+            let (x, y) = (a.replace(f), b.replace(f));
+            if Arc::ptr_eq(&x.0, &a.0) && Arc::ptr_eq(&y.0, &b.0) { self.clone() } else { make(x, y) }
+        };
         match &*self.0 {
             IntNode::Const(_) => self.clone(),
             IntNode::Var(v) => f(*v).unwrap_or_else(|| self.clone()),
             IntNode::Load(b, ix) => Int::load(*b, ix.iter().map(|i| i.replace(f)).collect()),
-            IntNode::Add(a, b) => a.replace(f) + b.replace(f),
-            IntNode::Sub(a, b) => a.replace(f) - b.replace(f),
-            IntNode::Mul(a, b) => a.replace(f) * b.replace(f),
-            IntNode::Div(a, b) => a.replace(f).div(b.replace(f)),
-            IntNode::Mod(a, b) => a.replace(f).rem(b.replace(f)),
-            IntNode::Min(a, b) => a.replace(f).min(b.replace(f)),
-            IntNode::Max(a, b) => a.replace(f).max(b.replace(f)),
+            IntNode::Add(a, b) => both(a, b, |a, b| a + b),
+            IntNode::Sub(a, b) => both(a, b, |a, b| a - b),
+            IntNode::Mul(a, b) => both(a, b, |a, b| a * b),
+            IntNode::Div(a, b) => both(a, b, |a, b| a.div(b)),
+            IntNode::Mod(a, b) => both(a, b, |a, b| a.rem(b)),
+            IntNode::Min(a, b) => both(a, b, |a, b| a.min(b)),
+            IntNode::Max(a, b) => both(a, b, |a, b| a.max(b)),
         }
     }
     /// Replaces one variable.

@@ -42,6 +42,8 @@ pub(super) fn apply_layout(f: &mut TensorFunction, buffer: BufferId, layout: &La
         let packer = Box::new(make_packer(f, buffer, layout));
         f.prepacks.retain(|p| p.buffer != buffer);
         f.prepacks.push(Prepack { buffer, packer });
+    } else if access.is_some() {
+        f.keep_declared_shape(buffer);
     }
     rewrite_accesses(f, buffer, &layout.forward);
     f.buffers[buffer].shape = layout.shape.clone();
@@ -63,7 +65,14 @@ fn make_packer(f: &TensorFunction, buffer: BufferId, layout: &Layout) -> TensorF
             let by: Substitution = loops.into_iter().zip(old.iter().cloned()).collect();
             (source, value.map_ints(&mut |i| substitute(i, &by)))
         }
-        None => (Buffer { encoding: Encoding::Native, ..present.clone() }, Expr::Load(first_id(), old.clone())),
+        None => {
+            let shape = f.declared_shape(buffer).to_vec();
+            let indices = match shape == present.shape {
+                true => old.clone(),
+                false => int::unflatten_index(&int::flatten_index(&old, &present.shape), &shape),
+            };
+            (Buffer { encoding: Encoding::Native, shape, ..present.clone() }, Expr::Load(first_id(), indices))
+        }
     };
     let dtype = source.dtype;
     let source = out.buffers.push(source);

@@ -66,7 +66,7 @@ pub use unroll::Unroll;
 pub use vectorize::Vectorize;
 
 use crate::attr::{AttrStruct, Attrs};
-use crate::check::sharing::violations;
+use crate::check::sharing::{Violation, violations};
 use crate::name::Name;
 use crate::tir::TensorFunction;
 use std::any::Any;
@@ -227,7 +227,7 @@ pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
 /// in the function's trace.
 ///
 /// An instruction keeps what the function computes when its loops run one after another; that they may run side by side
-/// as they are bound ([`sharing`](crate::check::sharing)) is asked here, after each instruction, of the whole function.
+/// as they are bound ([`sharing`](crate::check::sharing)) is asked here, of the whole function.
 ///
 /// # Errors
 /// When the instruction does not apply; `f` is then as before.
@@ -235,46 +235,69 @@ pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
     if !i.rewrites() {
         return choose::note(f, i);
     }
-    let mut copy = f.clone();
-    i.apply(&mut copy).map_err(|r| ScheduleError {
-        instruction: crate::text::print_instruction(&i),
-        message: r.message,
-        loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
-    })?;
-    simplify_function(&mut copy);
-    check_result(f, &copy, &i)?;
-    copy.note_instruction(f, &i);
-    copy.trace.push(i);
-    *f = copy;
+    let after = rewritten(f, &i)?;
+    match new_violation(f, &after) {
+        None => *f = after,
+        Some(v) => return Err(refused(&after, &i, format!("`{}`: {}", v.culprit, v.message), v.culprit)),
+    }
     Ok(())
 }
 
-/// What must hold after every instruction. What did not hold before is not the instruction's fault.
-fn check_result(before: &TensorFunction, after: &TensorFunction, i: &InstrRef) -> Result<(), ScheduleError> {
-    let refuse = |message: String, culprit: Name| {
-        let loops = print_loops(after, &after.body, Some(culprit));
-        let loops = format!("the loops would be\n{loops}");
-        Err(ScheduleError { instruction: crate::text::print_instruction(i), message, loops: Some(loops) })
-    };
-    if let Some((var, extent)) = loops::too_long(after) {
-        return refuse(format!("loop `{var}` would have {extent} iterations, more than 32 bits count"), var);
+/// The function with one more instruction, which keeps what the function computes when its loops run one after another.
+fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, ScheduleError> {
+    let mut after = f.clone();
+    if !i.rewrites() {
+        choose::note(&mut after, i.clone())?;
+        return Ok(after);
     }
-    let found = violations(after);
-    if found.is_empty() {
-        return Ok(());
+    i.apply(&mut after).map_err(|r| ScheduleError {
+        instruction: crate::text::print_instruction(i),
+        message: r.message,
+        loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
+    })?;
+    simplify::simplify_changes(&mut after, f);
+    if let Some((var, extent)) = loops::too_long(&after) {
+        let text = format!("loop `{var}` would have {extent} iterations, more than 32 bits count");
+        return Err(refused(&after, i, text, var));
     }
-    let known = violations(before);
-    match found.into_iter().find(|v| !known.contains(v)) {
-        Some(v) => refuse(format!("`{}`: {}", v.culprit, v.message), v.culprit),
-        None => Ok(()),
-    }
+    after.note_instruction(f, i);
+    after.trace.push(i.clone());
+    Ok(after)
 }
 
-/// Applies instructions in order.
+/// A refusal for what `i` would make.
+fn refused(after: &TensorFunction, i: &InstrRef, message: String, culprit: Name) -> ScheduleError {
+    let loops = print_loops(after, &after.body, Some(culprit));
+    let loops = Some(format!("the loops would be\n{loops}"));
+    ScheduleError { instruction: crate::text::print_instruction(i), message, loops }
+}
+
+/// What keeps the loops of `after` from running side by side. What did not hold before is not the fault of what was done since.
+fn new_violation(before: &TensorFunction, after: &TensorFunction) -> Option<Violation> {
+    let found = violations(after);
+    if found.is_empty() {
+        return None;
+    }
+    let known = violations(before);
+    found.into_iter().find(|v| !known.contains(v))
+}
+
+/// Applies instructions in order. Whether loops may run side by side is asked of the result: since each instruction keeps what
+/// the loops compute one after another, what holds there does not depend on the way.
 ///
 /// # Errors
 /// At the first instruction that does not apply; `f` then has those before it.
 pub fn replay(f: &mut TensorFunction, trace: &[InstrRef]) -> Result<(), ScheduleError> {
+    let start = f.clone();
+    let done = trace.iter().try_for_each(|i| {
+        *f = rewritten(f, i)?;
+        Ok(())
+    });
+    if new_violation(&start, f).is_none() {
+        return done;
+    }
+    // One after another, to find which one is at fault.
+    *f = start;
     trace.iter().try_for_each(|i| apply(f, i.clone()))
 }
 
@@ -287,9 +310,8 @@ pub fn apply_pending(f: &mut TensorFunction) -> Result<(), ScheduleError> {
     if f.trace.is_empty() && !f.pending.is_empty() {
         *f = f.canonical();
     }
-    while let Some(i) = f.pending.first().cloned() {
-        apply(f, i)?;
-        f.pending.remove(0);
-    }
-    Ok(())
+    let (list, before) = (std::mem::take(&mut f.pending), f.trace.len());
+    let done = replay(f, &list);
+    f.pending = list[f.trace.len() - before..].to_vec();
+    done
 }

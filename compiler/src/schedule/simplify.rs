@@ -3,14 +3,44 @@
 use super::accesses::{proves, refutes};
 use crate::dtype::DType;
 use crate::int::{self, Bounds, Int, IntNode};
-use crate::tir::{Cond, CondOp, Expr, Scalar, Stmt, TensorFunction};
+use crate::name::Name;
+use crate::tir::{Block, Cond, CondOp, Expr, Scalar, Stmt, TensorFunction};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Simplifies all extents, indices, guards and conditions; guards and conditions that always hold go away.
 pub fn simplify_function(f: &mut TensorFunction) {
+    simplify_where(f, |_, _| true);
+}
+
+/// [`simplify_function`] for what an instruction made of `before`, which is simplified if it has a trace: blocks that are as
+/// they were, with variables that have the ranges that they had, stay as they are.
+pub(super) fn simplify_changes(f: &mut TensorFunction, before: &TensorFunction) {
+    if before.trace.is_empty() {
+        return simplify_function(f);
+    }
+    let known: FxHashMap<Name, &Block> = before.body.blocks().into_iter().map(|b| (b.name, b)).collect();
+    let ranges = before.bounds();
+    let mut moved: Option<FxHashSet<Name>> = None;
+    simplify_where(f, |b, bounds| {
+        let moved = moved
+            .get_or_insert_with(|| bounds.iter().filter(|(v, r)| ranges.get(*v) != Some(*r)).map(|(v, _)| v).collect());
+        let same = known.get(&b.name).is_some_and(|old| *old == b);
+        !same || !moved.is_empty() && uses_any(b, moved)
+    });
+}
+
+fn uses_any(b: &Block, vars: &FxHashSet<Name>) -> bool {
+    let mut found = false;
+    b.visit_ints(&mut |i| i.visit(&mut |n| found |= n.as_var().is_some_and(|v| vars.contains(&v))));
+    found
+}
+
+/// Simplifies extents, shapes, and the blocks for which `wanted` says so.
+fn simplify_where(f: &mut TensorFunction, mut wanted: impl FnMut(&Block, &Bounds) -> bool) {
     let bounds = f.bounds();
     f.body.visit_mut(&mut |s| match s {
         Stmt::For(l) => l.extent = int::simplify(&l.extent, &bounds),
-        Stmt::Block(b) => {
+        Stmt::Block(b) if wanted(b, &bounds) => {
             b.guards = simplify_conds(&b.guards, &bounds);
             b.indices = b.indices.iter().map(|i| int::simplify(i, &bounds)).collect();
             b.value = simplify_expr(&b.value, &bounds);

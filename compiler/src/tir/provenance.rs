@@ -5,10 +5,14 @@
 //! names. Whoever has the group of a function knows the source nodes of each stage, so that everything leads back to them. Stages
 //! are positions rather than names, since equal functions are shared by groups of different nodes.
 //!
-//! Always holds: provenance decides nothing. Functions that differ in it alone are equal.
+//! Provenance also keeps the shapes that parameters were declared with, where an instruction gave their buffers others: callers
+//! know those.
+//!
+//! Always holds: provenance decides nothing about kernels. Functions that differ in it alone are equal.
 
-use super::{Block, Stmt, TensorFunction};
+use super::{Block, BufferId, Stmt, TensorFunction};
 use crate::attr::Attr;
+use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::InstrRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -52,6 +56,8 @@ impl StageSet {
 pub struct Provenance {
     made_by: FxHashMap<Name, u32>,
     changed: Vec<StageSet>,
+    /// By the buffer's name.
+    declared: FxHashMap<Name, Vec<Int>>,
 }
 
 impl PartialEq for Provenance {
@@ -73,6 +79,18 @@ impl Provenance {
 }
 
 impl TensorFunction {
+    /// The shape of a parameter for callers. The elements are in the same order in the buffer's own shape.
+    pub fn declared_shape(&self, b: BufferId) -> &[Int] {
+        let buffer = &self.buffers[b];
+        self.provenance.declared.get(&buffer.name).unwrap_or(&buffer.shape)
+    }
+
+    /// Keeps the present shape of a parameter for callers.
+    pub(crate) fn keep_declared_shape(&mut self, b: BufferId) {
+        let buffer = &self.buffers[b];
+        self.provenance.declared.entry(buffer.name).or_insert_with(|| buffer.shape.clone());
+    }
+
     /// Makes the blocks of an unscheduled function its stages.
     pub fn number_stages(&mut self) {
         let mut next = 0;

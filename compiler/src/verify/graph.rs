@@ -194,6 +194,6 @@ impl Verifier<'_> {
 fn source_type(f: &TensorFunction, b: crate::tir::BufferId) -> Option<TensorType> {
     match f.prepacks.iter().find(|p| p.buffer == b) {
         Some(p) => source_type(&p.packer, p.packer.inputs().next()?),
-        None => f.buffers.get(b).map(|b| TensorType::new(b.dtype, b.shape.clone())),
+        None => f.buffers.get(b).map(|buffer| TensorType::new(buffer.dtype, f.declared_shape(b).to_vec())),
     }
 }

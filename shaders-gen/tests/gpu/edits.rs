@@ -4,7 +4,7 @@
 //! swapped and invented, attributes changed. Instructions that refuse are left out, so every edit ends as a schedule that
 //! was accepted. Operands are small whole numbers, so that sums are exact whatever their order.
 //!
-//! `WEFT_EDITS` and `WEFT_DEVICE_EDITS` say how many edits are drawn (200 and 100 without them), `WEFT_SEED` from which
+//! `WEFT_EDITS` and `WEFT_DEVICE_EDITS` say how many edits are drawn (2000 and 100 without them), `WEFT_SEED` from which
 //! seed on; a failure prints its seed and the schedule.
 
 mod draw;
@@ -162,7 +162,7 @@ fn hold(count: u64, run: Run<'_>) {
 
 #[test]
 fn in_the_interpreter() {
-    hold(setting("WEFT_EDITS", 200), &|base, f| {
+    hold(setting("WEFT_EDITS", 2000), &|base, f| {
         Some(run_scheduled(f, &base.inputs).map(|r| r.iter().flat_map(Tensor::to_f64_vec).collect()))
     });
 }

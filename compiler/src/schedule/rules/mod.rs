@@ -122,7 +122,7 @@ impl Rule {
     /// the device's speed.
     fn ask(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) -> Result<(), Decline> {
         self.begin(sketch, unit, asked);
-        (self.apply)(sketch, unit)
+        sketch.together(|s| (self.apply)(s, unit))
     }
 }
 

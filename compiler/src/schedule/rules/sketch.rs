@@ -19,7 +19,7 @@ use crate::schedule::Unroll;
 use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
-use crate::schedule::{InstrRef, Instruction, ScheduleError, apply};
+use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten};
 use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, Stmt, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
@@ -60,6 +60,8 @@ pub struct Sketch<'a> {
     pub unit: Name,
     /// What is given of the schedule.
     pub(super) script: &'a Script,
+    /// That loops may run side by side is asked once the steps at work are done.
+    deferred: bool,
 }
 
 impl<'a> Sketch<'a> {
@@ -70,14 +72,34 @@ impl<'a> Sketch<'a> {
         profile: &'a DeviceProfile,
         script: &'a Script,
     ) -> Self {
-        Sketch { f, profile, constants, asked: false, unit: "".into(), script }
+        Sketch { f, profile, constants, asked: false, unit: "".into(), script, deferred: false }
     }
     /// Applies any instruction.
     ///
     /// # Errors
     /// When it does not apply.
     pub fn apply(&mut self, i: impl Instruction + AttrStruct) -> Result<(), ScheduleError> {
-        apply(&mut self.f, InstrRef::new(i))
+        if !self.deferred {
+            return apply(&mut self.f, InstrRef::new(i));
+        }
+        self.f = rewritten(&self.f, &InstrRef::new(i))?;
+        Ok(())
+    }
+    /// Takes `steps`, and asks once at their end whether loops may run side by side as they are bound. If not, the steps are taken
+    /// again, and each instruction is asked: what it refuses they may have another way for.
+    pub fn together<T>(&mut self, steps: impl Fn(&mut Self) -> T) -> T {
+        if self.deferred {
+            return steps(self);
+        }
+        let start = self.clone();
+        self.deferred = true;
+        let done = steps(self);
+        self.deferred = false;
+        if self.f.trace.len() == start.f.trace.len() || new_violation(&start.f, &self.f).is_none() {
+            return done;
+        }
+        *self = start;
+        steps(self)
     }
     /// `split`.
     ///

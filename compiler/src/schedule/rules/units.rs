@@ -28,9 +28,11 @@ pub(super) fn schedule(
     match &script.before {
         Some(list) => sketch.replay(list)?,
         None => {
-            sketch.inline_all();
-            partition_concats(&mut sketch);
-            partition_by_bindings(&mut sketch);
+            sketch.together(|s| {
+                s.inline_all();
+                partition_concats(s);
+                partition_by_bindings(s);
+            });
         }
     }
     let done = schedule_parts(sketch)?;
@@ -115,10 +117,13 @@ fn schedule_units(
     mut sketch: Sketch<'_>,
     mut missed: Vec<String>,
 ) -> Result<(Scheduled, Vec<&'static str>), ScheduleError> {
-    let list = sketch.units()?;
-    if sketch.script.leaves_merging() {
-        sketch.merge_outputs(&list);
-    }
+    let list = sketch.together(|s| {
+        let list = s.units()?;
+        if s.script.leaves_merging() {
+            s.merge_outputs(&list);
+        }
+        Ok::<_, ScheduleError>(list)
+    })?;
     let mut units: VecDeque<Unit> = list.into();
     let mut taken: Vec<(u64, Name, &'static str)> = schedule_windows(&mut sketch, &mut units, &mut missed)?;
     while let Some(unit) = units.pop_front() {
@@ -218,7 +223,8 @@ fn schedule_unit(
             *sketch = saved.clone();
             rule.begin(sketch, unit, asked);
             let output = sketch.split_epilogue(reduce)?;
-            applied = (rule.apply)(sketch, &Unit { output, ..unit.clone() });
+            let inner = Unit { output, ..unit.clone() };
+            applied = sketch.together(|s| (rule.apply)(s, &inner));
             if applied.is_ok() {
                 return Ok(Taken { rule: rule.name, output, rest: Some(packing_unit(sketch, unit)) });
             }

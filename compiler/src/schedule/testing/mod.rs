@@ -255,8 +255,8 @@ pub fn evaluate(f: &TensorFunction) -> Vec<f64> {
         .inputs()
         .map(|b| {
             let packer = f.prepacks.iter().find(|p| p.buffer == b).map(|p| &p.packer);
-            let buffer = packer.and_then(|p| Some(&p.buffers[p.inputs().next()?])).unwrap_or(&f.buffers[b]);
-            let shape = crate::int::const_dims(&buffer.shape).expect("constant shape");
+            let packed = packer.and_then(|p| Some(p.declared_shape(p.inputs().next()?)));
+            let shape = crate::int::const_dims(packed.unwrap_or(f.declared_shape(b))).expect("constant shape");
             let n = shape.iter().product();
             Tensor::from_f64(DType::F32, shape, random(f.buffers[b].name, n))
         })
