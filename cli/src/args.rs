@@ -346,9 +346,9 @@ pub struct ViewArgs {
     /// Width and height of the window in points
     #[arg(long, value_name = "WxH", default_value = "1400x900", value_parser = window_size)]
     pub size: [f32; 2],
-    /// Pixels of the picture a point
-    #[arg(long, default_value_t = 1.0, requires = "screenshot")]
-    pub scale: f32,
+    /// Pixels of the picture a point, from 0.5 to 4
+    #[arg(long, value_name = "N", default_value = "1", value_parser = pixel_density, requires = "screenshot")]
+    pub pixels: f32,
     /// Light on dark
     #[arg(long)]
     pub dark: bool,
@@ -365,6 +365,12 @@ fn window_size(text: &str) -> Result<[f32; 2], String> {
     let side = |t: &str| t.parse().ok().filter(|n: &f32| (200.0..=8192.0).contains(n));
     let size = text.split_once(['x', '×']).and_then(|(w, h)| Some([side(w)?, side(h)?]));
     size.ok_or_else(|| "give a width and a height from 200 to 8192, as 1400x900".to_string())
+}
+
+/// Pixels a point that a picture can have.
+fn pixel_density(text: &str) -> Result<f32, String> {
+    let density = text.parse().ok().filter(|n: &f32| (0.5..=4.0).contains(n));
+    density.ok_or_else(|| "give a number from 0.5 to 4".to_string())
 }
 
 /// `weft diff`

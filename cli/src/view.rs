@@ -40,7 +40,7 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
 fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
     let shot = viewer::Shot {
         size: a.size,
-        scale: a.scale,
+        scale: a.pixels,
         dark: a.dark,
         pass: a.pass.clone(),
         select: a.select.clone(),
