@@ -233,8 +233,9 @@ fn schedule_unit(
             Ok(()) => return Ok(Taken { rule: rule.name, output: unit.output, rest: None }),
             Err(Decline(why)) => {
                 *sketch = saved;
-                if !why.is_empty() {
-                    missed.push(format!("rule {}: {}: {why}", rule.name, unit.name()));
+                let line = format!("rule {}: {}: {why}", rule.name, unit.name());
+                if !why.is_empty() && !missed.contains(&line) {
+                    missed.push(line);
                 }
             }
         }
