@@ -1,6 +1,6 @@
 //! A shader generator that makes no shaders: for tests, and for whoever wants a compilation without a back end.
 
-use super::{Binding, EmitKernel, EmittedKernel};
+use super::{Binding, EmitFailure, EmitKernel, EmittedKernel};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::text::print_tensor_function;
@@ -14,7 +14,7 @@ pub struct StandInEmitter {
 }
 
 impl EmitKernel for StandInEmitter {
-    fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, String> {
+    fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, EmitFailure> {
         let bindings = f.params.iter().map(|p| Binding { buffer: p.buffer, bank: 0, access: p.access });
         Ok(EmittedKernel {
             name: kernel.to_string(),
