@@ -109,14 +109,14 @@ fn parse_checked(text: &str) -> CliResult<Module> {
         let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
         CliError::input(lines.join("\n"))
     })?;
+    compiler::check::check_module(&module).map_err(|e| {
+        CliError::input(e.to_string()).help("the loops show the culprit; docs/schedule.md says what is held")
+    })?;
     if !module.functions.contains_key(&module.entry) {
         return Err(CliError::input("the text has no graph function for a run to start in").help(
             "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",
         ));
     }
-    compiler::check::check_module(&module).map_err(|e| {
-        CliError::input(e.to_string()).help("the loops show the culprit; docs/schedule.md says what is held")
-    })?;
     Ok(module)
 }
 

@@ -66,11 +66,12 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// The nodes of the model that those kept stand for, in execution order.
+    /// The nodes of the model that those kept stand for, each once, in execution order.
     pub fn kept_sources(&self) -> Vec<Name> {
+        let mut seen = FxHashSet::default();
         let patterns: FxHashSet<&str> = self.keep.iter().map(|k| k.pattern.as_str()).collect();
         let kept = self.nodes.iter().filter(|n| patterns.contains(escape_pattern(n.node.as_str()).as_str()));
-        kept.flat_map(|n| n.sources.iter().copied()).collect()
+        kept.flat_map(|n| n.sources.iter().copied()).filter(|n| seen.insert(*n)).collect()
     }
 }
 

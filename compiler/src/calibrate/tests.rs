@@ -7,9 +7,9 @@ use crate::text::{parse_module, random_tensor};
 const BRANCHES: &str = r#"
 const @w : f32[8,8,3,3] = random(1)
 const @v : f32[8,8,3,3] = random(2)
-const @t : f32[8,8,3,3] = random(3)
-const @u : f32[8,8,3,3] = random(4)
-const @k : f32[] = [12.0]
+const @t : f32[8,8,1,1] = random(3)
+const @u : f32[8,8,5,5] = random(4)
+const @k : f32[] = [40.0]
 const @c : f32[] = [0.01]
 graph @main(%x: f32[1,8,16,16]) -> (p: f32[1,8,12,12]) {
   %w = const @w

@@ -127,14 +127,14 @@ impl<'f> Kernel<'f> {
             Scope::Register | Scope::Subgroup { .. } => return None,
         };
         let flat = int::simplify(&int::flatten_index(ix, &buffer.shape), &self.bounds);
-        let serial = around.loops.iter().filter(|l| l.kind == LoopKind::Serial);
+        let mut serial = around.loops.iter().filter(|l| l.kind == LoopKind::Serial);
         let mut out = AccessTraffic {
             block: block.name,
             buffer: b,
             shared,
             store,
             times: serial.clone().map(|l| l.extent.as_const().unwrap_or(0).max(0) as u64).product(),
-            inside: serial.last().map(|l| l.var),
+            inside: serial.next_back().map(|l| l.var),
             lanes: 0,
             accesses: 0,
             width: 0,

@@ -38,7 +38,7 @@ pub(super) fn whole_unit(sketch: &Sketch<'_>) -> Option<Unit> {
     let [output] = computed.as_slice() else { return None };
     let is_result = f.outputs().any(|o| o == output.buffer);
     let work = iterations(sketch, output.name);
-    (is_result && !reductions.is_empty()).then(|| Unit { reduce: None, window: None, output: output.name, work })
+    (is_result && !reductions.is_empty()).then_some(Unit { reduce: None, window: None, output: output.name, work })
 }
 
 /// Blocks that read `buffer`.
