@@ -104,10 +104,6 @@ fn every_command() {
         ("run", "run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json"),
         ("compare", "compare block.weft --device auto --against cpu"),
         ("compare", "compare half.weft --device cpu --amp fp16 --against fp32"),
-        (
-            "compare",
-            "compare shades.weft --device cpu --data shades --amp fp16 --keep-f32 Conv_0,Conv_2 --against fp32",
-        ),
         ("bench", "bench block.weft --device cpu --runs 2 --warmup 0"),
     ] {
         if line.contains("--device auto") && !adapter() {

@@ -80,17 +80,19 @@ fn nodes_beyond_f16_are_found_written_and_kept() {
 const STEEP: &str = r#"
 const @w : f32[8,8,3,3] = random(1)
 const @v : f32[8,8,3,3] = random(2)
+const @u : f32[8,8,1,1] = random(3)
 const @k : f32[] = [12.0]
-graph @main(%x: f32[1,8,16,16]) -> (p: f32[1,8,12,12], q: f32[1,8,14,14]) {
+graph @main(%x: f32[1,8,16,16]) -> (p: f32[1,8,12,12], q: f32[1,8,16,16]) {
   %w = const @w
   %v = const @v
+  %u = const @u
   %k = const @k
   %0 = conv %x, %w !from("Conv_0")
   %1 = relu %0 !from("Relu_1")
   %2 = conv %1, %v !from("Conv_2")
   %3 = mul %2, %k !from("Mul_3")
   %4 = sigmoid %3 !from("Sigmoid_4")
-  %5 = conv %x, %v !from("Conv_5")
+  %5 = conv %x, %u !from("Conv_5")
   %6 = relu %5 !from("Relu_6")
   return %4, %6
 }
