@@ -63,7 +63,7 @@ fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
         viewer::Fault::Window(why) => CliError::new(Code::Device, format!("the picture cannot be drawn: {why}")),
     })?;
     let mut bytes = std::io::Cursor::new(Vec::new());
-    picture.write_to(&mut bytes, image::ImageFormat::Png).map_err(|e| CliError::new(Code::Bug, e))?;
+    picture.write_to(&mut bytes, image::ImageFormat::Png).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
     crate::output::write_file(path, bytes.get_ref())?;
     let [w, h] = [picture.width(), picture.height()];
     crate::output::log(&a.common, format!("wrote {w}x{h} pixels to {}", path.display()));
