@@ -95,13 +95,13 @@ fn by_dimension(
     bounds: &Bounds,
 ) -> Option<Vec<(i64, i64)>> {
     let mut radix = Radix::new();
-    indices.iter().for_each(|i| radix.add(i, &|v| v));
+    indices.iter().for_each(|i| radix.add(i, &Int::as_var));
     let radix = radix.finish();
     let mut used: Vec<Digit<Name>> = Vec::new();
     let mut out = Vec::new();
     let symbolic = shape.iter().any(|d| d.as_const().is_none());
     for (i, d) in indices.iter().zip(shape) {
-        let sum = Sum::of(i, &radix, &|v| v)?;
+        let sum = Sum::of(i, &radix, &Int::as_var)?;
         // A digit that two dimensions use, or two loops that share an axis, are not independent.
         if sum.digits.keys().any(|d| used.contains(d)) || shares_axis(leaf, &i.vars()) {
             return None;

@@ -2,7 +2,6 @@
 //! of its digits stands by itself.
 
 use crate::int::{Int, IntNode};
-use crate::name::Name;
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -17,19 +16,22 @@ pub(super) struct Digit<K> {
     pub(super) base: i64,
 }
 
-/// `variable / low % (high / low)`; without a `high` the quotient alone.
+/// `of / low % (high / low)`; without a `high` the quotient alone.
 struct Slice {
-    var: Name,
+    /// A variable or a sum.
+    of: Int,
     low: i64,
     high: Option<i64>,
 }
 
 impl Slice {
-    /// An index that is a variable, or quotients and remainders of one by constants.
+    /// An index that is a variable or a sum, or quotients and remainders of one by constants.
     fn of(e: &Int) -> Option<Slice> {
         let divisor = |c: &Int| c.as_const().filter(|c| *c > 0);
         match e.node() {
-            IntNode::Var(v) => Some(Slice { var: *v, low: 1, high: None }),
+            IntNode::Var(_) | IntNode::Add(..) | IntNode::Sub(..) | IntNode::Mul(..) => {
+                Some(Slice { of: e.clone(), low: 1, high: None })
+            }
             IntNode::Div(a, c) => {
                 let inner = Slice::of(a)?;
                 let low = inner.low.checked_mul(divisor(c)?)?;
@@ -54,11 +56,12 @@ impl<K: Key> Radix<K> {
         Radix(FxHashMap::default())
     }
 
-    /// Notes the quotients and remainders in an index.
-    pub(super) fn add(&mut self, e: &Int, key: &dyn Fn(Name) -> K) {
+    /// Notes the quotients and remainders in an index; `key` gives what variables and sums are known as.
+    pub(super) fn add(&mut self, e: &Int, key: &dyn Fn(&Int) -> Option<K>) {
         e.visit(&mut |e| {
-            if let Some(s) = Slice::of(e) {
-                let list = self.0.entry(key(s.var)).or_insert_with(|| vec![1]);
+            let slice = Slice::of(e).and_then(|s| key(&s.of).map(|k| (s, k)));
+            if let Some((s, key)) = slice {
+                let list = self.0.entry(key).or_insert_with(|| vec![1]);
                 list.push(s.low);
                 list.extend(s.high);
             }
@@ -102,14 +105,14 @@ pub(super) struct Sum<K> {
 
 impl<K: Key> Sum<K> {
     /// `None` for an index of another form, or beyond 64 bits.
-    pub(super) fn of(e: &Int, radix: &Radix<K>, key: &dyn Fn(Name) -> K) -> Option<Sum<K>> {
+    pub(super) fn of(e: &Int, radix: &Radix<K>, key: &dyn Fn(&Int) -> Option<K>) -> Option<Sum<K>> {
         let mut sum = Sum { digits: FxHashMap::default(), constant: 0 };
         sum.add(e, 1, radix, key)?;
         sum.digits.retain(|_, k| *k != 0);
         Some(sum)
     }
 
-    fn add(&mut self, e: &Int, k: i64, radix: &Radix<K>, key: &dyn Fn(Name) -> K) -> Option<()> {
+    fn add(&mut self, e: &Int, k: i64, radix: &Radix<K>, key: &dyn Fn(&Int) -> Option<K>) -> Option<()> {
         match e.node() {
             IntNode::Const(c) => self.constant = self.constant.checked_add(c.checked_mul(k)?)?,
             IntNode::Add(a, b) => {
@@ -130,8 +133,8 @@ impl<K: Key> Sum<K> {
         Some(())
     }
 
-    fn add_slice(&mut self, s: &Slice, k: i64, radix: &Radix<K>, key: &dyn Fn(Name) -> K) -> Option<()> {
-        let of = key(s.var);
+    fn add_slice(&mut self, s: &Slice, k: i64, radix: &Radix<K>, key: &dyn Fn(&Int) -> Option<K>) -> Option<()> {
+        let of = key(&s.of)?;
         let known = |base: &i64| radix.bases(of).contains(base);
         if !known(&s.low) || !s.high.iter().all(known) {
             return None;
@@ -142,4 +145,20 @@ impl<K: Key> Sum<K> {
         }
         Some(())
     }
+}
+
+/// The sums of which quotients or remainders are taken in `indices`, in order of appearance.
+pub(super) fn divided_sums(indices: &[Int]) -> Vec<Int> {
+    let mut out: Vec<Int> = Vec::new();
+    for i in indices {
+        i.visit(&mut |e| {
+            let divided = matches!(e.node(), IntNode::Div(..) | IntNode::Mod(..));
+            if let Some(s) = Slice::of(e).filter(|s| divided && s.of.as_var().is_none())
+                && !out.contains(&s.of)
+            {
+                out.push(s.of);
+            }
+        });
+    }
+    out
 }

@@ -98,7 +98,7 @@ pub(crate) fn check_proposal(f: &TensorFunction) -> Result<(), Refused> {
 }
 
 /// Statements of single threads that are interpreted, at most: of what comes from a file, and of what a rule proposes.
-const FULL: u64 = 1 << 22;
+const FULL: u64 = 1 << 24;
 const BRIEF: u64 = 1 << 14;
 
 fn refused(f: &TensorFunction, culprit: Option<Name>, message: String) -> Refused {

@@ -5,7 +5,7 @@
 //! quotients and remainders are taken is itself a number of such digits, each told by itself. Where the indices
 //! are not of that form, the flat index is tried, and then every combination of the variables' values, if they are few.
 
-use super::digits::{self, Radix};
+use super::digits::{self, Radix, divided_sums};
 use super::view::{Leaf, Parallel};
 use crate::int::{self, Bounds, Int};
 use crate::name::Name;
@@ -26,6 +26,8 @@ enum Term {
     Own(Name),
     /// A symbol, or a loop around the buffer's whole life: the same for both accesses.
     Same(Name),
+    /// The sum at this position of those that an access takes quotients or remainders of.
+    Sum(usize),
 }
 
 type Digit = digits::Digit<Term>;
@@ -35,6 +37,26 @@ type Form = digits::Sum<Term>;
 pub(super) struct Place<'v, 'f> {
     leaf: &'v Leaf<'f>,
     shared: usize,
+}
+
+/// The sums that the indices of an access take quotients and remainders of. Such a sum is a number of digits too, and two
+/// accesses that agree on all of them agree on the sum.
+struct Sums(Vec<Int>);
+
+impl Sums {
+    fn of(place: &Place<'_, '_>, indices: &[Int]) -> Sums {
+        let bounds = place.bounds();
+        let mut list = divided_sums(indices);
+        // Digits are of numbers that are not negative.
+        list.retain(|e| int::prove(e, 0, i64::MAX, &bounds));
+        Sums(list)
+    }
+    fn term(&self, place: &Place<'_, '_>, e: &Int) -> Option<Term> {
+        match e.as_var() {
+            Some(v) => Some(place.term(v)),
+            None => self.0.iter().position(|s| s == e).map(Term::Sum),
+        }
+    }
 }
 
 impl<'v, 'f> Place<'v, 'f> {
@@ -49,13 +71,23 @@ impl<'v, 'f> Place<'v, 'f> {
             None => Term::Own(var),
         }
     }
-    fn form(&self, e: &Int, radix: &Radix<Term>) -> Option<Form> {
-        Form::of(e, radix, &|v| self.term(v))
+    fn form(&self, e: &Int, radix: &Radix<Term>, sums: &Sums) -> Option<Form> {
+        Form::of(e, radix, &|e| sums.term(self, e))
+    }
+    /// Ranges of the loops around the leaf.
+    fn bounds(&self) -> Bounds {
+        let mut bounds = Bounds::new();
+        for l in &self.leaf.loops {
+            if let Some(n) = l.extent.as_const() {
+                bounds.insert(l.var, 0, (n - 1).max(0));
+            }
+        }
+        bounds
     }
     /// Largest value of a term; `None` where it is not known.
     fn high(&self, t: Term) -> Option<i64> {
         let extents: Vec<i64> = match t {
-            Term::Same(_) => return None,
+            Term::Same(_) | Term::Sum(_) => return None,
             Term::Own(v) => self.leaf.find(v).and_then(|l| l.extent.as_const()).into_iter().collect(),
             Term::Axis(a) => self.leaf.along(a).filter_map(|(_, l)| l.extent.as_const()).collect(),
         };
@@ -75,20 +107,15 @@ impl<'v, 'f> Place<'v, 'f> {
         self.high_of(d, radix).unwrap_or(i64::MAX / 4)
     }
     /// The indices as forms: dimension by dimension, or where that is not possible the flat one.
-    fn forms(&self, indices: &[Int], buffer: &Buffer, radix: &Radix<Term>) -> Vec<Form> {
-        let each: Option<Vec<Form>> = indices.iter().map(|i| self.form(i, radix)).collect();
+    fn forms(&self, indices: &[Int], buffer: &Buffer, radix: &Radix<Term>, sums: &Sums) -> Vec<Form> {
+        let each: Option<Vec<Form>> = indices.iter().map(|i| self.form(i, radix, sums)).collect();
         each.unwrap_or_else(|| {
-            let mut bounds = Bounds::new();
-            for l in &self.leaf.loops {
-                if let Some(n) = l.extent.as_const() {
-                    bounds.insert(l.var, 0, (n - 1).max(0));
-                }
-            }
+            let bounds = self.bounds();
             let flat = int::simplify(&int::flatten_index(indices, &buffer.shape), &bounds);
-            let sum = || flat_sum(indices, &buffer.shape, &bounds).and_then(|e| self.form(&e, radix));
-            match self.form(&flat, radix).or_else(sum) {
+            let sum = || flat_sum(indices, &buffer.shape, &bounds).and_then(|e| self.form(&e, radix, sums));
+            match self.form(&flat, radix, sums).or_else(sum) {
                 Some(form) => vec![form],
-                None => indices.iter().filter_map(|i| self.form(i, radix)).collect(),
+                None => indices.iter().filter_map(|i| self.form(i, radix, sums)).collect(),
             }
         })
     }
@@ -169,22 +196,36 @@ fn agree_on(
     if wanted.is_empty() {
         return Verdict::Proved;
     }
+    let (asums, bsums) = (Sums::of(a, ai), Sums::of(b, bi));
     let mut radix = Radix::new();
-    ai.iter().for_each(|i| radix.add(i, &|v| a.term(v)));
-    bi.iter().for_each(|i| radix.add(i, &|v| b.term(v)));
+    ai.iter().for_each(|i| radix.add(i, &|e| asums.term(a, e)));
+    bi.iter().for_each(|i| radix.add(i, &|e| bsums.term(b, e)));
     let radix = radix.finish();
-    let differences = differences((a, &a.forms(ai, buffer, &radix)), (b, &b.forms(bi, buffer, &radix)), &radix);
+    let forms = (a.forms(ai, buffer, &radix, &asums), b.forms(bi, buffer, &radix, &bsums));
+    let mut differences = differences((a, &forms.0), (b, &forms.1), &radix);
+    let mut open: Vec<usize> = (0..asums.0.len().min(bsums.0.len())).collect();
     let mut equal: FxHashSet<Digit> = FxHashSet::default();
     let zero = |d: Digit| a.most(d, &radix).max(b.most(d, &radix)) == 0;
     loop {
-        let before = equal.len();
+        let (before, mut progress) = (equal.len(), false);
         for d in differences.iter().flatten() {
             told(d, &mut equal);
         }
         if wanted.iter().all(|w| radix.digits(*w).all(|d| equal.contains(&d) || zero(d))) {
             return Verdict::Proved;
         }
-        if equal.len() == before {
+        open.retain(|&k| {
+            if !radix.digits(Term::Sum(k)).all(|d| equal.contains(&d)) {
+                return true;
+            }
+            let sums = (a.form(&asums.0[k], &radix, &asums), b.form(&bsums.0[k], &radix, &bsums));
+            if let (Some(x), Some(y)) = sums {
+                differences.push(difference((a, &x), (b, &y), &radix));
+                progress = true;
+            }
+            false
+        });
+        if equal.len() == before && !progress {
             return try_values((a, ai), (b, bi), wanted, tries);
         }
     }
@@ -224,7 +265,7 @@ fn difference(
             Term::Same(_) if kx == ky => {}
             Term::Same(_) => return None,
             // The same loop of the same leaf: the difference of two iterations.
-            Term::Axis(_) if kx == ky => {
+            Term::Axis(_) | Term::Sum(_) if kx == ky => {
                 digits.push((d, kx.checked_abs()?, a.most(d, radix).max(b.most(d, radix))));
             }
             Term::Own(_) if kx == ky && one_leaf => digits.push((d, kx.checked_abs()?, a.most(d, radix))),

@@ -114,3 +114,21 @@ fn quotients_and_remainders_of_a_loop_are_told_apart() {
     accepted(&kernels("32"));
     refused(&kernels("64"), "is stored once is not proved");
 }
+
+#[test]
+fn quotients_and_remainders_of_a_sum_tell_its_loops() {
+    let unproved = |times: &str| {
+        let sum = format!("(g*{times} + t)");
+        let loops = "group_x for g in 0..79 { local_x for t in 0..16 { for v in 0..64";
+        let store = format!("%y[{sum}/25, {sum} % 25, v] <- %x[g]");
+        let block = format!("block y where ({sum} < 1250) {{ {store} }}");
+        let text = format!(
+            "tensor @f(%x: f32[79], out %y: f32[50,25,64]) {{\n  kernel k {{ {loops} {{ {block} }} }} }} }}\n}}\n"
+        );
+        let m = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        super::sharing::unproved(m.tensor_functions.values().next().expect("a function")).len()
+    };
+    // The sum goes beyond the rows: what the digits say must do without the guard.
+    assert_eq!(unproved("16"), 0);
+    assert!(unproved("8") > 0);
+}

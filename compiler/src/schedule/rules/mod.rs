@@ -6,7 +6,7 @@
 //! declined are kept for `explain`. The last rule takes anything.
 //!
 //! Where a rule is free to choose (a tile, the threads of a workgroup, and which rule it is), the choice stands in the trace
-//! ([`Choose`](super::Choose)) with the values there are. [`schedule_with`] takes other values, [`follow_choices`] those that somebody
+//! ([`Choose`]) with the values there are. [`schedule_with`] takes other values, [`follow_choices`] those that somebody
 //! wrote into a schedule.
 
 mod analysis;
