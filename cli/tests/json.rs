@@ -131,6 +131,22 @@ fn a_folder_of_inputs() {
     assert_eq!(v["first_failing"], "Conv_0", "{v}");
 }
 
+#[test]
+fn a_folder_of_inputs_that_agree() {
+    let some = std::env::temp_dir().join(format!("weft-json-data-{}", std::process::id()));
+    std::fs::create_dir_all(&some).expect("a folder");
+    for name in ["ramp.png", "dark.npy", "bright.npy"] {
+        std::fs::copy(folder().join("shades").join(name), some.join(name)).expect("copies");
+    }
+    let line = format!("compare shades.weft --device cpu --data {} --amp fp16 --against fp32", some.display());
+    let (v, code) = weft(&line);
+    std::fs::remove_dir_all(some).expect("removes");
+    assert_eq!((code, &v["pass"]), (0, &true.into()), "{v}");
+    holds("compare", &v);
+    assert_eq!((&v["data"]["inputs"], &v["data"]["passed"]), (&3.into(), &3.into()), "{v}");
+    assert_eq!((&v["data"]["first_departing"], &v["first_failing"]), (&Value::Null, &Value::Null), "{v}");
+}
+
 /// What has no table prints no JSON: the option is refused, and the error is JSON.
 #[test]
 fn commands_without_json() {
