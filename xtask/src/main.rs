@@ -6,6 +6,7 @@ mod conformance;
 mod demo;
 mod driver;
 mod fuzz;
+mod gpu_report;
 mod kernels;
 mod networks;
 mod peers;
@@ -34,6 +35,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "kernels", help: kernels::HELP, run: kernels::run },
     Command { name: "fuzz", help: fuzz::HELP, run: fuzz::run },
     Command { name: "report", help: report::HELP, run: report::run },
+    Command { name: "gpu-report", help: gpu_report::HELP, run: gpu_report::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },
     Command { name: "peers", help: peers::HELP, run: peers::run },
     Command { name: "driver", help: driver::HELP, run: driver::run },
