@@ -28,7 +28,7 @@ use crate::tensor::Tensor;
 use half::f16;
 use rustc_hash::{FxHashMap, FxHashSet};
 use storage::Graph;
-use trial::{Part, Trial, Values};
+use trial::{Outcome, Part, Trial, Values};
 
 /// The largest magnitude that calibration lets into f16: other inputs may be larger than those it has seen.
 pub const MAX_MAGNITUDE: f64 = F16_MAX / 4.0;
@@ -38,6 +38,9 @@ pub const MAX_NODE_ERROR: f64 = MAX_ERROR / 4.0;
 pub const MAX_ERROR: f64 = crate::agreement::F16_TOLERANCE;
 /// The share of the tolerance that calibration lets a result take: devices, and other inputs, round otherwise.
 pub const MAX_USED: f64 = 0.5;
+
+/// How often calibration tries to give parts back to f16, each a run of the network.
+const MAX_RETURNS: usize = 48;
 
 /// What was measured of one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,33 +112,83 @@ pub fn calibrate(
     let kernels = graph.kernels(&keep)?;
     let mut outcome = trial.outcome(&kernels)?;
     if outcome.used > MAX_USED {
-        let (all, own) = (outcome.used, keep.len());
-        let ranked = trial.ranked(&kernels)?;
-        let mut few = trial.fewest(&ranked, MAX_USED)?;
-        // Kept nodes make other groups, which may round what was not rounded before.
-        loop {
-            keep.truncate(own);
-            keep_parts(&mut keep, &ranked[..few], all);
-            outcome = trial.outcome(&graph.kernels(&keep)?)?;
-            if outcome.used <= MAX_USED || few == ranked.len() {
-                break;
-            }
-            few = (few + few.div_ceil(8)).min(ranked.len());
+        let all = outcome.used;
+        let mut kept = trial.ranked(&kernels)?;
+        let few = trial.fewest(&kept, MAX_USED)?;
+        let mut search = Search { graph: &graph, trial: &mut trial, own: std::mem::take(&mut keep), all };
+        outcome = search.enough(&mut kept, few)?;
+        if outcome.used <= MAX_USED {
+            outcome = search.without_the_needless(&mut kept, outcome)?;
         }
+        keep = search.keep(&kept);
     }
     Ok(Calibration { nodes, keep, error: outcome.error, agrees: outcome.used <= 1.0 })
 }
 
-/// Adds the nodes that keep these kernels in f32, each once.
-fn keep_parts(keep: &mut Vec<KeepF32>, parts: &[Part], all: f64) {
-    let mut known: FxHashSet<String> = keep.iter().map(|k| k.pattern.clone()).collect();
-    for p in parts {
-        let why = format!(
-            "calibration: rounding what its kernel reads and stores takes {:.2} of the tolerance, that of all kernels {all:.2}",
-            p.used
-        );
-        let nodes = p.kernels.iter().flat_map(|k| &k.nodes).map(|n| KeepF32::node(*n, why.clone()));
-        keep.extend(nodes.filter(|k| known.insert(k.pattern.clone())));
+/// Which parts of the graph stay in f32, besides the nodes that must.
+struct Search<'a, 'g> {
+    graph: &'a Graph<'g>,
+    trial: &'a mut Trial<'g>,
+    own: Vec<KeepF32>,
+    /// The share of the tolerance that the rounding of all kernels takes.
+    all: f64,
+}
+
+impl Search<'_, '_> {
+    /// The nodes that keep these parts in f32, each once, after those that must stay so.
+    fn keep(&self, parts: &[Part]) -> Vec<KeepF32> {
+        let mut keep = self.own.clone();
+        let mut known: FxHashSet<String> = keep.iter().map(|k| k.pattern.clone()).collect();
+        for p in parts {
+            let why = format!(
+                "calibration: rounding what its kernel reads and stores takes {:.2} of the tolerance, that of all kernels {:.2}",
+                p.used, self.all
+            );
+            let nodes = p.kernels.iter().flat_map(|k| &k.nodes).map(|n| KeepF32::node(*n, why.clone()));
+            keep.extend(nodes.filter(|k| known.insert(k.pattern.clone())));
+        }
+        keep
+    }
+
+    fn outcome(&mut self, parts: &[Part]) -> Result<Outcome, CalibrationError> {
+        let kernels = self.graph.kernels(&self.keep(parts))?;
+        Ok(self.trial.outcome(&kernels)?)
+    }
+
+    /// Leaves the first `few` of the ranked parts, and as many more as the result needs: kept nodes make other groups, which
+    /// may round what was not rounded before.
+    fn enough(&mut self, ranked: &mut Vec<Part>, mut few: usize) -> Result<Outcome, CalibrationError> {
+        loop {
+            let outcome = self.outcome(&ranked[..few])?;
+            if outcome.used <= MAX_USED || few == ranked.len() {
+                ranked.truncate(few);
+                return Ok(outcome);
+            }
+            few = (few + few.div_ceil(8)).min(ranked.len());
+        }
+    }
+
+    /// Gives parts back to f16 that the result does not need: the ranking looks at each alone, and only together do they
+    /// show which errors the same elements take. Runs of parts at first, from those that mend least, then shorter ones
+    /// (after Zeller and Hildebrandt's delta debugging), as long as [`MAX_RETURNS`] tries last.
+    fn without_the_needless(&mut self, kept: &mut Vec<Part>, mut best: Outcome) -> Result<Outcome, CalibrationError> {
+        let mut tries = 0;
+        let mut run = (kept.len() / 4).max(1);
+        while run > 0 {
+            let mut end = kept.len();
+            while end > 0 && tries < MAX_RETURNS {
+                let start = end.saturating_sub(run);
+                let given: Vec<Part> = kept.drain(start..end).collect();
+                let outcome = self.outcome(kept)?;
+                match outcome.used <= MAX_USED {
+                    true => best = outcome,
+                    false => drop(kept.splice(start..start, given)),
+                }
+                (end, tries) = (start, tries + 1);
+            }
+            run /= 2;
+        }
+        Ok(best)
     }
 }
 

@@ -65,3 +65,28 @@ fn the_mixed_graph_agrees_with_the_nodes_kept() {
     assert!(!run(vec![]).pass);
     assert!(run(found.keep).pass);
 }
+
+/// From everything in f32, what the result does not need goes back to f16, and no single kernel more could.
+#[test]
+fn what_is_kept_in_vain_goes_back_to_f16() {
+    let m = parse_module(BRANCHES).unwrap_or_else(|e| panic!("{e}"));
+    let (options, profile) =
+        (PipelineOptions { amp: AmpMode::Auto, ..PipelineOptions::default() }, DeviceProfile::baseline());
+    let inputs = [random_tensor(DType::F32, &[1, 8, 16, 16], 7)];
+    let (_, values, exact) = measure(&m, &inputs).unwrap_or_else(|e| panic!("{e}"));
+    let graph = Graph::new(&m, &options, &profile);
+    let mut trial = Trial { module: &m, interpreter: Interpreter::new(&m), values: &values, exact: &exact };
+    let kernels = graph.kernels(&[]).unwrap_or_else(|e| panic!("{e}"));
+    let mut kept = trial.ranked(&kernels).unwrap_or_else(|e| panic!("{e}"));
+    let all = kept.len();
+    let mut search = Search { graph: &graph, trial: &mut trial, own: vec![], all: 1.0 };
+    let start = search.enough(&mut kept, all).unwrap_or_else(|e| panic!("{e}"));
+    let end = search.without_the_needless(&mut kept, start).unwrap_or_else(|e| panic!("{e}"));
+    assert!(!kept.is_empty() && kept.len() < all, "{} of {all} kept", kept.len());
+    assert!(start.used < end.used && end.used <= MAX_USED, "{} then {}", start.used, end.used);
+    for n in 0..kept.len() {
+        let one = kept.remove(n);
+        assert!(search.outcome(&kept).is_ok_and(|o| o.used > MAX_USED), "kernel {n} is kept in vain");
+        kept.insert(n, one);
+    }
+}
