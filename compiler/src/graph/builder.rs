@@ -166,12 +166,13 @@ impl<'m> FunctionBuilder<'m> {
         regions: Vec<BlockId>,
     ) -> Result<Vec<ValueId>, BuildError> {
         let op = op.into();
+        let refused = |why| BuildError { op: op.name(), node: self.name.unwrap_or_else(|| Name::new(op.name())), why };
+        let (low, high) = op.arity();
+        if !(low..=high).contains(&inputs.len()) {
+            return Err(refused(format!("{} operands; the op takes {low} to {high}", inputs.len()).into()));
+        }
         let cx = InferContext::new(self.module, &self.function, &inputs, &regions);
-        let types = op.infer(&cx).and_then(possible).map_err(|why| BuildError {
-            op: op.name(),
-            node: self.name.unwrap_or_else(|| Name::new(op.name())),
-            why,
-        })?;
+        let types = op.infer(&cx).and_then(possible).map_err(refused)?;
         Ok(self.push_node(op, inputs, regions, types))
     }
     /// Appends a node whose result types are known.

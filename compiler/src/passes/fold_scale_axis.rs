@@ -160,6 +160,10 @@ fn plan(r: &Rewriter<'_>, n: NodeId, found: &Found, backward: bool) -> Result<Fo
         return Err(format!("{} others read the weights of {anchor_name}", r.num_uses(weights_value) - 1));
     }
     let ty = r.f.ty(r.f.nodes[scale].outputs[0]).clone();
+    let before = r.f.ty(r.resolve(data));
+    if before.shape != ty.shape {
+        return Err(format!("{} broadcasts its operand {before:?} to {ty:?}", r.f.nodes[scale].name));
+    }
     let axis = if backward { how.result_axis(ty.rank()) } else { how.data_axis(ty.rank()) };
     let (_, mut constant) = constant_of(r, found.get("factor")).ok_or("the factor is not constant")?;
     if r.f.nodes[scale].op.is::<Div>() {
@@ -387,5 +391,12 @@ mod tests {
             &["conv", "exp", "mul"],
             "`exp_9` leads to no parent",
         );
+    }
+
+    #[test]
+    fn a_factor_that_broadcasts_its_operand_stays() {
+        let conv = "%0 = mul %x, %two : f32[1,2,5,5]\n%1 = max_pool %0 {kernel=[2,2], strides=[1,1]} : f32[1,2,4,4]\n\
+                    %2 = conv %1, %w {pads=[1,1,1,1]} : f32[1,4,4,4]";
+        check("1,1,5,5", "1,4,4,4", conv, &["mul", "max_pool", "conv"]);
     }
 }

@@ -4,8 +4,9 @@
 //! loaded before it and then loads for the next one, so that all loads of an iteration are under way during its computation. What
 //! is computed from a loaded element (a select between it and padding, a conversion) is computed where it is stored, so that
 //! nothing waits for the load before; the element is then loaded whether or not it is wanted, from a place that is clamped into
-//! its buffer. The last iteration loads its own operands again: that costs less than a branch in every one. With
-//! `double_buffer`, the staged buffer has two halves in turn and the store need not wait for the readers.
+//! its buffer. The last iteration loads nothing; its condition also keeps drivers from moving loads behind the computation, to
+//! the end of the loop, where only the next iteration wants them. With `double_buffer`, the staged buffer has two halves in turn
+//! and the store need not wait for the readers.
 //!
 //! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
 //!
@@ -16,7 +17,7 @@
 //!   for i in 0..4:                    for as_i in 0..4:
 //!     b: c[i] += as[i]*w[k]             as: as[as_i] = as_next[as_i]
 //!                                     for as_next_i in 0..4:
-//!                                       as_next: as_next[as_next_i] = a[as_next_i, min(k + 1, 7)]
+//!                                       as_next: as_next[as_next_i] = a[as_next_i, k + 1]   if k + 1 < 8
 //!                                     for i in 0..4:
 //!                                       b: c[i] += as[i]*w[k]
 //! ```
@@ -31,7 +32,7 @@ use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, Buffer, BufferId, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, Buffer, BufferId, Cond, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
 
 attr_struct! {
     /// Prefetches staged operands of the next iteration of a serial loop.
@@ -145,7 +146,8 @@ impl SoftwarePipeline {
             b
         };
         let first = load(Int::new(0), &by, first_name);
-        let ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
+        let mut ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
+        ahead.guards.push(Cond::lt(k.clone() + 1, extent.clone()));
         let mut store = copy.clone();
         let loaded = Expr::Load(next, own.iter().map(|l| Int::var(l.var)).collect());
         store.value = match held.from {
