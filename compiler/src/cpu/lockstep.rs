@@ -18,6 +18,7 @@ use super::bind::{Bound, bind};
 use super::scalar::Num;
 use crate::arena::Id;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::name::Name;
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, TensorFunction};
@@ -50,7 +51,7 @@ pub fn run_scheduled_with(
 }
 
 /// Runs a concrete function and gives the content of `outputs`, any of its global buffers.
-pub(super) fn interpret(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId]) -> Result<Vec<Tensor>, String> {
+pub(super) fn interpret(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId]) -> Result<Vec<Tensor>, Fault> {
     let mut resolver = Resolver::new(f);
     let code = resolver.stmt(&f.body)?;
     let mut m: Machine<Num> = Machine::new(f, resolver.count, None)?;
@@ -64,7 +65,7 @@ pub(super) fn interpret(f: &TensorFunction, inputs: &[Tensor], outputs: &[Buffer
             let (info, store) = (&m.buffers[b.index()], &m.stores[b.index()]);
             match store.first() {
                 Some(Memory::Dense(data)) => Ok(write_tensor(info.dtype, info.shape.clone(), data)),
-                _ => Err(format!("`{}` is no global buffer", info.name)),
+                _ => Err(format!("`{}` is no global buffer", info.name).into()),
             }
         })
         .collect()

@@ -3,7 +3,7 @@
 use super::Refusal;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, BufferId, For, LoopKind, Stmt, TensorFunction};
+use crate::tir::{Block, BufferId, For, LoopKind, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// A loop without its body.
@@ -383,6 +383,25 @@ pub fn too_long(f: &TensorFunction) -> Option<(Name, Int)> {
         }
     });
     found
+}
+
+/// The most bytes of a buffer that a workgroup, or a subgroup, shares: a hundred times what any GPU has.
+const MAX_SHARED_BYTES: i64 = 16 << 20;
+/// The most bytes of a buffer of one thread.
+const MAX_REGISTER_BYTES: i64 = 1 << 20;
+
+/// A buffer of a workgroup, subgroup or thread that no device has room for, with its bytes.
+pub fn too_large(f: &TensorFunction) -> Option<(Name, i64)> {
+    f.buffers.iter().find_map(|(_, b)| {
+        let most = match b.scope {
+            Scope::Global => return None,
+            Scope::Shared | Scope::Subgroup { .. } => MAX_SHARED_BYTES,
+            Scope::Register => MAX_REGISTER_BYTES,
+        };
+        let mut sizes = b.shape.iter().map(Int::as_const);
+        let bytes = sizes.try_fold(b.dtype.size() as i64, |n, d| Some(n.saturating_mul(d?)))?;
+        (bytes > most).then_some((b.name, bytes))
+    })
 }
 
 /// `prefix_var` as a name.

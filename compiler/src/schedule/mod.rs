@@ -260,6 +260,11 @@ fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, Schedul
         let text = format!("loop `{var}` would have {extent} iterations, more than 32 bits count");
         return Err(refused(&after, i, text, var));
     }
+    if let Some((buffer, bytes)) = loops::too_large(&after).filter(|found| loops::too_large(f).as_ref() != Some(found))
+    {
+        let text = format!("`{buffer}` would take {} KiB inside a workgroup, which no device has", bytes >> 10);
+        return Err(refused(&after, i, text, buffer));
+    }
     after.note_instruction(f, i);
     after.trace.push(i.clone());
     Ok(after)

@@ -70,5 +70,7 @@ mod tests {
         assert_same(&f, &g);
         assert!(refusal(&f, "set-scope {buffer=y, scope=shared}").contains("parameter"));
         assert!(refusal(&g, "set-scope {buffer=mm, scope=global}").contains("start anew"));
+        let large = matmul(3000, 4000, 5);
+        assert!(refusal(&large, "set-scope {buffer=mm, scope=shared}").contains("46875 KiB inside a workgroup"));
     }
 }

@@ -7,7 +7,9 @@ use super::memory::{BufferInfo, Memory, Touched};
 use super::value::Value;
 use crate::arena::Id;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::name::Name;
+use crate::tensor::{ensure_room, reserve};
 use crate::tir::{CondOp, LoopKind, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
@@ -47,7 +49,10 @@ pub(super) struct Machine<V> {
 
 impl<V: Value> Machine<V> {
     /// A machine with fresh memory; one that leaves things out keeps only what is stored of global buffers.
-    pub(super) fn new(f: &TensorFunction, slots: usize, cuts: Option<Cuts>) -> Result<Machine<V>, String> {
+    ///
+    /// # Errors
+    /// Buffers of no known size, or of more than there is memory for.
+    pub(super) fn new(f: &TensorFunction, slots: usize, cuts: Option<Cuts>) -> Result<Machine<V>, Fault> {
         let mut buffers = Vec::new();
         let mut stores = Vec::new();
         for (id, b) in f.buffers.iter() {
@@ -57,7 +62,7 @@ impl<V: Value> Machine<V> {
             let is_input = f.inputs().any(|i| i == id);
             stores.push(match b.scope {
                 Scope::Global if cuts.is_some() => vec![Memory::Sparse(FxHashMap::default())],
-                Scope::Global if !is_input => vec![fresh(&info, id.index(), 0)],
+                Scope::Global if !is_input => vec![fresh(&info, id.index(), 0)?],
                 _ => vec![],
             });
             buffers.push(info);
@@ -90,7 +95,7 @@ impl<V: Value> Machine<V> {
         for group in self.groups() {
             self.group = group;
             self.env = vec![0; self.slots * threads];
-            self.fill_private(threads);
+            self.fill_private(threads)?;
             let active: Vec<usize> = (0..threads).collect();
             self.run(body, &active)?;
         }
@@ -152,16 +157,21 @@ impl<V: Value> Machine<V> {
     }
 
     /// Fresh shared, register and subgroup memory for a workgroup.
-    fn fill_private(&mut self, threads: usize) {
+    fn fill_private(&mut self, threads: usize) -> Result<(), Fault> {
+        let instances = |scope: Scope| match scope {
+            Scope::Global => 0,
+            Scope::Shared => 1,
+            Scope::Register => threads,
+            Scope::Subgroup { size, .. } => threads.div_ceil((size as usize).max(1)),
+        };
+        let elements = self.buffers.iter().map(|b| b.numel.saturating_mul(instances(b.scope)));
+        ensure_room(elements.fold(0usize, usize::saturating_add).saturating_mul(size_of::<V>()))?;
         for (n, (info, store)) in self.buffers.iter().zip(&mut self.stores).enumerate() {
-            let instances = match info.scope {
-                Scope::Global => continue,
-                Scope::Shared => 1,
-                Scope::Register => threads,
-                Scope::Subgroup { size, .. } => threads.div_ceil((size as usize).max(1)),
-            };
-            *store = (0..instances).map(|i| fresh(info, n, i)).collect();
+            if info.scope != Scope::Global {
+                *store = (0..instances(info.scope)).map(|i| fresh(info, n, i)).collect::<Result<_, _>>()?;
+            }
         }
+        Ok(())
     }
 
     fn run(&mut self, code: &Code, active: &[usize]) -> Result<(), String> {
@@ -437,6 +447,8 @@ impl<V: Value> Machine<V> {
     }
 }
 
-fn fresh<V: Value>(info: &BufferInfo, buffer: usize, instance: usize) -> Memory<V> {
-    Memory::Dense((0..info.numel).map(|e| V::untouched((buffer, instance, e), info.dtype, true)).collect())
+fn fresh<V: Value>(info: &BufferInfo, buffer: usize, instance: usize) -> Result<Memory<V>, Fault> {
+    let mut out = reserve(info.numel)?;
+    out.extend((0..info.numel).map(|e| V::untouched((buffer, instance, e), info.dtype, true)));
+    Ok(Memory::Dense(out))
 }
