@@ -29,6 +29,8 @@ const USAGE: &str = "usage: fuzz run TARGET [--seconds N] [--seed N] [--from N] 
 
 fn main() -> ExitCode {
     memory::limit(memory_limit());
+    // As the command does with what the machine has left.
+    compiler::tensor::limit_host_memory(memory_limit() / 2);
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {

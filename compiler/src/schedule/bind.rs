@@ -138,6 +138,12 @@ mod tests {
     }
 
     #[test]
+    fn no_workgroup_has_a_hundred_thousand_threads() {
+        let f = elementwise_chain(&[100_000, 4]);
+        assert!(refusal(&f, "bind {loop=t0_i0, axis=local_x}").contains("100000 threads, which no workgroup has"));
+    }
+
+    #[test]
     fn a_workgroup_loop_belongs_outside() {
         let f = elementwise_chain(&[6, 8]);
         assert!(refusal(&f, "bind {loop=t0_i1, axis=group_x}").contains("must not be inside"));

@@ -369,17 +369,23 @@ pub fn only_writer(f: &TensorFunction, block: &Block) -> Result<(), Refusal> {
     }
 }
 
-/// A loop with more iterations than the 32 bits of a shader's index count, or with a number that left 64 bits: a product
-/// of constants that was not folded.
-pub fn too_long(f: &TensorFunction) -> Option<(Name, Int)> {
+/// The most threads of a workgroup along one axis: many times what any device has.
+const MAX_LOCAL: i64 = 1 << 16;
+
+/// A loop with more iterations than the 32 bits of a shader's index count, or with a number that left 64 bits (a product
+/// of constants that was not folded), or of more threads than a workgroup of any device; with what is wrong about it.
+pub fn too_long(f: &TensorFunction) -> Option<(Name, String)> {
     let mut found = None;
     f.body.visit(&mut |s| {
-        if let Stmt::For(l) = s
-            && found.is_none()
-            && l.extent.vars().is_empty()
-            && l.extent.as_const().is_none_or(|n| n > i64::from(i32::MAX))
-        {
-            found = Some((l.var, l.extent.clone()));
+        let Stmt::For(l) = s else { return };
+        if found.is_some() || !l.extent.vars().is_empty() {
+            return;
+        }
+        let (text, n) = (format!("loop `{}` would have {}", l.var, l.extent), l.extent.as_const());
+        if n.is_none_or(|n| n > i64::from(i32::MAX)) {
+            found = Some((l.var, format!("{text} iterations, more than 32 bits count")));
+        } else if matches!(l.kind, LoopKind::Local(_)) && n.is_some_and(|n| n > MAX_LOCAL) {
+            found = Some((l.var, format!("{text} threads, which no workgroup has")));
         }
     });
     found

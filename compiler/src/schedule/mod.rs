@@ -256,8 +256,7 @@ fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, Schedul
         loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
     })?;
     simplify::simplify_changes(&mut after, f);
-    if let Some((var, extent)) = loops::too_long(&after) {
-        let text = format!("loop `{var}` would have {extent} iterations, more than 32 bits count");
+    if let Some((var, text)) = loops::too_long(&after) {
         return Err(refused(&after, i, text, var));
     }
     if let Some((buffer, bytes)) = loops::too_large(&after).filter(|found| loops::too_large(f).as_ref() != Some(found))

@@ -9,7 +9,7 @@ use crate::arena::Id;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::name::Name;
-use crate::tensor::{ensure_room, reserve};
+use crate::tensor::{ensure_room, filled, reserve};
 use crate::tir::{CondOp, LoopKind, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
@@ -86,7 +86,8 @@ impl<V: Value> Machine<V> {
         let (mut grid, mut local) = ([1usize; 3], [1usize; 3]);
         self.axis_sizes(body, &mut grid, &mut local)?;
         (self.local, self.grid) = (local, grid);
-        let threads: usize = local.iter().product();
+        let threads = local.iter().fold(1usize, |n, &l| n.saturating_mul(l));
+        let places = self.slots.saturating_mul(threads);
         let mut stored = FxHashSet::default();
         if grid.iter().product::<usize>() > 1 {
             self.stored_globals(body, &mut stored);
@@ -94,7 +95,7 @@ impl<V: Value> Machine<V> {
         self.touched.start(stored);
         for group in self.groups() {
             self.group = group;
-            self.env = vec![0; self.slots * threads];
+            self.env = filled(places, 0)?;
             self.fill_private(threads)?;
             let active: Vec<usize> = (0..threads).collect();
             self.run(body, &active)?;

@@ -8,12 +8,14 @@ use crate::name::Name;
 use crate::schedule::{Axis, DecomposeReduction, MemoryScope, Rfactor};
 use crate::tir::{BufferId, Scope};
 
-/// Elements that a thread copies at once.
+/// Elements of one vector.
 const VECTOR: i64 = 4;
+/// Bytes that a thread loads at once.
+const LOAD_BYTES: i64 = 16;
 
 /// Distributes the copy nest of block `copy`, whose loops stand inside loop `at`, over all `threads` (along x and y) of the
-/// workgroup. Where neighbours of one of its loops lie next to each other in device memory, a thread copies vectors of them,
-/// and neighbouring threads neighbouring vectors.
+/// workgroup. Where neighbours of one of its loops lie next to each other in device memory, a thread copies runs of them of
+/// 16 bytes (two vectors of halves, which drivers load as one), and neighbouring threads neighbouring runs.
 pub(super) fn copy_cooperatively(
     sketch: &mut Sketch<'_>,
     copy: Name,
@@ -23,24 +25,30 @@ pub(super) fn copy_cooperatively(
     let loops = inside(sketch, copy, at)?;
     let mut order = loops.clone();
     order.sort_by_key(|v| std::cmp::Reverse(strides(sketch, copy, *v)));
-    let mut vector = None;
-    for along in loops.iter().rev().copied() {
+    let lengths = run_lengths(sketch, copy, &loops, threads.0 * threads.1);
+    let tries = loops.iter().rev().flat_map(|v| lengths.iter().map(|n| (*v, *n)));
+    let mut run = Vec::new();
+    for (along, length) in tries {
         let mut tried = sketch.clone();
-        if tried.extent_of(along).is_none_or(|n| n % VECTOR != 0) {
+        if tried.extent_of(along).is_none_or(|n| n % length != 0) {
             continue;
         }
-        let parts = tried.split(along, &[0, VECTOR], &["q", "v"])?;
-        if !reads_neighbours(&tried, copy, parts[1]) {
+        let mut parts = match length / VECTOR {
+            1 => tried.split(along, &[0, VECTOR], &["q", "v"])?,
+            vectors => tried.split(along, &[0, vectors, VECTOR], &["q", "p", "v"])?,
+        };
+        let groups = parts.remove(0);
+        if !reads_neighbours(&tried, copy, &parts, length) {
             continue;
         }
         order.retain(|v| *v != along);
-        order.push(parts[0]);
-        let all: Vec<Name> = order.iter().copied().chain([parts[1]]).collect();
+        order.push(groups);
+        let all: Vec<Name> = order.iter().chain(&parts).copied().collect();
         tried.reorder(&all)?;
-        (*sketch, vector) = (tried, Some(parts[1]));
+        (*sketch, run) = (tried, parts);
         break;
     }
-    if vector.is_none() {
+    if run.is_empty() {
         sketch.reorder(&order)?;
     }
     let flat = sketch.fuse(&order, Name::new(&format!("{copy}_f")))?;
@@ -48,10 +56,24 @@ pub(super) fn copy_cooperatively(
     sketch.bind(parts[1], Axis::LocalY)?;
     sketch.bind(parts[2], Axis::LocalX)?;
     sketch.unroll(parts[0])?;
-    match vector {
-        Some(v) => Ok(sketch.vectorize(v)?),
-        None => Ok(()),
+    let Some(vector) = run.pop() else { return Ok(()) };
+    run.into_iter().try_for_each(|v| sketch.unroll(v))?;
+    Ok(sketch.vectorize(vector)?)
+}
+
+/// How many neighbours a thread may copy, the most first: as many as one load brings, as long as every thread has some.
+fn run_lengths(sketch: &Sketch<'_>, copy: Name, loops: &[Name], threads: i64) -> Vec<i64> {
+    let blocks = sketch.f.body.blocks();
+    let loads = blocks.iter().find(|b| b.name == copy).map(|b| b.value.loads()).unwrap_or_default();
+    let global = loads.into_iter().map(|(b, _)| &sketch.f.buffers[b]).filter(|b| b.scope == Scope::Global);
+    let size = global.map(|b| b.dtype.size() as i64).max().unwrap_or(LOAD_BYTES / VECTOR);
+    let elements: i64 = loops.iter().map(|v| sketch.extent_of(*v).unwrap_or(1)).product();
+    let wide = LOAD_BYTES / size;
+    let mut lengths = vec![VECTOR];
+    if wide > VECTOR && elements >= wide * threads {
+        lengths.insert(0, wide);
     }
+    lengths
 }
 
 /// By how many elements of device memory and of its own buffer the block moves with a step of `var`; as much as there is where
@@ -69,19 +91,24 @@ fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
     (global.map(|(b, ix)| step(b, ix)).max().unwrap_or(0), step(b.buffer, &b.indices))
 }
 
-/// True when the block loads from device memory, and each such load that `along` moves goes to the next element with it, from
-/// vectors' borders on.
-fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: Name) -> bool {
+/// True when the block loads from device memory, and each such load that the loops `along` move goes through the next `length`
+/// elements with them, from borders of such runs on.
+fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i64) -> bool {
     let blocks = sketch.f.body.blocks();
     let Some(b) = blocks.iter().find(|b| b.name == block) else { return false };
     let bounds = sketch.f.bounds();
     let mut moved = b.value.loads();
-    moved.retain(|(b, ix)| sketch.f.buffers[*b].scope == Scope::Global && ix.iter().any(|i| i.uses(along)));
+    let moves = |i: &Int| along.iter().any(|v| i.uses(*v));
+    moved.retain(|(b, ix)| sketch.f.buffers[*b].scope == Scope::Global && ix.iter().any(moves));
+    let place = along.iter().rev().fold((Int::new(0), 1), |(sum, stride), v| {
+        (sum + Int::var(*v) * stride, stride * sketch.extent_of(*v).unwrap_or(1))
+    });
     let runs = |(b, ix): &(_, &[Int])| {
         let flat = int::flatten_index(ix, &sketch.f.buffers[*b].shape);
-        let first = int::simplify(&flat.substitute(along, &Int::new(0)), &bounds);
-        let step = int::simplify(&(flat - &first - Int::var(along)), &bounds);
-        step.is(0) && int::divisor(&first) % VECTOR == 0
+        let start = along.iter().fold(flat.clone(), |e, v| e.substitute(*v, &Int::new(0)));
+        let first = int::simplify(&start, &bounds);
+        let step = int::simplify(&(flat - &first - &place.0), &bounds);
+        step.is(0) && int::divisor(&first) % length == 0
     };
     !moved.is_empty() && moved.iter().all(runs)
 }
