@@ -25,27 +25,19 @@ pub(super) fn copy_cooperatively(
     let loops = inside(sketch, copy, at)?;
     let mut order = loops.clone();
     order.sort_by_key(|v| std::cmp::Reverse(strides(sketch, copy, *v)));
-    let lengths = run_lengths(sketch, copy, &loops, threads.0 * threads.1);
-    let tries = loops.iter().rev().flat_map(|v| lengths.iter().map(|n| (*v, *n)));
     let mut run = Vec::new();
-    for (along, length) in tries {
-        let mut tried = sketch.clone();
-        if tried.extent_of(along).is_none_or(|n| n % length != 0) {
+    for length in run_lengths(sketch, copy, &loops, threads.0 * threads.1) {
+        let Some(found) = loops.iter().rev().find_map(|v| Run::along(sketch, copy, &loops, *v, length).transpose())
+        else {
             continue;
-        }
-        let mut parts = match length / VECTOR {
-            1 => tried.split(along, &[0, VECTOR], &["q", "v"])?,
-            vectors => tried.split(along, &[0, vectors, VECTOR], &["q", "p", "v"])?,
         };
-        let groups = parts.remove(0);
-        if !reads_neighbours(&tried, copy, &parts, length) {
-            continue;
-        }
-        order.retain(|v| *v != along);
-        order.push(groups);
-        let all: Vec<Name> = order.iter().chain(&parts).copied().collect();
-        tried.reorder(&all)?;
-        (*sketch, run) = (tried, parts);
+        let found = found?;
+        order.retain(|v| !found.of.contains(v));
+        order.push(found.groups);
+        *sketch = found.split;
+        let all: Vec<Name> = order.iter().chain(&found.parts).copied().collect();
+        sketch.reorder(&all)?;
+        run = found.parts;
         break;
     }
     if run.is_empty() {
@@ -59,6 +51,48 @@ pub(super) fn copy_cooperatively(
     let Some(vector) = run.pop() else { return Ok(()) };
     run.into_iter().try_for_each(|v| sketch.unroll(v))?;
     Ok(sketch.vectorize(vector)?)
+}
+
+/// Neighbours in device memory that one thread copies.
+struct Run<'a> {
+    /// The sketch with the loops below.
+    split: Sketch<'a>,
+    /// The loops that were split or taken.
+    of: Vec<Name>,
+    /// The loop over runs.
+    groups: Name,
+    /// The loops through a run; the last one is a vector.
+    parts: Vec<Name>,
+}
+
+impl<'a> Run<'a> {
+    /// A run of `length` neighbours along the loop `v`, or along it and one of the other `loops` where it is a vector itself;
+    /// `None` where they are no neighbours.
+    fn along(
+        sketch: &Sketch<'a>,
+        copy: Name,
+        loops: &[Name],
+        v: Name,
+        length: i64,
+    ) -> Result<Option<Run<'a>>, Decline> {
+        let whole = |v: Name, n: i64| sketch.extent_of(v).is_some_and(|extent| extent % n == 0);
+        let vectors = length / VECTOR;
+        let mut tries = Vec::new();
+        if whole(v, length) {
+            let (mut split, n) =
+                (sketch.clone(), if vectors == 1 { vec![0, VECTOR] } else { vec![0, vectors, VECTOR] });
+            let mut parts = split.split(v, &n, if vectors == 1 { &["q", "v"] } else { &["q", "p", "v"] })?;
+            let groups = parts.remove(0);
+            tries.push(Run { split, of: vec![v], groups, parts });
+        } else if sketch.extent_of(v) == Some(VECTOR) {
+            for outer in loops.iter().copied().filter(|o| *o != v && whole(*o, vectors)) {
+                let mut split = sketch.clone();
+                let parts = split.split(outer, &[0, vectors], &["q", "p"])?;
+                tries.push(Run { split, of: vec![outer, v], groups: parts[0], parts: vec![parts[1], v] });
+            }
+        }
+        Ok(tries.into_iter().find(|r| reads_neighbours(&r.split, copy, &r.parts, length)))
+    }
 }
 
 /// How many neighbours a thread may copy, the most first: as many as one load brings, as long as every thread has some.

@@ -65,6 +65,37 @@ fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
     }
 }
 
+/// A vector has four elements, of halves too: a thread loads two that lie next to each other.
+#[test]
+fn halves_are_copied_in_runs_of_sixteen_bytes() {
+    let text = "tensor @f(%a: f16[256,64], %w: f16[64,256], out %y: f32[256,256]) {
+      for i in 0..256 { for j in 0..256 { for k in 0..64 {
+        block y reduce sum init { %y[i, j] <- f32(%a[i, k]) * f32(%w[k, j]) }
+      } } }
+    }";
+    let f = crate::text::parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}"));
+    let constants: Vec<_> = f.inputs().skip(1).collect();
+    for name in ["ada", "navi31", "bmg"] {
+        let p = DeviceProfile { cores: 1, ..DeviceProfile::named(name).expect("a profile") };
+        let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(s.rule, "matmul-tiled", "{:?}", s.missed);
+        let blocks = s.function.body.blocks();
+        let ahead: Vec<_> = blocks.iter().filter(|b| b.name.as_str().ends_with("_next")).collect();
+        assert_eq!(ahead.len(), 2, "{name}: nothing is loaded ahead");
+        for b in ahead {
+            let loads = b.value.loads();
+            let [(buffer, ix)] = loads[..] else { panic!("{name}: {b:?}") };
+            let flat = crate::int::flatten_index(ix, &s.function.buffers[buffer].shape);
+            let by = |end: &str| {
+                let v = flat.vars().into_iter().find(|v| v.as_str().ends_with(end)).expect("a loop of the run");
+                let next = flat.substitute(v, &(Int::var(v) + 1)) - &flat;
+                crate::int::simplify(&next, &s.function.bounds()).as_const()
+            };
+            assert_eq!((by("_v"), by("_p")), (Some(1), Some(4)), "{name}: {flat:?}");
+        }
+    }
+}
+
 #[test]
 fn long_products_with_few_results_are_cut_into_slices() {
     let p = DeviceProfile::named("ada").expect("a profile");
