@@ -4,7 +4,7 @@
 //! them; inner pictures are laid out first, and their size is that of the frame. Everything is in one list, frames before
 //! what is in them, so that a painter goes through it once.
 
-use crate::layout::{Graph, Options, Route, layout};
+use crate::layout::{Direction, Graph, Options, Route, layout};
 use crate::picture::{Category, Node, Picture};
 
 /// Space between a frame's border and what is inside.
@@ -86,6 +86,8 @@ pub struct Scene {
     pub captions: Vec<Caption>,
     /// Width and height.
     pub size: [f32; 2],
+    /// Where edges go.
+    pub direction: Direction,
 }
 
 /// What is open, and what boxes say.
@@ -157,7 +159,7 @@ impl Scene {
         let edges = picture.edges.iter().map(|e| (e.from, e.to)).collect();
         let before = picture.nodes.iter().map(a.before).collect();
         let laid = layout(&Graph { sizes: sizes.clone(), edges, before }, &a.options);
-        let mut scene = Scene { size: laid.size, ..Scene::default() };
+        let mut scene = Scene { size: laid.size, direction: a.options.direction, ..Scene::default() };
         let mut index = vec![0; picture.nodes.len()];
         // Frames first, each with what is in it behind it.
         let framed = |i: &usize| !inner[*i].is_empty();
@@ -224,6 +226,12 @@ impl Scene {
         };
         (0..self.boxes.len()).filter(|&i| inside(&self.boxes[i])).max_by_key(|&i| self.boxes[i].depth)
     }
+    /// Index of the edge that passes a point within `reach`, the nearest of them.
+    pub fn edge_at(&self, point: [f32; 2], reach: f32) -> Option<usize> {
+        let near = |e: &SceneEdge| e.route.distance(point, self.direction, reach);
+        let found = self.edges.iter().enumerate().filter_map(|(i, e)| near(e).map(|d| (i, d)));
+        found.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
+    }
     /// Index of the box with a key.
     pub fn find(&self, key: &str) -> Option<usize> {
         self.boxes.iter().position(|b| b.node.key == key)
@@ -236,7 +244,9 @@ fn caption_height(node: &Node) -> f32 {
 }
 
 fn size_of(node: &Node, lines: &[String], inner: &[Scene], a: &Arrangement<'_>) -> [f32; 2] {
-    let label = (a.label)(node).map_or(0.0, |l| (a.measure)(&l));
+    // Below a box there is as much room as it is wide; to its right there is that between layers.
+    let beneath = a.options.direction == Direction::Down;
+    let label = (a.label)(node).filter(|_| beneath).map_or(0.0, |l| (a.measure)(&l));
     let text = lines.iter().map(|l| (a.measure)(l)).fold(label, f32::max) + 2.0 * INSET;
     if inner.is_empty() {
         return [text.max(48.0), lines.len().max(1) as f32 * LINE + INSET];

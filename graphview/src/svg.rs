@@ -1,6 +1,6 @@
 //! A scene as SVG: the export of the canvas, and what reports show before a script has run.
 
-use crate::layout::Route;
+use crate::layout::{Direction, Route};
 use crate::picture::Category;
 use crate::scene::{INSET, LINE, Scene, SceneBox};
 use std::fmt::Write;
@@ -37,17 +37,19 @@ pub fn escape(text: &str) -> String {
 }
 
 /// The data of an SVG path along a route: straight past layers, curved between them.
-pub fn path(points: &[[f32; 2]]) -> String {
+pub fn path(points: &[[f32; 2]], direction: Direction) -> String {
     let mut d = String::new();
     let Some(first) = points.first() else { return d };
     let _ = write!(d, "M{:.1} {:.1}", first[0], first[1]);
     for pair in points.windows(2) {
-        let ([x0, y0], [x1, y1]) = (pair[0], pair[1]);
+        let ([x0, y0], [x1, y1]) = (direction.turn(pair[0]), direction.turn(pair[1]));
+        let [ex, ey] = pair[1];
         if (x0 - x1).abs() < 0.05 {
-            let _ = write!(d, "V{y1:.1}");
+            let _ = write!(d, "L{ex:.1} {ey:.1}");
         } else {
             let middle = (y0 + y1) / 2.0;
-            let _ = write!(d, "C{x0:.1} {middle:.1} {x1:.1} {middle:.1} {x1:.1} {y1:.1}");
+            let [[ax, ay], [bx, by]] = [[x0, middle], [x1, middle]].map(|p| direction.turn(p));
+            let _ = write!(d, "C{ax:.1} {ay:.1} {bx:.1} {by:.1} {ex:.1} {ey:.1}");
         }
     }
     d
@@ -75,7 +77,8 @@ pub fn document(scene: &Scene) -> String {
         );
     }
     for e in &scene.edges {
-        draw_route(&mut out, &e.route, &scene.boxes[e.from].node.name, &scene.boxes[e.to].node.name);
+        let names = [e.from, e.to].map(|i| scene.boxes[i].node.name.as_str());
+        draw_route(&mut out, &e.route, names, scene.direction);
     }
     for b in scene.boxes.iter().filter(|b| !b.open) {
         draw_box(&mut out, b);
@@ -84,14 +87,15 @@ pub fn document(scene: &Scene) -> String {
     out
 }
 
-fn draw_route(out: &mut String, route: &Route, from: &str, to: &str) {
+fn draw_route(out: &mut String, route: &Route, [from, to]: [&str; 2], direction: Direction) {
     let line = "fill=\"none\" stroke=\"#777\" stroke-width=\"1\"";
     match route {
         Route::Line(points) => {
-            let _ = writeln!(out, "<path d=\"{}\" {line}/>", path(points));
+            let _ = writeln!(out, "<path d=\"{}\" {line}/>", path(points, direction));
         }
         Route::Portal([x0, y0], [x1, y1]) => {
-            let _ = writeln!(out, "<path d=\"M{x0:.1} {y0:.1}v8M{x1:.1} {y1:.1}v-8\" {line}/>");
+            let [dx, dy] = direction.turn([0.0, 8.0]);
+            let _ = writeln!(out, "<path d=\"M{x0:.1} {y0:.1}l{dx} {dy}M{x1:.1} {y1:.1}l-{dx} -{dy}\" {line}/>");
             let text = "font-size=\"8\" fill=\"#777\"";
             let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" {text}>to {}</text>", x0 + 3.0, y0 + 9.0, escape(to));
             let _ =

@@ -1,6 +1,8 @@
 //! The validated module of one kernel, and its text and words.
 
 use crate::error::EmitError;
+use crate::lines::Outline;
+use compiler::plan::LineSpan;
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 
 /// Which WGSL is written: wgpu's reader and the standard's differ in what they want declared.
@@ -42,6 +44,7 @@ pub struct GeneratedModule {
     pub bounds_proved: bool,
     /// What could not be proved, where not all is.
     pub unproved: Vec<String>,
+    outline: Outline,
 }
 
 fn validate(module: &naga::Module, capabilities: Capabilities) -> Result<ModuleInfo, String> {
@@ -66,11 +69,16 @@ impl GeneratedModule {
         entry: String,
         capabilities: Capabilities,
         unproved: Vec<String>,
+        outline: Outline,
     ) -> Result<GeneratedModule, EmitError> {
         let info =
             validate(&module, capabilities).map_err(|message| EmitError::Invalid { kernel: entry.clone(), message })?;
         let bounds_proved = unproved.is_empty();
-        Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved, unproved })
+        Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved, unproved, outline })
+    }
+    /// What lines of a text come from; `None` when it is not this kernel's WGSL.
+    pub(crate) fn lines(&self, wgsl: &str) -> Option<Vec<LineSpan>> {
+        self.outline.lines(wgsl, &self.entry)
     }
     fn invalid(&self, message: impl ToString) -> EmitError {
         EmitError::Invalid { kernel: self.entry.clone(), message: message.to_string() }
@@ -112,8 +120,32 @@ impl GeneratedModule {
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
     pub fn emit_spirv(&self) -> Result<Vec<u32>, EmitError> {
+        self.write_spirv(&self.module, None)
+    }
+    /// The same words with `OpLine` before what has a source: line `n` stands for the part of the kernel whose `first` is
+    /// `n - 1`.
+    ///
+    /// # Errors
+    /// [`EmitError::Invalid`], which is a bug.
+    pub fn emit_spirv_with_lines(&self) -> Result<(Vec<u32>, Vec<LineSpan>), EmitError> {
+        let mut module = self.module.clone();
+        if let Some(e) = module.entry_points.first_mut() {
+            e.function.body = self.outline.spanned(&e.function.body);
+        }
+        let sources = self.outline.sources();
+        let text = "\n".repeat(sources.len());
+        let language = naga::back::spv::SourceLanguage::Unknown;
+        let info = naga::back::spv::DebugInfo { source_code: &text, file_name: &self.entry, language };
+        Ok((self.write_spirv(&module, Some(info))?, sources))
+    }
+    fn write_spirv(
+        &self,
+        module: &naga::Module,
+        debug_info: Option<naga::back::spv::DebugInfo<'_>>,
+    ) -> Result<Vec<u32>, EmitError> {
         use naga::back::spv;
         let options = spv::Options {
+            debug_info,
             lang_version: (1, 3),
             flags: spv::WriterFlags::DEBUG,
             bounds_check_policies: self.policies(),
@@ -124,7 +156,7 @@ impl GeneratedModule {
         };
         let pipeline =
             spv::PipelineOptions { shader_stage: naga::ShaderStage::Compute, entry_point: self.entry.clone() };
-        spv::write_vec(&self.module, &self.info, &options, Some(&pipeline)).map_err(|e| self.invalid(e))
+        spv::write_vec(module, &self.info, &options, Some(&pipeline)).map_err(|e| self.invalid(e))
     }
     /// Metal Shading Language text.
     ///

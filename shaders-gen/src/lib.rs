@@ -44,6 +44,7 @@ mod value;
 
 pub use error::EmitError;
 pub use generated::{GeneratedModule, WgslDialect, check_wgsl};
+pub use lines::lines_by_names;
 
 use compiler::name::Name;
 use compiler::plan::{EmitFailure, EmitKernel, EmittedKernel};
@@ -106,9 +107,9 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.kernel(&grid, &root)?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);
     let (name, workgroup) = (entry_name(kernel), axes.workgroup());
-    let (generated, outline) = finish(emitter.b, &name, workgroup, unproved)?;
+    let generated = finish(emitter.b, &name, workgroup, unproved)?;
     let wgsl = generated.emit_wgsl()?;
-    let lines = outline.lines(&wgsl, &name);
+    let lines = generated.lines(&wgsl);
     debug_assert!(lines.is_some(), "the text of {name} is not in the order of its statements:\n{wgsl}");
     Ok(EmittedKernel {
         wgsl,
@@ -176,7 +177,7 @@ fn finish(
     name: &str,
     workgroup_size: [u32; 3],
     unproved: Vec<String>,
-) -> Result<(GeneratedModule, lines::Outline), EmitError> {
+) -> Result<GeneratedModule, EmitError> {
     let mut function = b.function;
     function.body = std::mem::take(&mut b.scopes).pop().expect("the outermost scope").into_block();
     let sources = std::mem::replace(&mut b.sources, lines::Sources::new());
@@ -193,5 +194,5 @@ fn finish(
         task_payload: None,
         incoming_ray_payload: None,
     });
-    Ok((GeneratedModule::new(b.module, name.to_string(), b.capabilities, unproved)?, outline))
+    GeneratedModule::new(b.module, name.to_string(), b.capabilities, unproved, outline)
 }

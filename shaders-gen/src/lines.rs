@@ -7,6 +7,7 @@
 use compiler::name::Name;
 use compiler::plan::LineSpan;
 use naga::{Expression, Handle, Span, Statement};
+use rustc_hash::FxHashMap;
 
 /// A block or loop, by its number among the sources of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,7 +62,7 @@ impl Sources {
 }
 
 /// Statements of a finished function with their sources, in the order of the text.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Outline {
     list: Vec<Source>,
     expressions: Vec<SourceId>,
@@ -134,6 +135,80 @@ impl Outline {
         }
         (reader.statements == self.statements.len() && reader.named == self.named.len()).then_some(out)
     }
+}
+
+impl Outline {
+    /// The sources as lines of an imagined text: number 0 is the whole kernel.
+    pub fn sources(&self) -> Vec<LineSpan> {
+        let span = |(i, s): (usize, &Source)| LineSpan { first: i as u32, count: 1, block: s.block, r#loop: s.around };
+        self.list.iter().enumerate().map(span).collect()
+    }
+    /// The body with the number of its source as the span of each statement. Every expression is emitted by itself.
+    pub fn spanned(&self, body: &naga::Block) -> naga::Block {
+        self.spanned_from(body, &mut 0)
+    }
+    fn spanned_from(&self, block: &naga::Block, next: &mut usize) -> naga::Block {
+        let span = |id: SourceId| Span::new(id.0, id.0);
+        let of = |h: Handle<Expression>| span(self.expressions.get(h.index()).copied().unwrap_or_default());
+        let of_statement = |next: &mut usize| {
+            *next += 1;
+            span(self.statements.get(*next - 1).copied().unwrap_or_default())
+        };
+        let mut out = naga::Block::with_capacity(block.len());
+        for statement in block.iter() {
+            match statement {
+                Statement::Emit(range) => {
+                    range.clone().for_each(|h| out.push(Statement::Emit(naga::Range::new_from_bounds(h, h)), of(h)));
+                }
+                Statement::If { condition, accept, reject } => {
+                    let span = of_statement(next);
+                    let [accept, reject] = [accept, reject].map(|b| self.spanned_from(b, next));
+                    out.push(Statement::If { condition: *condition, accept, reject }, span);
+                }
+                Statement::Loop { body, continuing, break_if } => {
+                    let span = of_statement(next);
+                    let [body, continuing] = [body, continuing].map(|b| self.spanned_from(b, next));
+                    out.push(Statement::Loop { body, continuing, break_if: *break_if }, span);
+                }
+                Statement::SubgroupBallot { result, .. }
+                | Statement::SubgroupGather { result, .. }
+                | Statement::SubgroupCollectiveOperation { result, .. } => out.push(statement.clone(), of(*result)),
+                other => out.push(other.clone(), of_statement(next)),
+            }
+        }
+        out
+    }
+}
+
+/// The sources of lines of `text`, another language's form of the kernel whose WGSL is `wgsl` with the sources `known`. naga's
+/// writers call a value by the same name in all languages: a line that defines one is known, any other one comes from where the
+/// last value that it uses does.
+pub fn lines_by_names(wgsl: &str, known: &[LineSpan], text: &str) -> Vec<LineSpan> {
+    let mut sources: FxHashMap<&str, Source> = FxHashMap::default();
+    let lines: Vec<&str> = wgsl.lines().collect();
+    for span in known {
+        let source = Source { block: span.block, around: span.r#loop };
+        for line in lines.iter().skip(span.first as usize).take(span.count as usize) {
+            if let Some(name) = line.trim().strip_prefix("let ").and_then(|l| l.split([' ', ':']).next()) {
+                sources.insert(name, source);
+            }
+        }
+    }
+    let mut out: Vec<LineSpan> = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let words = || line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let defined = line.split_once(" = ").and_then(|(left, _)| left.split(' ').next_back());
+        let source =
+            defined.and_then(|n| sources.get(n)).or_else(|| words().filter_map(|w| sources.get(w)).next_back());
+        let Some(source) = source else { continue };
+        match out.last_mut() {
+            Some(l) if (l.first + l.count, l.block, l.r#loop) == (i as u32, source.block, source.around) => {
+                l.count += 1
+            }
+            _ => out.push(LineSpan { first: i as u32, count: 1, block: source.block, r#loop: source.around }),
+        }
+    }
+    out
 }
 
 /// Where the text is in the outline.
@@ -226,6 +301,45 @@ tensor @f(%x: f32[8,40], out %y: f32[8]) {
         assert_eq!(source("fn "), None);
         assert_eq!(source("var<storage> x"), None);
         assert!(e.lines.windows(2).all(|w| w[0].first + w[0].count <= w[1].first));
+    }
+
+    /// The block and loop of each `OpLine` of a kernel's SPIR-V with the opcode behind it.
+    fn marked(e: &EmittedKernel) -> Vec<(u32, Option<Name>)> {
+        let g = e.module.downcast_ref::<crate::GeneratedModule>().expect("a module");
+        let (words, sources) = g.emit_spirv_with_lines().expect("SPIR-V");
+        let (mut at, mut line, mut out) = (5, 0, vec![]);
+        while at < words.len() {
+            let (count, op) = ((words[at] >> 16) as usize, words[at] & 0xffff);
+            match op {
+                8 => line = words[at + 2] as usize,
+                op => out.push((op, sources.get(line.wrapping_sub(1)).and_then(|s| s.block))),
+            }
+            at += count;
+        }
+        out
+    }
+
+    #[test]
+    fn words_lead_to_blocks_too() {
+        let list = marked(&emitted());
+        const STORE: u32 = 62;
+        const LOOP_MERGE: u32 = 246;
+        let of = |wanted: u32| list.iter().filter(move |(op, _)| *op == wanted).map(|(_, block)| *block);
+        assert!(of(LOOP_MERGE).all(|b| b == Some(Name::new("y"))), "{list:?}");
+        assert!(of(STORE).any(|b| b == Some(Name::new("y"))), "{list:?}");
+    }
+
+    #[test]
+    fn other_languages_have_the_same_names() {
+        let e = emitted();
+        let g = e.module.downcast_ref::<crate::GeneratedModule>().expect("a module");
+        for text in [g.emit_msl().expect("MSL"), g.emit_hlsl().expect("HLSL")] {
+            let lines = super::lines_by_names(&e.wgsl, &e.lines, &text);
+            let store = text.lines().position(|l| l.contains("y_1[") && l.contains(" = ") || l.contains("y_1.Store"));
+            let store = store.unwrap_or_else(|| panic!("no store: {text}")) as u32;
+            let found = lines.iter().find(|l| (l.first..l.first + l.count).contains(&store));
+            assert_eq!(found.map(|l| l.block), Some(Some(Name::new("y"))), "{text}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A trace with the indices that readers of it need at once.
 
 use compiler::graph::Module;
+use compiler::remark::Remark;
 use compiler::text::parse_module;
 use compiler::trace::{CompileTrace, TraceError};
 use graphview::picture::Node;
@@ -18,6 +19,10 @@ pub struct Document {
     times: Vec<Option<f64>>,
     /// Of each group: dispatches with their kernels.
     calls: Vec<Vec<(usize, usize)>>,
+    /// Of each group: those that read it.
+    readers: Vec<Vec<usize>>,
+    /// Of each group: remarks about its border.
+    borders: Vec<Vec<usize>>,
 }
 
 impl Document {
@@ -45,6 +50,8 @@ impl Document {
             errors: errors.map(|(i, e)| (e.name.clone(), i)).collect(),
             times: (0..trace.groups.len()).map(|g| trace.time_of_group(g).map(|t| t.median_us / 1000.0)).collect(),
             calls,
+            readers: trace.readers(),
+            borders: trace.border_remarks(),
             by_node,
             texts,
             trace,
@@ -100,6 +107,18 @@ impl Document {
     /// Dispatches of a group, by their positions in the plan, with their kernels.
     pub fn calls_of(&self, group: usize) -> &[(usize, usize)] {
         self.calls.get(group).map_or(&[], Vec::as_slice)
+    }
+    /// Groups that read the results of a group.
+    pub fn readers_of(&self, group: usize) -> &[usize] {
+        self.readers.get(group).map_or(&[], Vec::as_slice)
+    }
+    /// Why two groups, the second of which reads the first, are not one.
+    pub fn border_between(&self, from: usize, to: usize) -> Vec<&Remark> {
+        self.borders.get(from).map_or_else(Vec::new, |own| self.trace.border_between(from, to, own))
+    }
+    /// Why nothing more followed in a group's kernel.
+    pub fn border_of(&self, group: usize) -> Vec<String> {
+        self.trace.border_of_group(group, &self.borders[group], &self.readers[group])
     }
     /// A short name of the layer that a fused group is; `None` for other boxes.
     pub fn layer_of(&self, node: &Node) -> Option<String> {

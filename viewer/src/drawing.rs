@@ -1,17 +1,17 @@
 //! Scenes, laid out on a thread of their own: the window asks for one, and paints the last one it got until then.
 
 use crate::document::Document;
-use graphview::layout::Options;
+use crate::worker::Worker;
+use graphview::layout::{Direction, Options};
 use graphview::picture::{Category, Node, Picture};
 use graphview::scene::{Arrangement, Scene, short};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A scene to draw: the graph of a stage, and which boxes are not as they are at first (control flow is open, groups are
 /// closed).
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Want {
     /// The stage, one that [`Document::graph_of`] gives.
     pub stage: usize,
@@ -21,6 +21,8 @@ pub struct Want {
     pub detail: Detail,
     /// In columns, so that all of it suits a window.
     pub columns: bool,
+    /// Where edges go.
+    pub direction: Direction,
 }
 
 /// What boxes say beside their op.
@@ -94,63 +96,21 @@ impl Widths {
     }
 }
 
-type Answer = (Want, Result<Arc<Drawn>, String>);
-
 /// Asks for scenes and keeps them.
-pub struct Drawing {
-    asks: Sender<Want>,
-    answers: Mutex<Receiver<Answer>>,
-    ready: FxHashMap<Want, Result<Arc<Drawn>, String>>,
-    asked: FxHashSet<Want>,
-}
+pub type Drawing = Worker<Want, Result<Arc<Drawn>, String>>;
 
 /// Boxes of all scenes that are kept; beyond them the scenes are forgotten.
 const KEPT_BOXES: usize = 200_000;
 
 impl Drawing {
     /// Starts the thread; `wake` is called when a scene is ready.
-    pub fn new(document: Arc<Document>, widths: Widths, wake: impl Fn() + Send + 'static) -> Drawing {
-        let (asks, wants) = channel::<Want>();
-        let (done, answers) = channel();
-        std::thread::spawn(move || {
+    pub fn start(document: Arc<Document>, widths: Widths, wake: impl Fn() + Send + 'static) -> Drawing {
+        let studio = move || {
             let mut studio = Studio { document, widths, pictures: FxHashMap::default(), places: None };
-            // It ends when the window is closed, which drops one end of each channel.
-            for want in wants {
-                let drawn = studio.draw(&want);
-                if done.send((want, drawn)).is_err() {
-                    return;
-                }
-                wake();
-            }
-        });
-        Drawing { asks, answers: Mutex::new(answers), ready: FxHashMap::default(), asked: FxHashSet::default() }
-    }
-    /// The scene, if it is ready; else it is asked for.
-    pub fn get(&mut self, want: &Want) -> Option<Result<Arc<Drawn>, String>> {
-        self.collect();
-        let found = self.ready.get(want).cloned();
-        if found.is_none() && self.asked.insert(want.clone()) {
-            // The thread lives as long as this does.
-            let _ = self.asks.send(want.clone());
-        }
-        found
-    }
-    /// Whether scenes are being made.
-    pub fn busy(&mut self) -> bool {
-        self.collect();
-        !self.asked.is_empty()
-    }
-    fn collect(&mut self) {
-        let Ok(answers) = self.answers.get_mut() else { return };
-        let new: Vec<Answer> = answers.try_iter().collect();
-        for (want, drawn) in new {
-            let kept: usize = self.ready.values().flatten().map(|d| d.scene.boxes.len()).sum();
-            if kept > KEPT_BOXES {
-                self.ready.clear();
-            }
-            self.asked.remove(&want);
-            self.ready.insert(want, drawn);
-        }
+            move |want: &Want| studio.draw(want)
+        };
+        let boxes = |drawn: &Result<Arc<Drawn>, String>| drawn.as_ref().map_or(0, |d| d.scene.boxes.len());
+        Worker::new(studio, wake).keeping(KEPT_BOXES, boxes)
     }
 }
 
@@ -171,7 +131,7 @@ pub fn time_layouts(trace: &compiler::trace::CompileTrace) -> [std::time::Durati
     [0, last].map(|stage| {
         let picture = Picture::of(&studio.document.module(stage).expect("it parses"));
         let start = std::time::Instant::now();
-        studio.arrange(&picture, &BTreeSet::new(), Detail::default(), false);
+        studio.arrange(&picture, &Want::default());
         start.elapsed()
     })
 }
@@ -183,26 +143,28 @@ struct Studio {
     pictures: FxHashMap<usize, Arc<Picture>>,
     /// Where source nodes stand across in the graph as it came: graphs of later stages resemble it, so that a node stays
     /// where it was while one steps through the passes.
-    places: Option<FxHashMap<String, f32>>,
+    places: Option<(Direction, FxHashMap<String, f32>)>,
 }
 
 impl Studio {
     fn draw(&mut self, want: &Want) -> Result<Arc<Drawn>, String> {
-        if self.places.is_none() {
+        if self.places.as_ref().is_none_or(|p| p.0 != want.direction) {
             let first = self.picture(0)?;
-            let scene = self.arrange(&first, &BTreeSet::new(), want.detail, false);
+            self.places = None;
+            let plain = Want { toggled: Arc::default(), columns: false, ..want.clone() };
+            let scene = self.arrange(&first, &plain);
             let mut places = FxHashMap::default();
             for b in &scene.boxes {
-                let x = b.rect[0] + b.rect[2] / 2.0;
+                let [x, _] = want.direction.turn([b.rect[0] + b.rect[2] / 2.0, b.rect[1] + b.rect[3] / 2.0]);
                 places.insert(b.node.key.clone(), x);
                 b.node.origins.iter().for_each(|o| {
                     places.insert(o.clone(), x);
                 });
             }
-            self.places = Some(places);
+            self.places = Some((want.direction, places));
         }
         let picture = self.picture(want.stage)?;
-        let scene = self.arrange(&picture, &want.toggled, want.detail, want.columns);
+        let scene = self.arrange(&picture, want);
         Ok(Arc::new(Drawn::new(want.clone(), picture, scene)))
     }
     fn picture(&mut self, stage: usize) -> Result<Arc<Picture>, String> {
@@ -213,15 +175,17 @@ impl Studio {
         self.pictures.insert(stage, picture.clone());
         Ok(picture)
     }
-    fn arrange(&self, picture: &Picture, toggled: &BTreeSet<String>, detail: Detail, columns: bool) -> Scene {
-        let is_open = |n: &Node| (n.category == Category::Control) != toggled.contains(&n.key);
-        let before = |n: &Node| self.places.as_ref().and_then(|places| place_of(places, n));
+    fn arrange(&self, picture: &Picture, want: &Want) -> Scene {
+        let is_open = |n: &Node| (n.category == Category::Control) != want.toggled.contains(&n.key);
+        let before = |n: &Node| self.places.as_ref().and_then(|(_, places)| place_of(places, n));
         let measure = |text: &str| self.widths.of(text);
-        let fold = columns.then_some(1.5);
-        let options = Options { layer_gap: 44.0, fold, ..Options::default() };
+        let fold = want.columns.then_some(1.5);
+        // The type on an edge needs room: below a box a line, beside it the length of the text.
+        let layer_gap = if want.direction == Direction::Down { 44.0 } else { 150.0 };
+        let options = Options { layer_gap, fold, direction: want.direction, ..Options::default() };
         let a = Arrangement {
             is_open: &is_open,
-            lines: &|n| lines(n, self.document.layer_of(n).as_deref().unwrap_or(&n.name), detail),
+            lines: &|n| lines(n, self.document.layer_of(n).as_deref().unwrap_or(&n.name), want.detail),
             label: &|n| label(n),
             before: &before,
             measure: &measure,

@@ -28,17 +28,20 @@ impl Export {
     }
 }
 
-/// A name for a new file in the folder that Weft was started in: nothing that is there is written over.
+/// A name for a new file: nothing that is there is written over.
 fn fresh(v: &Viewer, what: Export) -> PathBuf {
-    let stem: String = Path::new(&v.trace().model).file_stem().map_or("model".into(), |s| s.to_string_lossy().into());
     let stage = v.trace().stages.get(v.stage()).map_or("", |s| s.label.as_str());
     let stage = if what == Export::Svg { format!("-{stage}") } else { String::new() };
-    let ending = what.ending();
+    fresh_name(v, &stage, what.ending())
+}
+
+fn fresh_name(v: &Viewer, stage: &str, ending: &str) -> PathBuf {
+    let stem: String = Path::new(&v.trace().model).file_stem().map_or("model".into(), |s| s.to_string_lossy().into());
     let name = |n: usize| match n {
         0 => PathBuf::from(format!("{stem}{stage}.{ending}")),
         n => PathBuf::from(format!("{stem}{stage}-{n}.{ending}")),
     };
-    (0..).map(name).find(|p| !p.exists()).unwrap_or_default()
+    (0..).map(|n| v.folder.join(name(n))).find(|p| !p.exists()).unwrap_or_default()
 }
 
 /// The text of what can be written without a window.
@@ -56,6 +59,15 @@ pub fn text(v: &mut Viewer, what: Export) -> Result<String, String> {
             .ok_or_else(|| "this trace has no times: `weft bench MODEL -o F.trace` stores them".to_string()),
         Export::Html => graphview::report::report(v.trace()).map_err(|e| e.to_string()),
         Export::Png => Err("a picture needs a window".into()),
+    }
+}
+
+/// Writes text into a new file that is called after the model, and says where it is.
+pub fn save(v: &Viewer, ending: &str, text: &str) -> String {
+    let path = fresh_name(v, "", ending);
+    match std::fs::write(&path, text) {
+        Ok(()) => format!("wrote {}", path.display()),
+        Err(why) => format!("cannot write {}: {why}", path.display()),
     }
 }
 

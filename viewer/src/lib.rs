@@ -9,7 +9,8 @@
 //! came from, and everything else that came from them is marked. Nothing here parses shaders: what the trace lacks is made
 //! anew from its scheduled tensor functions.
 //!
-//! Deliberately absent: compiling and running. Whoever opens a model compiles it first and hands over the trace.
+//! Deliberately absent: models and devices. Whoever opens a model compiles it first and hands over the trace, and may give a
+//! [`live::Host`] that compiles it anew and times kernels; without one, edited schedules are checked and compiled all the same.
 
 #![warn(missing_docs)]
 
@@ -17,6 +18,8 @@ pub mod canvas;
 pub mod document;
 pub mod drawing;
 pub mod export;
+mod keys;
+pub mod live;
 mod opening;
 pub mod panes;
 #[cfg(feature = "screenshot")]
@@ -27,6 +30,7 @@ pub mod start;
 mod state;
 #[cfg(feature = "window")]
 mod window;
+mod worker;
 
 pub use document::Document;
 #[cfg(feature = "screenshot")]

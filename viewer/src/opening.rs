@@ -21,7 +21,7 @@ pub fn dropped(ui: &Ui, v: &mut Viewer) {
     let trace = file.bytes().and_then(|b| CompileTrace::from_bytes(&b).map_err(|e| e.to_string()));
     let opened = trace.and_then(|t| match beside {
         true => v.compare_with(t).map_err(|e| e.to_string()),
-        false => Viewer::new(t).map(|new| *v = new).map_err(|e| e.to_string()),
+        false => v.replace(t).map_err(|e| e.to_string()),
     });
     if let Err(why) = opened {
         v.message = Some(format!("{name}: {why}; a model has to be compiled first, `weft view {name}` does"));

@@ -5,11 +5,12 @@ use crate::canvas::{Action, Canvas, Shown};
 use crate::document::Document;
 use crate::drawing::{Drawing, Drawn, Widths};
 use crate::export::{self, Export};
-use crate::state::{Tab, Viewer};
-use crate::{opening, panes};
+use crate::state::{Ends, Tab, Viewer};
+use crate::{keys, opening, panes};
 use egui::{
-    CentralPanel, ComboBox, FontId, Frame, Key, LayerId, Modifiers, Panel, Rect, TextEdit, Theme, Ui, UiBuilder, vec2,
+    CentralPanel, ComboBox, FontId, Frame, Key, LayerId, Panel, Rect, TextEdit, TextStyle, Theme, Ui, UiBuilder, vec2,
 };
+use graphview::layout::Direction;
 use std::sync::Arc;
 
 /// Below this width the passes and what stands beside the graph make room for it.
@@ -17,15 +18,17 @@ const NARROW: f32 = 900.0;
 
 /// Draws everything into `ui`.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
+    // The default is too small to be read for long.
+    ui.style_mut().text_styles.insert(TextStyle::Small, FontId::proportional(11.0));
     let ground = ui.visuals().panel_fill;
     ui.ctx().layer_painter(LayerId::background()).rect_filled(ui.ctx().content_rect(), 0.0, ground);
     opening::dropped(ui, v);
     start_drawing(ui, v);
-    keys(ui, v);
+    keys::act(ui, v);
     let narrow = ui.available_width() < NARROW;
     Panel::top("header").show(ui, |ui| header(ui, v));
     if v.passes {
-        let width = if narrow { 150.0 } else { 230.0 };
+        let width = if narrow { 170.0 } else { 250.0 };
         Panel::left("passes").default_size(width).show(ui, |ui| panes::passes::show(ui, v));
     }
     if v.dock {
@@ -34,6 +37,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
     }
     CentralPanel::default().frame(Frame::NONE).show(ui, |ui| graph(ui, v));
     panes::help::show(ui, v);
+    panes::again::show(ui, v);
 }
 
 /// Starts the threads that lay graphs out, at the first frame: only then there are fonts to measure with.
@@ -42,7 +46,7 @@ fn start_drawing(ui: &Ui, v: &mut Viewer) {
         let font = FontId::proportional(12.0);
         let widths = ui.ctx().fonts_mut(|f| Widths::new(|c| f.glyph_width(&font, c)));
         let ctx = ui.ctx().clone();
-        Drawing::new(document.clone(), widths, move || ctx.request_repaint())
+        Drawing::start(document.clone(), widths, move || ctx.request_repaint())
     };
     if v.drawing.is_none() {
         v.drawing = Some(start(v.document()));
@@ -85,6 +89,14 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
         if ui.toggle_value(&mut v.columns, "Columns").on_hover_text("All of a long graph side by side (C)").clicked() {
             v.canvases.iter_mut().for_each(Canvas::fit_next);
         }
+        let mut right = v.direction == Direction::Right;
+        if ui
+            .toggle_value(&mut right, "Across")
+            .on_hover_text("From left to right rather than from top to bottom (Ctrl K)")
+            .clicked()
+        {
+            v.turn();
+        }
         if ui.button("Fit").on_hover_text("Show everything (F); T shows the top").clicked() {
             v.canvases.iter_mut().for_each(|c| c.fit(true));
         }
@@ -101,6 +113,9 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
             v.next_change(true);
         }
         search(ui, v);
+        if v.host.is_some() && ui.button("Compile again").on_hover_text("With other options, and run it").clicked() {
+            v.again.open = !v.again.open;
+        }
         ui.menu_button("Export", |ui| {
             for (what, title, _) in Export::ALL {
                 if ui.button(title).clicked() {
@@ -225,6 +240,17 @@ fn one(ui: &mut Ui, v: &mut Viewer, which: usize, area: Rect, drawn: Option<&Arc
                 v.toggle(&n.key);
             }
         }
+        Some(Action::Edge(i)) => {
+            let ends = drawn.map(|d| {
+                let e = &d.scene.edges[i];
+                Ends {
+                    from: d.scene.boxes[e.from].node.clone(),
+                    to: d.scene.boxes[e.to].node.clone(),
+                    ty: e.label.clone(),
+                }
+            });
+            v.choose_edge(ends);
+        }
         None => {}
     }
 }
@@ -255,64 +281,6 @@ fn about(d: &Document) -> String {
         "{} for {}, amp {}, layout {}, fuse {}, -O{}",
         t.model, t.profile_name, o.amp, o.layout, o.fuse, o.opt_level
     )
-}
-
-/// Keys that work wherever no text is being written.
-fn keys(ui: &Ui, v: &mut Viewer) {
-    if ui.input_mut(|i| i.consume_key(Modifiers::COMMAND, Key::F)) {
-        v.search.grab = true;
-    }
-    let toggle = |k: Key, what: &mut bool| {
-        if ui.input_mut(|i| i.consume_key(Modifiers::COMMAND, k)) {
-            *what = !*what;
-        }
-    };
-    toggle(Key::D, &mut v.detail.attributes);
-    toggle(Key::U, &mut v.detail.names);
-    toggle(Key::I, &mut v.detail.constants);
-    if ui.ctx().text_edit_focused() {
-        return;
-    }
-    let pressed = |k: Key| ui.input(|i| i.key_pressed(k) && !i.modifiers.any());
-    let alt = |k: Key| ui.input(|i| i.key_pressed(k) && i.modifiers.alt);
-    if pressed(Key::ArrowRight) || pressed(Key::CloseBracket) {
-        v.step(true);
-    }
-    if pressed(Key::ArrowLeft) || pressed(Key::OpenBracket) {
-        v.step(false);
-    }
-    if alt(Key::ArrowLeft) {
-        v.canvases[0].camera.back();
-    }
-    if alt(Key::ArrowRight) {
-        v.canvases[0].camera.forward();
-    }
-    if pressed(Key::N) {
-        v.next_change(true);
-    }
-    if pressed(Key::P) {
-        v.next_change(false);
-    }
-    if pressed(Key::C) {
-        v.columns = !v.columns;
-        v.canvases.iter_mut().for_each(Canvas::fit_next);
-    }
-    if pressed(Key::B) {
-        v.compare = !v.compare;
-    }
-    if ui.input(|i| i.key_pressed(Key::Questionmark)) {
-        v.help = !v.help;
-    }
-    if pressed(Key::O)
-        && let Some(key) = v.focus().map(str::to_string)
-    {
-        v.toggle(&key);
-    }
-    if pressed(Key::Escape) {
-        v.help = false;
-        v.select([]);
-    }
-    v.canvases[0].keys(ui);
 }
 
 #[cfg(test)]

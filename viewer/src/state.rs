@@ -4,6 +4,7 @@ use crate::canvas::Canvas;
 use crate::canvas::colour::ColourBy;
 use crate::document::Document;
 use crate::drawing::{Detail, Drawing, Drawn, Want};
+use crate::live::{Again, Host};
 use crate::panes::kernel::KernelPane;
 use crate::panes::text::TextPane;
 use crate::panes::time::TimePane;
@@ -12,8 +13,10 @@ use compiler::passes::PassStats;
 use compiler::remark::Remark;
 use compiler::trace::{CompileTrace, TraceError};
 use graphview::changes::{Marks, changes};
+use graphview::layout::Direction;
 use graphview::picture::Node;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What stands beside the graph.
@@ -65,6 +68,8 @@ pub struct Viewer {
     pub detail: Detail,
     /// The graph in columns, so that all of it suits a window.
     pub columns: bool,
+    /// Where edges go.
+    pub direction: Direction,
     /// What colours of boxes tell.
     pub colour: ColourBy,
     /// Whether lists leave out what has nothing to do with the selection.
@@ -81,19 +86,37 @@ pub struct Viewer {
     pub search: Search,
     /// Whether the list of keys is there.
     pub help: bool,
+    /// Where files are written: the folder that Weft was started in.
+    pub folder: PathBuf,
     /// What was said last, of a file that was written.
     pub message: Option<String>,
     stage: usize,
     kernel: usize,
     selected: BTreeSet<String>,
     focus: Option<String>,
+    edge: Option<Ends>,
     toggled: Arc<BTreeSet<String>>,
     /// The graph after the pass, and that before it.
     pub(crate) canvases: [Canvas; 2],
     pub(crate) drawing: Option<Drawing>,
+    /// The model and a device, where whoever opened the viewer has them.
+    pub host: Option<Arc<dyn Host>>,
+    /// Compiling the model anew.
+    pub again: Again,
     /// Another compilation to hold this one against.
     pub(crate) other: Option<Other>,
     marks: Option<Compared>,
+}
+
+/// An edge that was chosen.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ends {
+    /// The box that it leaves.
+    pub from: Node,
+    /// The box that it enters.
+    pub to: Node,
+    /// The type of the value.
+    pub ty: String,
 }
 
 /// Another compilation.
@@ -128,6 +151,7 @@ impl Viewer {
             compare: false,
             detail: Detail::default(),
             columns: false,
+            direction: Direction::Down,
             colour: ColourBy::Work,
             only_selected: false,
             only_changed: false,
@@ -136,17 +160,33 @@ impl Viewer {
             time_pane: TimePane::default(),
             search: Search::default(),
             help: false,
+            folder: PathBuf::new(),
             message: None,
             kernel: 0,
             selected: BTreeSet::new(),
             focus: None,
+            edge: None,
             toggled: Arc::default(),
             canvases: Default::default(),
             drawing: None,
+            host: None,
+            again: Again::new(&document.trace().options),
             other: None,
             marks: None,
             document,
         })
+    }
+    /// Shows another trace in place of this one; what is shown beside the graph, and how, stays.
+    ///
+    /// # Errors
+    /// When the trace's stages cannot be restored: this one stays then.
+    pub fn replace(&mut self, trace: CompileTrace) -> Result<(), TraceError> {
+        let new = Viewer::new(trace)?;
+        let old = std::mem::replace(self, new);
+        (self.tab, self.dock, self.passes, self.detail) = (old.tab, old.dock, old.passes, old.detail);
+        (self.columns, self.direction, self.colour) = (old.columns, old.direction, old.colour);
+        (self.host, self.folder) = (old.host, old.folder);
+        Ok(())
     }
     /// The trace with its indices.
     pub fn document(&self) -> &Arc<Document> {
@@ -181,14 +221,13 @@ impl Viewer {
         stage.checked_sub(1).and_then(|p| self.trace().passes.get(p))
     }
 
+    fn want(&self, stage: usize) -> Want {
+        let (toggled, detail) = (self.toggled.clone(), self.detail);
+        Want { stage, toggled, detail, columns: self.columns, direction: self.direction }
+    }
     /// The scene of the shown stage; asked for where it is not ready.
     pub(crate) fn after(&mut self) -> Option<Result<Arc<Drawn>, String>> {
-        let want = Want {
-            stage: self.document.graph_of(self.stage),
-            toggled: self.toggled.clone(),
-            detail: self.detail,
-            columns: self.columns,
-        };
+        let want = self.want(self.document.graph_of(self.stage));
         self.drawing.as_mut()?.get(&want)
     }
     /// Shows another compilation beside this one: its graph at the same pass where it has it, else its last.
@@ -221,11 +260,11 @@ impl Viewer {
     /// The scene of the stage before, or of the other compilation.
     pub(crate) fn before(&mut self) -> Option<Result<Arc<Drawn>, String>> {
         if let Some(stage) = self.other_stage() {
-            let want = Want { stage, toggled: self.toggled.clone(), detail: self.detail, columns: self.columns };
+            let want = self.want(stage);
             return self.other.as_mut()?.drawing.as_mut()?.get(&want);
         }
         let stage = self.document.graph_of(self.stage.min(self.document.last_graph()).saturating_sub(1));
-        let want = Want { stage, toggled: self.toggled.clone(), detail: self.detail, columns: self.columns };
+        let want = self.want(stage);
         self.drawing.as_mut()?.get(&want)
     }
     /// What the shown pass did; `None` until both scenes are there, or where it changed nothing.
@@ -246,7 +285,21 @@ impl Viewer {
     pub fn busy(&mut self) -> bool {
         let drawing = self.drawing.as_mut().is_none_or(Drawing::busy);
         let other = self.other.as_mut().is_some_and(|o| o.drawing.as_mut().is_none_or(Drawing::busy));
-        drawing || other || self.kernel_pane.busy() || self.canvases[0].moving()
+        drawing || other || self.kernel_pane.busy() || self.again.progress().is_some() || self.canvases[0].moving()
+    }
+    /// Shows what stands beside the graph, by its place in [`Tab::ALL`].
+    pub fn show_tab(&mut self, place: usize) {
+        if let Some((tab, _)) = Tab::ALL.get(place) {
+            (self.tab, self.dock) = (*tab, true);
+        }
+    }
+    /// Edges go right where they went down, and down where they went right.
+    pub fn turn(&mut self) {
+        self.direction = match self.direction {
+            Direction::Down => Direction::Right,
+            Direction::Right => Direction::Down,
+        };
+        self.canvases.iter_mut().for_each(|c| c.start_next());
     }
     /// Looks at all of the graph.
     pub fn show_all(&mut self) {
@@ -296,6 +349,17 @@ impl Viewer {
         self.focus = node.map(|n| n.key.clone());
         self.take_selection(node.map_or_else(BTreeSet::new, |n| n.origins.iter().cloned().collect()));
     }
+    /// Chooses an edge: both of its ends are selected.
+    pub(crate) fn choose_edge(&mut self, ends: Option<Ends>) {
+        let Some(ends) = ends else { return };
+        self.focus = None;
+        self.take_selection(ends.from.origins.iter().chain(&ends.to.origins).cloned().collect());
+        self.edge = Some(ends);
+    }
+    /// The edge that was chosen.
+    pub fn edge(&self) -> Option<&Ends> {
+        self.edge.as_ref()
+    }
     /// Goes to the next box that the search finds.
     pub fn next_found(&mut self, forward: bool) {
         let Some(Ok(drawn)) = self.after() else { return };
@@ -340,6 +404,7 @@ impl Viewer {
         self.kernel = kernel;
     }
     fn take_selection(&mut self, nodes: BTreeSet<String>) {
+        self.edge = None;
         self.selected = nodes;
         let groups = self.selected.iter().flat_map(|o| self.document.groups_of_source(o));
         let kernels: Vec<usize> = groups.flat_map(|&g| self.document.calls_of(g)).map(|c| c.1).collect();

@@ -20,10 +20,9 @@ pub use initial::random_tensor;
 pub(crate) use print::loop_word;
 
 pub use parse::{parse_instructions, parse_module, parse_pipeline, parse_tensor_function};
-pub(crate) use print::print_value;
 pub use print::{
     PrintOptions, print_attrs, print_cond, print_expr, print_function, print_instruction, print_int, print_module,
-    print_module_with, print_stmt, print_tensor_function, print_type,
+    print_module_with, print_stmt, print_tensor_function, print_type, print_value,
 };
 
 #[cfg(test)]

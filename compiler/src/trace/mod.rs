@@ -10,6 +10,7 @@
 //!
 //! Deliberately absent: the data of weights. A trace has their hashes, shapes and histograms.
 
+mod borders;
 mod build;
 pub mod delta;
 pub mod diff;

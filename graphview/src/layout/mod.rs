@@ -5,7 +5,7 @@
 //! Time goes into the bends of long edges, not into vertices: an edge over more than [`Options::longest`] layers is cut, and
 //! drawn as a pair of labelled stubs (a *portal*) instead.
 //!
-//! Always holds: vertices do not overlap; an edge that is no portal goes down; the same graph gives the same picture.
+//! Always holds: vertices do not overlap; an edge that is no portal goes down (or right); the same graph gives the same picture.
 //!
 //! Deliberately absent: cycles (a graph of operations has none) and nested boxes; whoever has regions lays the inner graph
 //! out first and gives its size as that of a vertex.
@@ -29,6 +29,25 @@ pub struct Graph {
     pub before: Vec<Option<f32>>,
 }
 
+/// Where edges go.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Direction {
+    /// From top to bottom.
+    #[default]
+    Down,
+    /// From left to right.
+    Right,
+}
+impl Direction {
+    /// The point for one of a picture that goes down, and back.
+    pub fn turn(self, [x, y]: [f32; 2]) -> [f32; 2] {
+        match self {
+            Direction::Down => [x, y],
+            Direction::Right => [y, x],
+        }
+    }
+}
+
 /// Distances, and how long an edge may be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
@@ -42,12 +61,22 @@ pub struct Options {
     pub most_long: usize,
     /// How often the layers are sorted down and up again.
     pub sweeps: usize,
-    /// Fold the layers into columns that suit a page of this width for a height of 1.
+    /// Fold the layers into columns (rows, where edges go right) that suit a page of this width for a height of 1.
     pub fold: Option<f32>,
+    /// Where edges go. What is said here of up, down and across is then turned.
+    pub direction: Direction,
 }
 impl Default for Options {
     fn default() -> Self {
-        Options { gap: 24.0, layer_gap: 36.0, longest: 24, most_long: 6, sweeps: 6, fold: None }
+        Options {
+            gap: 24.0,
+            layer_gap: 36.0,
+            longest: 24,
+            most_long: 6,
+            sweeps: 6,
+            fold: None,
+            direction: Direction::Down,
+        }
     }
 }
 
@@ -58,6 +87,67 @@ pub enum Route {
     Line(Vec<[f32; 2]>),
     /// As two stubs: it leaves its source at the first point, and enters its target at the second.
     Portal([f32; 2], [f32; 2]),
+}
+
+/// How far beyond its box a stub of a portal reaches.
+pub const STUB: f32 = 10.0;
+
+impl Route {
+    /// Straight pieces that run along the drawn line: several for each curve between layers.
+    pub fn pieces(points: &[[f32; 2]], direction: Direction) -> Vec<[f32; 2]> {
+        const STEPS: u8 = 8;
+        let mut out: Vec<[f32; 2]> = points.first().copied().into_iter().collect();
+        for pair in points.windows(2) {
+            let ([x0, y0], [x1, y1]) = (direction.turn(pair[0]), direction.turn(pair[1]));
+            if (x0 - x1).abs() < 0.05 {
+                out.push(pair[1]);
+                continue;
+            }
+            // The cubic curve whose inner points lie half way along: across it follows 3t^2 - 2t^3.
+            for step in 1..=STEPS {
+                let t = f32::from(step) / f32::from(STEPS);
+                let along = y0 + (y1 - y0) * (1.5 * t * (1.0 - t) + t * t * t);
+                let across = x0 + (x1 - x0) * t * t * (3.0 - 2.0 * t);
+                out.push(direction.turn([across, along]));
+            }
+        }
+        out
+    }
+    /// The distance of a point from the drawn line, where it is at most `reach`.
+    pub fn distance(&self, point: [f32; 2], direction: Direction, reach: f32) -> Option<f32> {
+        let stub = |p: [f32; 2], by: f32| {
+            let [x, y] = direction.turn(p);
+            [p, direction.turn([x, y + by])]
+        };
+        let least = match self {
+            Route::Line(points) => {
+                let inside = |axis: usize| {
+                    let ends = points
+                        .iter()
+                        .fold([f32::INFINITY, f32::NEG_INFINITY], |e, p| [e[0].min(p[axis]), e[1].max(p[axis])]);
+                    (ends[0] - reach..=ends[1] + reach).contains(&point[axis])
+                };
+                if !(inside(0) && inside(1)) {
+                    return None;
+                }
+                let pieces = Route::pieces(points, direction);
+                pieces.windows(2).map(|p| to_segment(point, p[0], p[1])).fold(f32::INFINITY, f32::min)
+            }
+            Route::Portal(a, b) => {
+                let [a, b] = [stub(*a, STUB), stub(*b, -STUB)];
+                to_segment(point, a[0], a[1]).min(to_segment(point, b[0], b[1]))
+            }
+        };
+        (least <= reach).then_some(least)
+    }
+}
+
+/// The distance of `p` from the line between `a` and `b`.
+fn to_segment(p: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
+    let (ab, ap) = ([b[0] - a[0], b[1] - a[1]], [p[0] - a[0], p[1] - a[1]]);
+    let length = ab[0] * ab[0] + ab[1] * ab[1];
+    let t = if length > 0.0 { ((ap[0] * ab[0] + ap[1] * ab[1]) / length).clamp(0.0, 1.0) } else { 0.0 };
+    (ap[0] - t * ab[0]).hypot(ap[1] - t * ab[1])
 }
 
 /// A graph with places.
@@ -109,6 +199,26 @@ enum Way {
 
 /// Lays `graph` out. Edges that go backwards in the order of vertices' layers cannot be: they are taken as portals.
 pub fn layout(graph: &Graph, options: &Options) -> Layout {
+    if options.direction == Direction::Down {
+        return layout_down(graph, options);
+    }
+    let turn = |p: &[f32; 2]| options.direction.turn(*p);
+    let turned = Graph { sizes: graph.sizes.iter().map(turn).collect(), ..graph.clone() };
+    let fold = options.fold.map(|aspect| 1.0 / aspect);
+    let down = layout_down(&turned, &Options { fold, direction: Direction::Down, ..*options });
+    let route = |r: &Route| match r {
+        Route::Line(points) => Route::Line(points.iter().map(turn).collect()),
+        Route::Portal(a, b) => Route::Portal(turn(a), turn(b)),
+    };
+    Layout {
+        centers: down.centers.iter().map(turn).collect(),
+        routes: down.routes.iter().map(route).collect(),
+        size: turn(&down.size),
+        ranks: down.ranks,
+    }
+}
+
+fn layout_down(graph: &Graph, options: &Options) -> Layout {
     let ranks = rank::ranks(graph.sizes.len(), &graph.edges);
     let (mut layered, ways) = insert_bends(graph, &ranks, options);
     order::sort(&mut layered, &graph.before, options.sweeps);

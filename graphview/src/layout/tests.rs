@@ -126,3 +126,35 @@ fn a_long_chain_folds_into_columns_cut_where_few_edges_cross() {
     assert!((1..=24).contains(&portals), "{portals}");
     assert_eq!(layout(&graph, &options), l);
 }
+
+#[test]
+fn a_picture_to_the_right_is_the_one_downwards_turned() {
+    let graph = Graph {
+        sizes: vec![[80.0, 20.0], [60.0, 30.0], [90.0, 25.0], [70.0, 20.0]],
+        edges: vec![(0, 1), (0, 2), (1, 3), (2, 3), (0, 3)],
+        ..Graph::default()
+    };
+    let right = layout(&graph, &Options { direction: Direction::Right, ..Options::default() });
+    check(&graph.sizes, &[], &Layout { routes: vec![], ..right.clone() });
+    for (route, &(from, to)) in right.routes.iter().zip(&graph.edges) {
+        let Route::Line(points) = route else { panic!("a portal") };
+        // From the right side of its source to the left side of its target.
+        assert_eq!(points[0][0], right.centers[from][0] + graph.sizes[from][0] / 2.0);
+        assert_eq!(points[points.len() - 1][0], right.centers[to][0] - graph.sizes[to][0] / 2.0);
+        assert!(points.windows(2).all(|p| p[0][0] <= p[1][0]), "{points:?}");
+    }
+}
+
+#[test]
+fn the_distance_of_an_edge_is_that_of_the_drawn_line() {
+    let line = Route::Line(vec![[0.0, 0.0], [40.0, 100.0]]);
+    // The curve leaves and enters downwards, and has its middle half way.
+    assert_eq!(line.distance([0.0, 0.0], Direction::Down, 5.0), Some(0.0));
+    assert!(line.distance([20.0, 50.0], Direction::Down, 5.0).is_some_and(|d| d < 0.5));
+    assert!(line.distance([1.0, 15.0], Direction::Down, 5.0).is_some_and(|d| d < 2.0));
+    assert_eq!(line.distance([20.0, 10.0], Direction::Down, 5.0), None);
+    assert_eq!(line.distance([60.0, 50.0], Direction::Down, 5.0), None);
+    let portal = Route::Portal([0.0, 0.0], [100.0, 300.0]);
+    assert_eq!(portal.distance([0.0, STUB / 2.0], Direction::Down, 5.0), Some(0.0));
+    assert_eq!(portal.distance([50.0, 150.0], Direction::Down, 5.0), None);
+}

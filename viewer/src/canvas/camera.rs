@@ -1,6 +1,7 @@
 //! Where one looks at a scene from.
 
 use egui::{Pos2, Rect, Vec2, pos2, vec2};
+use graphview::layout::Direction;
 
 /// Smallest and largest magnification.
 const RANGE: (f32, f32) = (0.01, 4.0);
@@ -78,19 +79,29 @@ impl Camera {
             t.center += by;
         }
     }
-    /// The view that shows all of `size`, or its top where all would be too small to read.
-    pub fn fitting(screen: Rect, size: [f32; 2], whole: bool) -> View {
+    /// The view that shows all of `size`, or its start where all would be too small to read.
+    pub fn fitting(screen: Rect, size: [f32; 2], whole: bool, direction: Direction) -> View {
         const MARGIN: f32 = 24.0;
         let room = (screen.size() - Vec2::splat(2.0 * MARGIN)).max(Vec2::splat(16.0));
         let (wide, high) = (room.x / size[0].max(1.0), room.y / size[1].max(1.0));
-        let zoom = if whole { wide.min(high) } else { wide }.min(1.0);
+        // A network is many times as long as a window: what it is across is to be seen.
+        let (across, long, end) = match direction {
+            Direction::Down => (wide, size[1], room.y),
+            Direction::Right => (high, size[0], room.x),
+        };
+        let zoom = if whole { wide.min(high) } else { across }.min(1.0);
         let middle = pos2(size[0] / 2.0, size[1] / 2.0);
-        if whole || zoom * size[1] <= room.y {
+        if whole || zoom * long <= end {
             return View { center: middle, zoom };
         }
-        // At the top, readable: a network is many times as high as a window.
+        // At its start, readable.
         let zoom = zoom.max(0.5);
-        View { center: pos2(middle.x, (screen.height() / 2.0 - MARGIN) / zoom), zoom }
+        let start = (screen.size() / 2.0 - Vec2::splat(MARGIN)) / zoom;
+        let center = match direction {
+            Direction::Down => pos2(middle.x, start.y),
+            Direction::Right => pos2(start.x, middle.y),
+        };
+        View { center, zoom }
     }
     /// Goes on with a movement; true while it lasts.
     pub fn step(&mut self, dt: f32) -> bool {
@@ -170,12 +181,15 @@ mod tests {
     #[test]
     fn a_long_network_starts_at_its_top_and_a_small_one_in_the_middle() {
         let screen = Rect::from_min_size(pos2(0.0, 0.0), vec2(800.0, 600.0));
-        let long = Camera::fitting(screen, [400.0, 9000.0], false);
+        let long = Camera::fitting(screen, [400.0, 9000.0], false, Direction::Down);
         assert!(long.zoom >= 0.5);
         let top = long.center.y - 300.0 / long.zoom;
         assert!((-60.0..=0.0).contains(&top), "{top}");
-        let whole = Camera::fitting(screen, [400.0, 9000.0], true);
+        let whole = Camera::fitting(screen, [400.0, 9000.0], true, Direction::Down);
         assert!(whole.zoom * 9000.0 <= 600.0);
-        assert_eq!(Camera::fitting(screen, [400.0, 200.0], false).center, pos2(200.0, 100.0));
+        let flat = Camera::fitting(screen, [9000.0, 400.0], false, Direction::Right);
+        let left = flat.center.x - 400.0 / flat.zoom;
+        assert!((-60.0..=0.0).contains(&left) && flat.zoom >= 0.5, "{left}");
+        assert_eq!(Camera::fitting(screen, [400.0, 200.0], false, Direction::Down).center, pos2(200.0, 100.0));
     }
 }

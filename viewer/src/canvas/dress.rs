@@ -4,7 +4,9 @@ use super::colour::{ColourBy, Palette};
 use crate::document::Document;
 use crate::drawing::Drawn;
 use compiler::compile::GroupKind;
+use compiler::remark::Remark;
 use graphview::picture::{Category, Node};
+use graphview::scene::SceneEdge;
 use std::sync::Arc;
 
 /// How a box runs.
@@ -47,6 +49,8 @@ pub struct Dress {
     pub anchors: Vec<bool>,
     /// The group that each box is in, where it is in just one.
     pub groups: Vec<Option<usize>>,
+    /// Edges between two groups of which it is known why they are not one.
+    pub borders: Vec<bool>,
     /// Edges that start at each box.
     pub leaving: Vec<Vec<usize>>,
     /// Edges that end at each box.
@@ -67,7 +71,9 @@ impl Dress {
             _ => None,
         };
         let groups: Vec<Option<usize>> = boxes.iter().map(|b| only(&b.node)).collect();
+        let border = |e: &SceneEdge| border(document, &groups, e).is_some_and(|why| !why.is_empty());
         Dress {
+            borders: drawn.scene.edges.iter().map(border).collect(),
             palette: Palette::new(document, drawn, by, dark),
             runs: boxes.iter().map(|b| runs(document, &b.node)).collect(),
             anchors: boxes.iter().zip(&groups).map(|(b, g)| is_anchor(document, &b.node, *g)).collect(),
@@ -79,10 +85,21 @@ impl Dress {
             dark,
         }
     }
+    /// Why the groups at the two ends of an edge are not one, in words; empty where that is not known or they are one.
+    pub fn border(&self, document: &Document, edge: usize) -> Vec<String> {
+        let why = border(document, &self.groups, &self.drawn.scene.edges[edge]);
+        why.unwrap_or_default().into_iter().map(|r| r.message.clone()).collect()
+    }
     /// Whether it is of this.
     pub fn fits(&self, drawn: &Arc<Drawn>, by: ColourBy, dark: bool) -> bool {
         Arc::ptr_eq(&self.drawn, drawn) && self.by == by && self.dark == dark
     }
+}
+
+/// Why the groups at the two ends of an edge are not one; `None` where the ends are not in two groups.
+fn border<'d>(document: &'d Document, groups: &[Option<usize>], e: &SceneEdge) -> Option<Vec<&'d Remark>> {
+    let (from, to) = (groups[e.from]?, groups[e.to]?);
+    (from != to).then(|| document.border_between(from, to))
 }
 
 fn runs(document: &Document, node: &Node) -> Runs {

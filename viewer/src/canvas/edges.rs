@@ -4,7 +4,7 @@ use super::dress::Runs;
 use super::paint::Paint;
 use egui::epaint::{CubicBezierShape, PathStroke};
 use egui::{Align2, Color32, Pos2, Rect, Shape, Stroke, Vec2, pos2, vec2};
-use graphview::layout::Route;
+use graphview::layout::{Direction, Route, STUB};
 use graphview::scene::SceneEdge;
 use rustc_hash::FxHashSet;
 
@@ -36,15 +36,29 @@ impl Paint<'_> {
     pub(super) fn edges(&self) {
         let seen = self.s.camera.seen(self.screen).expand(40.0 / self.zoom);
         let moving = self.s.change.is_some();
+        let mut labels = Vec::new();
         for (k, e) in self.s.dress.drawn.scene.edges.iter().enumerate() {
-            let touched = [e.from, e.to].iter().any(|i| Some(*i) == self.s.focus || Some(*i) == self.s.hover);
+            let ends = [e.from, e.to];
+            let touched = ends.iter().any(|i| Some(*i) == self.s.focus || Some(*i) == self.s.hover);
+            let touched = touched || self.s.hover_edge == Some(k);
             if moving || touched || bounds(&e.route).intersects(seen) {
-                self.edge(e, k, touched);
+                labels.extend(self.edge(e, k, touched).map(|colour| (e, colour)));
             }
         }
+        // Over all edges: none runs through a label.
+        labels.into_iter().for_each(|(e, colour)| self.label(e, colour));
+    }
+    /// A step along edges, on the screen.
+    fn along(&self, by: f32) -> Vec2 {
+        let [x, y] = self.direction().turn([0.0, by]);
+        vec2(x, y)
+    }
+    fn direction(&self) -> Direction {
+        self.s.dress.drawn.scene.direction
     }
 
-    fn edge(&self, e: &SceneEdge, k: usize, touched: bool) {
+    /// Paints an edge; gives the colour of its label where it has one.
+    fn edge(&self, e: &SceneEdge, k: usize, touched: bool) -> Option<Color32> {
         let alpha = self.opacity(e.from).min(self.opacity(e.to));
         let colour = if touched { self.ink.accent } else { self.ink.line.gamma_multiply(alpha) };
         let stroke = Stroke::new(if touched { 2.0 } else { (1.2 * self.zoom).clamp(0.6, 1.4) }, colour);
@@ -57,6 +71,9 @@ impl Paint<'_> {
                 };
                 let points: Vec<Pos2> = points.iter().enumerate().map(on_screen).collect();
                 self.line(&points, stroke);
+                if self.s.dress.borders[k] && self.zoom >= 0.4 {
+                    self.bar(&points);
+                }
             }
             Route::Portal(a, b) => {
                 let a = self.s.camera.to_screen(self.screen, *a) + from;
@@ -69,12 +86,18 @@ impl Paint<'_> {
             let other = &self.s.dress.drawn.scene.edges[i];
             other.label == e.label
         });
-        if first == Some(&k) {
-            self.label(e, from, colour);
-        }
+        (first == Some(&k)).then_some(colour)
     }
 
-    fn label(&self, e: &SceneEdge, moved: Vec2, colour: Color32) {
+    /// A bar across the end of an edge: a reason is known why fusion did not cross it.
+    fn bar(&self, points: &[Pos2]) {
+        let Some(&tip) = points.last() else { return };
+        let at = tip - self.along(11.0 * self.zoom);
+        let side = self.along(6.0 * self.zoom).rot90();
+        self.painter.line_segment([at - side, at + side], Stroke::new(2.0, border_colour()));
+    }
+
+    fn label(&self, e: &SceneEdge, colour: Color32) {
         let Some(font) = self.font(10.0).filter(|_| self.zoom >= 0.6) else { return };
         let b = &self.s.dress.drawn.scene.boxes[e.from];
         let text = match b.node.layout {
@@ -85,13 +108,17 @@ impl Paint<'_> {
             Route::Line(points) => points[0],
             Route::Portal(a, _) => *a,
         };
-        let at = self.s.camera.to_screen(self.screen, start) + moved + vec2(0.0, 11.0 * self.zoom);
+        let start = self.s.camera.to_screen(self.screen, start) + self.offset(e.from);
+        let (at, align) = match self.direction() {
+            Direction::Down => (start + vec2(0.0, 11.0) * self.zoom, Align2::CENTER_CENTER),
+            Direction::Right => (start + vec2(4.0, -2.0) * self.zoom, Align2::LEFT_BOTTOM),
+        };
         if !self.screen.expand(100.0).contains(at) {
             return;
         }
         let galley = self.painter.layout_no_wrap(text, font, self.ink.weak.lerp_to_gamma(colour, 0.3));
-        let place = Align2::CENTER_CENTER.anchor_size(at, galley.size());
-        self.painter.rect_filled(place.expand2(vec2(2.0, 0.0)), 2.0, self.ink.ground.gamma_multiply(0.9));
+        let place = align.anchor_size(at, galley.size());
+        self.painter.rect_filled(place.expand2(vec2(2.0, 0.0)), 2.0, self.ink.ground);
         self.painter.galley(place.min, galley, self.ink.weak);
     }
 
@@ -102,12 +129,15 @@ impl Paint<'_> {
         }
         for pair in points.windows(2) {
             let (a, b) = (pair[0], pair[1]);
-            if (a.x - b.x).abs() < 0.5 {
+            let middle = a.lerp(b, 0.5);
+            let (straight, curve) = match self.direction() {
+                Direction::Down => ((a.x - b.x).abs() < 0.5, [a, pos2(a.x, middle.y), pos2(b.x, middle.y), b]),
+                Direction::Right => ((a.y - b.y).abs() < 0.5, [a, pos2(middle.x, a.y), pos2(middle.x, b.y), b]),
+            };
+            if straight {
                 self.painter.line_segment([a, b], stroke);
                 continue;
             }
-            let middle = (a.y + b.y) / 2.0;
-            let curve = [a, pos2(a.x, middle), pos2(b.x, middle), b];
             let stroke = PathStroke::new(stroke.width, stroke.color);
             self.painter.add(CubicBezierShape::from_points_stroke(curve, false, Color32::TRANSPARENT, stroke));
         }
@@ -118,16 +148,16 @@ impl Paint<'_> {
 
     fn arrow(&self, tip: Pos2, colour: Color32) {
         if self.zoom >= 0.35 {
-            let (w, h) = (3.2 * self.zoom, 6.0 * self.zoom);
-            let corners = vec![tip, tip + vec2(-w, -h), tip + vec2(w, -h)];
+            let (back, side) = (tip - self.along(6.0 * self.zoom), self.along(3.2 * self.zoom).rot90());
+            let corners = vec![tip, back - side, back + side];
             self.painter.add(Shape::convex_polygon(corners, colour, Stroke::NONE));
         }
     }
 
     /// A stub at each end; the whole way only while one of them is looked at.
     fn portal(&self, e: &SceneEdge, a: Pos2, b: Pos2, stroke: Stroke, touched: bool) {
-        let reach = 10.0 * self.zoom;
-        let (a1, b1) = (a + vec2(0.0, reach), b - vec2(0.0, reach));
+        let reach = self.along(STUB * self.zoom);
+        let (a1, b1) = (a + reach, b - reach);
         if touched {
             self.painter.extend(Shape::dashed_line(&[a, b], stroke, 6.0, 4.0));
         }
@@ -144,6 +174,11 @@ impl Paint<'_> {
             }
         }
     }
+}
+
+/// The colour of a border that fusion did not cross.
+pub(super) fn border_colour() -> Color32 {
+    Color32::from_rgb(205, 90, 30)
 }
 
 /// What a route covers of the scene.

@@ -2,11 +2,13 @@
 
 use super::colour::milliseconds;
 use super::dress::Dress;
+use super::edges::border_colour;
 use super::paint::{Ink, mark_colour};
 use crate::document::Document;
 use egui::epaint::Mesh;
 use egui::{Color32, FontId, Painter, Rect, Response, Shape, Stroke, StrokeKind, pos2, vec2};
 use graphview::changes::{Mark, Marks};
+use graphview::scene::short;
 
 /// Paints the legend into the lower left corner.
 pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: Option<&Marks>) {
@@ -28,6 +30,9 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: Option<&Mark
     let used = |m: Mark| marks.map_or(0, |all| all.count(m));
     let marks = Mark::ALL.iter().filter(|(m, _)| used(*m) > 0);
     entries.extend(marks.map(|(m, word)| (mark_colour(*m), format!("{word}: {}", used(*m)))));
+    if dress.borders.contains(&true) {
+        entries.push((border_colour(), "not fused: why is at the edge".to_string()));
+    }
     if entries.is_empty() {
         return;
     }
@@ -43,7 +48,9 @@ pub fn paint(painter: &Painter, screen: Rect, dress: &Dress, marks: Option<&Mark
     for (k, ((colour, _), galley)) in entries.iter().zip(galleys).enumerate() {
         let y = rect.min.y + 4.0 + ROW * k as f32;
         let patch = Rect::from_min_size(pos2(rect.min.x + 8.0, y + 3.0), vec2(14.0, 10.0));
-        if *colour != Color32::TRANSPARENT {
+        if *colour == border_colour() {
+            painter.vline(patch.center().x, patch.y_range(), Stroke::new(2.0, *colour));
+        } else if *colour != Color32::TRANSPARENT {
             painter.rect(patch, 2.0, *colour, Stroke::new(0.5, ink.line), StrokeKind::Middle);
         }
         let left = if *colour == Color32::TRANSPARENT { 10.0 } else { 27.0 };
@@ -99,6 +106,30 @@ pub fn tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
         };
         if !words.is_empty() {
             ui.weak(words);
+        }
+    });
+}
+
+/// What is said of an edge while the pointer is on it: the value, and why fusion did not cross it.
+pub fn edge_tip(response: &Response, document: &Document, dress: &Dress, i: usize) {
+    let scene = &dress.drawn.scene;
+    let e = &scene.edges[i];
+    let name = |i: usize| {
+        let n = &scene.boxes[i].node;
+        let name = document.layer_of(n).unwrap_or_else(|| n.name.clone());
+        if name.is_empty() { n.op.clone() } else { format!("{} {}", n.op, short(&name)) }
+    };
+    let why = dress.border(document, i);
+    response.clone().on_hover_ui_at_pointer(|ui| {
+        ui.set_max_width(460.0);
+        ui.monospace(&e.label);
+        ui.label(format!("from {} to {}", name(e.from), name(e.to)));
+        if !why.is_empty() {
+            ui.separator();
+            ui.colored_label(border_colour(), "Why they are not one group");
+            why.iter().take(6).for_each(|w| {
+                ui.label(w);
+            });
         }
     });
 }

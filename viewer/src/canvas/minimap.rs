@@ -21,7 +21,7 @@ impl Minimap {
     /// In the lower right corner of `screen`; `None` where all of the scene is seen, or there is no room.
     pub fn new(screen: Rect, size: [f32; 2], seen: Rect) -> Option<Minimap> {
         let whole = Rect::from_min_size(Pos2::ZERO, vec2(size[0], size[1]));
-        let room = (screen.size() * 0.4).min(MOST);
+        let room = (screen.size() * vec2(0.25, 0.4)).min(MOST);
         if seen.contains_rect(whole) || room.min_elem() < LEAST || size[0] < 1.0 || size[1] < 1.0 {
             return None;
         }

@@ -15,7 +15,7 @@ use camera::{Camera, View};
 use change::{Change, anchor, middle};
 use colour::ColourBy;
 use dress::Dress;
-use egui::{Key, PointerButton, Pos2, Rect, Response, Sense, Ui, Vec2, pos2, vec2};
+use egui::{PointerButton, Pos2, Rect, Response, Sense, Ui, Vec2, pos2, vec2};
 use graphview::changes::Marks;
 use minimap::Minimap;
 use paint::{Sight, paint};
@@ -29,7 +29,14 @@ pub enum Action {
     Select(Option<usize>),
     /// Opened or closed a box.
     Toggle(usize),
+    /// Chose an edge, by its place in the scene.
+    Edge(usize),
 }
+
+/// How far from an edge the pointer may be, in points.
+const REACH: f32 = 5.0;
+/// The least width of a canvas with a legend.
+const LEGEND_ROOM: f32 = 380.0;
 
 /// What to show.
 pub struct Shown<'a> {
@@ -59,14 +66,17 @@ pub struct Canvas {
     dress: Option<Dress>,
     change: Option<Change>,
     hover: Option<usize>,
+    hover_edge: Option<usize>,
     screen: Option<Rect>,
     /// A box to look at as soon as there is a scene and a place for it.
     wanted: Option<String>,
     /// Show all once there is a scene.
     fit: Option<bool>,
-    /// Show all of the next scene.
-    fit_next: bool,
+    /// Show all of the next scene, or where it starts.
+    fit_next: Option<bool>,
     dragged: bool,
+    /// The wheel magnifies, and moves only with Shift.
+    pub wheel_zooms: bool,
 }
 
 impl Canvas {
@@ -88,7 +98,11 @@ impl Canvas {
     }
     /// Shows everything of the scene that comes next, which has another arrangement.
     pub fn fit_next(&mut self) {
-        self.fit_next = true;
+        self.fit_next = Some(true);
+    }
+    /// Shows where the scene that comes next starts.
+    pub fn start_next(&mut self) {
+        self.fit_next = Some(false);
     }
     /// Where it lies on the screen.
     pub fn screen(&self) -> Option<Rect> {
@@ -102,8 +116,8 @@ impl Canvas {
         }
         let old = self.dress.take().map(|d| d.drawn);
         match old {
-            None => self.fit = self.fit.or(Some(std::mem::take(&mut self.fit_next))),
-            Some(old) if !Arc::ptr_eq(&old, drawn) && std::mem::take(&mut self.fit_next) => self.fit = Some(true),
+            None => self.fit = self.fit.or(Some(self.fit_next.take().unwrap_or(false))),
+            Some(old) if !Arc::ptr_eq(&old, drawn) && self.fit_next.is_some() => self.fit = self.fit_next.take(),
             Some(old) if !Arc::ptr_eq(&old, drawn) => {
                 let preferred = s.focus.and_then(|k| old.by_key.get(k)).copied();
                 let center = self.camera.resting().center;
@@ -111,7 +125,7 @@ impl Canvas {
                 let shift = pair.map_or(Vec2::ZERO, |(i, j)| middle(drawn, j) - middle(&old, i));
                 self.camera.shift(shift);
                 self.change = Some(Change::new(&old, drawn, shift));
-                self.hover = None;
+                (self.hover, self.hover_edge) = (None, None);
             }
             Some(_) => {}
         }
@@ -144,6 +158,7 @@ impl Canvas {
             selected: s.selected,
             focus,
             hover: self.hover,
+            hover_edge: self.hover_edge,
             marks: s.marks,
             strong_marks: s.strong_marks,
             found: s.found,
@@ -152,11 +167,14 @@ impl Canvas {
         if let Some(map) = &map {
             map.paint(&painter, &dress, self.camera.seen(screen), focus);
         }
-        if s.legend {
+        // In a narrow canvas it would cover what it explains.
+        if s.legend && screen.width() >= LEGEND_ROOM {
             legend::paint(&painter, screen, &dress, s.marks);
         }
         if let Some(i) = self.hover.filter(|_| !self.dragged) {
             legend::tip(&response, s.document, &dress, i);
+        } else if let Some(i) = self.hover_edge.filter(|_| !self.dragged) {
+            legend::edge_tip(&response, s.document, &dress, i);
         }
         self.dress = Some(dress);
         action
@@ -174,7 +192,8 @@ impl Canvas {
 
     fn go_where_wanted(&mut self, dress: &Dress, screen: Rect) {
         if let Some(whole) = self.fit.take() {
-            let view = Camera::fitting(screen, dress.drawn.scene.size, whole);
+            let scene = &dress.drawn.scene;
+            let view = Camera::fitting(screen, scene.size, whole, scene.direction);
             if self.camera.view == Camera::default().view { self.camera.jump(view) } else { self.camera.glide(view) }
         }
         let Some(&i) = self.wanted.as_ref().and_then(|k| dress.drawn.by_key.get(k)) else { return };
@@ -206,7 +225,13 @@ impl Canvas {
             self.dragged = false;
         }
         let at = |p: Pos2| dress.drawn.scene.at(self.camera.to_scene(screen, p));
-        self.hover = pointer.filter(|p| on_map(*p).is_none()).and_then(at);
+        let pointer = pointer.filter(|p| on_map(*p).is_none());
+        self.hover = pointer.and_then(at);
+        // Over an open frame there may be an edge between the boxes in it.
+        let edges = self.hover.is_none_or(|i| dress.drawn.scene.boxes[i].open) && self.camera.view.zoom >= paint::PLAIN;
+        let reach = REACH / self.camera.view.zoom;
+        let edge_at = |p: Pos2| dress.drawn.scene.edge_at(self.camera.to_scene(screen, p), reach);
+        self.hover_edge = pointer.filter(|_| edges).and_then(edge_at);
         let clicked = response.interact_pointer_pos().filter(|_| response.clicked())?;
         if let Some(m) = on_map(clicked) {
             let center = m.to_scene(clicked);
@@ -214,7 +239,9 @@ impl Canvas {
             return None;
         }
         let hit = dress.drawn.scene.at(self.camera.to_scene(screen, clicked));
+        let open = hit.is_none_or(|i| dress.drawn.scene.boxes[i].open);
         match hit {
+            _ if open && self.hover_edge.is_some() => self.hover_edge.map(Action::Edge),
             Some(i) if response.double_clicked() && dress.drawn.scene.boxes[i].can_open() => Some(Action::Toggle(i)),
             hit => Some(Action::Select(hit)),
         }
@@ -226,34 +253,26 @@ impl Canvas {
         let (scroll, zoom) = ui.input(|i| (i.smooth_scroll_delta(), i.zoom_delta()));
         if (zoom - 1.0).abs() > 1e-4 {
             self.camera.zoom(screen, at, zoom);
+        } else if self.wheel_zooms && scroll.y != 0.0 {
+            self.camera.zoom(screen, at, (scroll.y / 200.0).exp());
         } else if scroll != Vec2::ZERO {
             self.camera.pan(scroll);
         }
     }
 
-    /// Keys for whoever has no wheel; the caller asks only while no text is being written.
-    pub fn keys(&mut self, ui: &Ui) {
-        let Some(screen) = self.screen else { return };
-        let pressed = |k: Key| ui.input(|i| i.key_pressed(k) && !i.modifiers.any());
-        if pressed(Key::Plus) || pressed(Key::Equals) {
-            self.camera.zoom(screen, screen.center(), 1.25);
+    /// Magnifies; the middle stays.
+    pub fn magnify(&mut self, factor: f32) {
+        if let Some(screen) = self.screen {
+            self.camera.zoom(screen, screen.center(), factor);
         }
-        if pressed(Key::Minus) {
-            self.camera.zoom(screen, screen.center(), 0.8);
-        }
-        let step = |on: bool| if on { 60.0 } else { 0.0 };
-        let across = step(pressed(Key::A)) - step(pressed(Key::D));
-        let down = step(pressed(Key::W)) - step(pressed(Key::S));
-        // Moving by nothing would end a movement that goes on.
-        if (across, down) != (0.0, 0.0) {
-            self.camera.pan(vec2(across, down));
-        }
-        if pressed(Key::F) {
-            self.fit(true);
-        }
-        if pressed(Key::T) {
-            self.fit(false);
-        }
+    }
+    /// A unit of the scene is a point.
+    pub fn actual_size(&mut self) {
+        self.camera.glide(View { zoom: 1.0, ..self.camera.resting() });
+    }
+    /// Moves what is seen by points of the screen.
+    pub fn walk(&mut self, [x, y]: [f32; 2]) {
+        self.camera.pan(vec2(x, y));
     }
 
     /// Moves so that its box `mine` lies where box `theirs` of the other canvas lies.

@@ -31,6 +31,8 @@ pub struct Sight<'a> {
     pub focus: Option<usize>,
     /// The box under the pointer.
     pub hover: Option<usize>,
+    /// The edge under the pointer, where it is on no box.
+    pub hover_edge: Option<usize>,
     /// What a pass did to the boxes.
     pub marks: Option<&'a Marks>,
     /// Whether marks go around boxes rather than into a corner.
@@ -82,6 +84,16 @@ pub fn mark_colour(mark: Mark) -> Color32 {
         Mark::Replaced => Color32::from_rgb(225, 140, 20),
         Mark::Changed => Color32::from_rgb(140, 90, 210),
     }
+}
+
+/// The contrast of two colours as WCAG 2 defines it, from 1 to 21.
+pub fn contrast(a: Color32, b: Color32) -> f32 {
+    let luminance = |c: Color32| {
+        let [r, g, b, _] = egui::Rgba::from(c).to_array();
+        0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05
+    };
+    let (a, b) = (luminance(a), luminance(b));
+    a.max(b) / a.min(b)
 }
 
 /// Paints the scene into `screen`.
@@ -235,9 +247,9 @@ impl Paint<'_> {
 
     fn text(&self, b: &SceneBox, i: usize, rect: Rect, alpha: f32) {
         let fill = self.s.dress.palette.fills[i];
-        let light = fill.intensity() > 0.45;
+        let light = contrast(fill, Color32::from_gray(15)) >= contrast(fill, Color32::from_gray(240));
         let strong = if light { Color32::from_gray(15) } else { Color32::from_gray(240) }.gamma_multiply(alpha);
-        let weak = strong.gamma_multiply(0.72);
+        let weak = strong.gamma_multiply(if light { 0.72 } else { 0.85 });
         let painter = self.painter.with_clip_rect(rect.expand(1.0).intersect(self.screen));
         if self.zoom < TITLES {
             // The title alone, as large as the box lets it be.

@@ -1,33 +1,36 @@
 //! The keys, and what one can search for.
 
+use crate::keys::BINDINGS;
 use crate::state::Viewer;
 use egui::{Grid, RichText, Ui, Window};
 use graphview::query::FIELDS;
 
-/// Every key with what it does.
-pub const KEYS: &[(&str, &str)] = &[
-    ("?", "this list"),
-    ("Left, Right or [, ]", "the pass that changed something before, after"),
-    ("N, P", "the next box that the pass changed, the one before"),
-    ("B", "before and after the pass side by side"),
-    ("C", "all of a long graph in columns"),
-    ("F, T", "show everything, show the top"),
-    ("+, -, Ctrl and wheel", "zoom"),
-    ("drag, wheel, W A S D", "move"),
-    ("Alt Left, Alt Right", "back to where you were, and forward"),
-    ("double-click, O", "open or close the box: a fused group, a branch, a loop"),
-    ("Ctrl F", "search; Enter goes to the next one found"),
-    ("Ctrl D", "attributes in the boxes"),
-    ("Ctrl U", "names in the boxes"),
-    ("Ctrl I", "constants in the boxes"),
-    ("Esc", "select nothing, close this"),
+/// What the mouse does.
+const MOUSE: &[(&str, &str)] = &[
+    ("drag, wheel", "move"),
+    ("Ctrl and wheel", "zoom"),
+    ("double-click", "open or close the box"),
+    ("click or hover an edge", "its type, and why fusion did not cross it"),
 ];
+
+/// Every key with what it does, those that belong together once.
+pub fn keys() -> Vec<(&'static str, &'static str)> {
+    let mut out: Vec<(&str, &str)> = Vec::new();
+    for b in BINDINGS {
+        if out.iter().all(|(words, _)| *words != b.words) {
+            out.push((b.words, b.about));
+        }
+    }
+    out
+}
 
 /// Draws the window, while it is wanted.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
     let mut open = v.help;
     Window::new("Keys").open(&mut open).resizable(false).collapsible(false).show(ui.ctx(), |ui| {
-        table(ui, "keys", KEYS);
+        table(ui, "keys", &keys());
+        ui.separator();
+        table(ui, "mouse", MOUSE);
         ui.separator();
         ui.label("Search for words, or for what a box is:");
         ui.monospace("op:conv dtype:f16 time>0.1ms fused:no -name:layer3");

@@ -1,5 +1,6 @@
 //! What stands beside the graph.
 
+pub mod again;
 pub mod groups;
 pub mod help;
 pub mod kernel;

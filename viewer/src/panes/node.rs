@@ -3,13 +3,20 @@
 use super::groups;
 use crate::canvas::colour::milliseconds;
 use crate::drawing::split_attributes;
-use crate::state::{Tab, Viewer};
+use crate::state::{Ends, Tab, Viewer};
 use compiler::trace::WeightSummary;
 use egui::{CollapsingHeader, Color32, Grid, Label, RichText, ScrollArea, Sense, Ui, vec2};
 use graphview::picture::{Category, Node};
 
+/// What was not done.
+const MISSED: Color32 = Color32::from_rgb(200, 110, 30);
+
 /// Draws the pane.
 pub fn show(ui: &mut Ui, v: &mut Viewer) {
+    if let Some(ends) = v.edge().cloned() {
+        edge(ui, v, &ends);
+        return;
+    }
     let Some(node) = v.focus_node() else {
         nothing(ui, v);
         return;
@@ -22,6 +29,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         weights(ui, v, &node);
         origins(ui, v, &node);
         became(ui, v, &node);
+        borders(ui, v, &node);
         reasons(ui, v, &node);
     });
 }
@@ -193,6 +201,73 @@ fn became(ui: &mut Ui, v: &mut Viewer, n: &Node) {
     }
 }
 
+/// What an edge carries, and why fusion did not cross it.
+fn edge(ui: &mut Ui, v: &mut Viewer, ends: &Ends) {
+    ui.heading("Edge");
+    copyable(ui, &ends.ty);
+    for (word, n) in [("from", &ends.from), ("to", &ends.to)] {
+        ui.horizontal(|ui| {
+            ui.weak(word);
+            if ui.link(format!("{} {}", n.op, n.name)).clicked() {
+                v.focus_key(&n.key);
+            }
+        });
+    }
+    ui.separator();
+    let one = |n: &Node| match v.document().groups_of(n).as_slice() {
+        &[g] if n.category != Category::Terminal => Some(g),
+        _ => None,
+    };
+    let (Some(from), Some(to)) = (one(&ends.from), one(&ends.to)) else {
+        ui.weak("Its ends are not in one fused group each.");
+        return;
+    };
+    if from == to {
+        ui.label(format!("Both ends are in group {from}: the value stays in its kernel."));
+        return;
+    }
+    ui.strong("Why they are not one group");
+    let why: Vec<String> = v.document().border_between(from, to).iter().map(|r| r.message.clone()).collect();
+    match why.is_empty() {
+        true => ui.weak("No remark says: no rule of fusion asked whether they could be one."),
+        false => ui.label(why.join("\n")),
+    };
+}
+
+/// What the group of a box reads and feeds, and why it is not one with them.
+fn borders(ui: &mut Ui, v: &mut Viewer, n: &Node) {
+    let list = v.document().groups_of(n);
+    let &[g] = list.as_slice() else { return };
+    if n.category == Category::Terminal {
+        return;
+    }
+    ui.separator();
+    ui.strong("Why the group ends here");
+    for why in v.document().border_of(g) {
+        ui.label(RichText::new(why).small().color(MISSED));
+    }
+    let t = v.trace();
+    let reads = t.groups[g].reads.iter().map(|&r| ("reads", r, r, g));
+    let feeds = v.document().readers_of(g).iter().map(|&r| ("feeds", r, g, r));
+    let rows: Vec<(&str, usize, String, Vec<String>)> = reads
+        .chain(feeds)
+        .map(|(word, other, from, to)| {
+            let why = v.document().border_between(from, to).iter().map(|r| r.message.clone()).collect();
+            (word, other, groups::title(other, &t.groups[other]), why)
+        })
+        .collect();
+    for (word, other, title, why) in rows {
+        ui.horizontal(|ui| {
+            ui.weak(word);
+            let link = ui.link(RichText::new(title).small());
+            let link = if why.is_empty() { link } else { link.on_hover_text(why.join("\n")) };
+            if link.clicked() {
+                v.select_group(other);
+            }
+        });
+    }
+}
+
 fn reasons(ui: &mut Ui, v: &Viewer, n: &Node) {
     let about = |name: &compiler::name::Name| n.name == name.as_str() || n.origins.iter().any(|o| o == name.as_str());
     let remarks: Vec<_> = v.trace().remarks.iter().filter(|r| r.nodes.iter().any(about)).collect();
@@ -204,7 +279,7 @@ fn reasons(ui: &mut Ui, v: &Viewer, n: &Node) {
     for r in remarks.iter().take(60) {
         let missed = r.kind == compiler::remark::RemarkKind::Missed;
         let text = RichText::new(format!("{}: {}", r.pass, r.message)).small();
-        ui.label(if missed { text.color(Color32::from_rgb(200, 110, 30)) } else { text });
+        ui.label(if missed { text.color(MISSED) } else { text });
     }
     if remarks.len() > 60 {
         ui.weak(format!("and {} more: see Remarks", remarks.len() - 60));

@@ -5,6 +5,7 @@ use compiler::compile::{CompileOptions, compile};
 use compiler::passes::FuseMode;
 use compiler::profile::DeviceProfile;
 use compiler::trace::{CompileTrace, Contents, DispatchTime, Times};
+use egui::Modifiers;
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT, Queryable};
 use shaders_gen::Emitter;
@@ -26,9 +27,13 @@ pub(crate) fn trace() -> CompileTrace {
 
 /// The same, fused as `fuse` says.
 fn compiled(name: &str, fuse: FuseMode) -> CompileTrace {
+    compiled_of(MODEL, name, fuse)
+}
+
+fn compiled_of(model: &str, name: &str, fuse: FuseMode) -> CompileTrace {
     let mut options = CompileOptions { record: true, ..CompileOptions::default() };
     options.pipeline.fuse = fuse;
-    let m = compiler::text::parse_module(MODEL).unwrap();
+    let m = compiler::text::parse_module(model).unwrap();
     let c = compile(m, &options, &DeviceProfile::lavapipe(), &Emitter, &mut |_, _, _| ()).unwrap();
     CompileTrace::new(name, &c, &options, &Emitter, Contents::Full).unwrap()
 }
@@ -58,6 +63,8 @@ fn window_of(trace: CompileTrace, size: [f32; 2]) -> Window {
     let mut h = Harness::builder()
         .with_size(size)
         .with_theme(egui::Theme::Light)
+        // Frames as a screen has them: two clicks in neighbouring ones are a double-click.
+        .with_step_dt(1.0 / 60.0)
         .allow_missing_glyphs()
         .build_ui_state(|ui, v: &mut Viewer| show(ui, v), viewer);
     settle(&mut h);
@@ -102,13 +109,20 @@ fn place_of(h: &mut Window, origin: &str) -> egui::Pos2 {
 }
 
 fn click_at(h: &mut Window, at: egui::Pos2) {
+    press_at(h, at, 1);
+}
+
+/// Clicks so often, each time in a frame of its own.
+fn press_at(h: &mut Window, at: egui::Pos2, times: usize) {
     h.hover_at(at);
     h.step();
-    for pressed in [true, false] {
-        let button = egui::PointerButton::Primary;
-        h.event(egui::Event::PointerButton { pos: at, button, pressed, modifiers: egui::Modifiers::NONE });
+    for _ in 0..times {
+        for pressed in [true, false] {
+            let button = egui::PointerButton::Primary;
+            h.event(egui::Event::PointerButton { pos: at, button, pressed, modifiers: Modifiers::NONE });
+        }
+        h.step();
     }
-    h.step();
     settle(h);
 }
 
@@ -223,5 +237,6 @@ fn changes_hold_both_texts() {
     }
 }
 
+mod changing;
 mod panes;
 mod snapshots;

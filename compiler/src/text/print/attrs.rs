@@ -20,7 +20,7 @@ pub(super) fn print_attrs_in(attrs: &Attrs, f: Option<&TensorFunction>) -> Strin
 }
 
 /// One value: `[1,1]`.
-pub(crate) fn print_value(a: &Attr) -> String {
+pub fn print_value(a: &Attr) -> String {
     print_attr(a, None)
 }
 

@@ -7,7 +7,7 @@ mod graph;
 mod tensor;
 
 pub use attrs::print_attrs;
-pub(crate) use attrs::print_value;
+pub use attrs::print_value;
 pub use expr::{print_cond, print_expr, print_int};
 pub use graph::print_function;
 pub use tensor::{print_instruction, print_stmt, print_tensor_function};

@@ -1,81 +1,68 @@
 //! The forms of a kernel that a trace does not hold: made anew from its scheduled tensor function, on a thread of their own.
 
 use crate::document::Document;
+use crate::worker::Worker;
 use compiler::graph::Module;
 use compiler::name::Name;
-use compiler::plan::EmittedKernel;
+use compiler::plan::{EmittedKernel, LineSpan};
 use compiler::profile::DeviceProfile;
 use compiler::text::print_stmt;
+use compiler::tir::TensorFunction;
+use compiler::traffic::{AccessTraffic, describe, traffic};
 use rspirv::binary::Disassemble;
-use rustc_hash::{FxHashMap, FxHashSet};
-use shaders_gen::{GeneratedModule, emit_kernel};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use shaders_gen::{GeneratedModule, emit_kernel, lines_by_names};
+use std::sync::Arc;
+
+/// A text, with what its lines come from.
+pub struct Listing {
+    /// The text.
+    pub text: String,
+    /// Blocks and loops of its lines, in order; lines of the whole kernel are left out.
+    pub lines: Vec<LineSpan>,
+}
+
+/// What one block does to memory.
+pub struct Access {
+    /// The block.
+    pub block: String,
+    /// Banks or sectors of one of its accesses, in words.
+    pub text: String,
+}
 
 /// What a trace does not hold of a kernel. Each is a text, or why there is none.
 pub struct Forms {
     /// Its part of the scheduled tensor function.
     pub tensor: Result<String, String>,
     /// SPIR-V, disassembled.
-    pub spirv: Result<String, String>,
+    pub spirv: Result<Listing, String>,
     /// Metal Shading Language.
-    pub msl: Result<String, String>,
+    pub msl: Result<Listing, String>,
     /// HLSL.
-    pub hlsl: Result<String, String>,
+    pub hlsl: Result<Listing, String>,
+    /// Accesses to workgroup and device memory, block by block.
+    pub accesses: Vec<Access>,
+    /// The same for the whole kernel, a line for each buffer.
+    pub summary: Vec<String>,
     /// The shader made now is the one in the trace, which an older Weft may have made.
     pub same: bool,
 }
 
-/// Makes forms and keeps them.
-pub struct Deriver {
-    asks: Sender<usize>,
-    answers: Mutex<Receiver<(usize, Arc<Forms>)>>,
-    ready: FxHashMap<usize, Arc<Forms>>,
-    asked: FxHashSet<usize>,
-}
+/// Makes forms and keeps them, by the kernel's position in the trace.
+pub type Deriver = Worker<usize, Arc<Forms>>;
 
 impl Deriver {
     /// Starts the thread; `wake` is called when a kernel is done.
-    pub fn new(document: Arc<Document>, wake: impl Fn() + Send + 'static) -> Deriver {
-        let (asks, kernels) = channel::<usize>();
-        let (done, answers) = channel();
-        std::thread::spawn(move || {
+    pub fn start(document: Arc<Document>, wake: impl Fn() + Send + 'static) -> Deriver {
+        let workshop = move || {
             let source = Source::new(&document);
-            // It ends when the window is closed, which drops one end of each channel.
-            for kernel in kernels {
-                let forms = match &source {
-                    Ok(source) => source.forms(&document, kernel),
+            move |kernel: &usize| {
+                Arc::new(match &source {
+                    Ok(source) => source.forms(&document, *kernel),
                     Err(why) => nothing(why),
-                };
-                if done.send((kernel, Arc::new(forms))).is_err() {
-                    return;
-                }
-                wake();
+                })
             }
-        });
-        Deriver { asks, answers: Mutex::new(answers), ready: FxHashMap::default(), asked: FxHashSet::default() }
-    }
-    /// The forms of a kernel, if they are ready; else they are asked for.
-    pub fn get(&mut self, kernel: usize) -> Option<Arc<Forms>> {
-        self.collect();
-        let found = self.ready.get(&kernel).cloned();
-        if found.is_none() && self.asked.insert(kernel) {
-            // The thread lives as long as this does.
-            let _ = self.asks.send(kernel);
-        }
-        found
-    }
-    /// Whether forms are being made.
-    pub fn busy(&mut self) -> bool {
-        self.collect();
-        !self.asked.is_empty()
-    }
-    fn collect(&mut self) {
-        let Ok(answers) = self.answers.get_mut() else { return };
-        for (k, forms) in answers.try_iter() {
-            self.asked.remove(&k);
-            self.ready.insert(k, forms);
-        }
+        };
+        Worker::new(workshop, wake)
     }
 }
 
@@ -107,6 +94,13 @@ impl Source {
                     let mut forms = texts(&e);
                     forms.tensor = Ok(print_stmt(body, f));
                     forms.same = e.wgsl == k.wgsl;
+                    let list = traffic(f, body, &self.profile);
+                    forms.accesses = list.iter().map(|a| access(f, a)).collect();
+                    let start = format!("{name} ");
+                    let own = describe(f, &self.profile)
+                        .into_iter()
+                        .filter_map(|l| l.strip_prefix(&start).map(str::to_string));
+                    forms.summary = own.collect();
                     return forms;
                 }
                 Ok(_) => {}
@@ -118,23 +112,91 @@ impl Source {
 }
 
 fn nothing(why: &str) -> Forms {
-    let no = || Err(why.to_string());
-    Forms { tensor: no(), spirv: no(), msl: no(), hlsl: no(), same: true }
+    Forms {
+        tensor: Err(why.to_string()),
+        spirv: Err(why.to_string()),
+        msl: Err(why.to_string()),
+        hlsl: Err(why.to_string()),
+        accesses: vec![],
+        summary: vec![],
+        same: true,
+    }
 }
 
 fn texts(e: &EmittedKernel) -> Forms {
     let Some(g) = e.module.downcast_ref::<GeneratedModule>() else { return nothing("the kernel has no shader") };
-    let spirv = g.emit_spirv().map_err(|e| e.to_string()).and_then(|words| {
-        let module = rspirv::dr::load_words(words).map_err(|e| format!("the SPIR-V cannot be taken apart: {e}"))?;
-        Ok(module.disassemble())
-    });
+    let named = |text: String| Listing { lines: lines_by_names(&e.wgsl, &e.lines, &text), text };
     Forms {
-        tensor: Err(String::new()),
-        spirv,
-        msl: g.emit_msl().map_err(|e| e.to_string()),
-        hlsl: g.emit_hlsl().map_err(|e| e.to_string()),
-        same: true,
+        spirv: spirv(g),
+        msl: g.emit_msl().map(named).map_err(|e| e.to_string()),
+        hlsl: g.emit_hlsl().map(named).map_err(|e| e.to_string()),
+        ..nothing("")
     }
+}
+
+/// SPIR-V as the driver gets it. What its lines come from is told by the same words with `OpLine` between them.
+fn spirv(g: &GeneratedModule) -> Result<Listing, String> {
+    let disassembled = |words: Vec<u32>| {
+        let module = rspirv::dr::load_words(words).map_err(|e| format!("the SPIR-V cannot be taken apart: {e}"))?;
+        Ok::<String, String>(module.disassemble())
+    };
+    let text = disassembled(g.emit_spirv().map_err(|e| e.to_string())?)?;
+    let (words, sources) = g.emit_spirv_with_lines().map_err(|e| e.to_string())?;
+    let marked = disassembled(words)?;
+    let mut lines: Vec<LineSpan> = Vec::new();
+    let (mut at, mut source) = (0u32, None);
+    for line in marked.lines() {
+        let word = line.trim_start().split(' ').next().unwrap_or("");
+        if word == "OpLine" {
+            let number = line.split(' ').nth(2).and_then(|n| n.parse::<usize>().ok());
+            source =
+                number.and_then(|n| sources.get(n.checked_sub(1)?)).filter(|s| s.block.is_some() || s.r#loop.is_some());
+            continue;
+        }
+        // They stand for the file that `OpLine` is about.
+        if matches!(word, "OpSource" | "OpNoLine") || line.contains(" = OpString") {
+            continue;
+        }
+        if word == "OpFunctionEnd" {
+            source = None;
+        }
+        if let Some(s) = source {
+            match lines.last_mut() {
+                Some(l) if (l.first + l.count, l.block, l.r#loop) == (at, s.block, s.r#loop) => l.count += 1,
+                _ => lines.push(LineSpan { first: at, count: 1, ..*s }),
+            }
+        }
+        at += 1;
+    }
+    let plain = text.lines().filter(|l| !l.starts_with("OpSource")).count();
+    if plain != at as usize || text.lines().count() != plain {
+        lines.clear();
+    }
+    Ok(Listing { text, lines })
+}
+
+/// Banks or sectors of an access, in words.
+fn access(f: &TensorFunction, a: &AccessTraffic) -> Access {
+    let verb = if a.store { "stores to" } else { "loads from" };
+    let what = format!("{verb} {}", f.buffers[a.buffer].name);
+    let about = if a.exact { "" } else { "about " };
+    let cost = match (a.unknown, a.shared) {
+        (true, _) => "at places that data decides".to_string(),
+        (_, true) => format!(
+            "{about}{:.1} passes over the banks of workgroup memory, {:.1} needed ({:.1} times)",
+            a.passes,
+            a.least_passes,
+            a.conflict()
+        ),
+        _ => format!("{about}{:.1} sectors of device memory, {:.0}% of their bytes used", a.sectors, 100.0 * a.used()),
+    };
+    let often = match (&a.inside, a.times) {
+        (_, 0) => String::new(),
+        (Some(l), n) => format!("; {n} times a thread, in loop {l}"),
+        (None, n) => format!("; {n} times a thread"),
+    };
+    let wide = format!("{} of {} bytes a lane, {} lanes", a.accesses, a.width, a.lanes);
+    Access { block: a.block.to_string(), text: format!("{what}: {wide}: {cost}{often}") }
 }
 
 #[cfg(test)]
@@ -150,9 +212,24 @@ mod tests {
             let forms = source.forms(&document, k);
             assert!(forms.same, "another shader for {}", document.trace().kernels[k].name);
             assert!(forms.tensor.as_ref().unwrap().contains("block "));
-            assert!(forms.spirv.as_ref().unwrap().contains("OpEntryPoint GLCompute"));
-            assert!(forms.msl.as_ref().unwrap().contains("kernel void"));
-            assert!(forms.hlsl.as_ref().unwrap().contains("[numthreads("));
+            let signs =
+                [(&forms.spirv, "OpEntryPoint GLCompute"), (&forms.msl, "kernel void"), (&forms.hlsl, "[numthreads(")];
+            for (listing, sign) in signs {
+                let listing = listing.as_ref().unwrap_or_else(|why| panic!("{sign}: {why}"));
+                assert!(listing.text.contains(sign));
+                // SPIR-V tells of each block. In the other languages a block is known by the values that it defines.
+                let known = |b: &str| listing.lines.iter().any(|l| l.block.is_some_and(|x| x.as_str() == b));
+                let kernel = &document.trace().kernels[k];
+                let wgsl: Vec<&str> = kernel.wgsl.lines().collect();
+                let defines = |l: &&compiler::trace::KernelLines| {
+                    let mut own = wgsl.iter().skip(l.first as usize).take(l.count as usize);
+                    sign.starts_with("Op") || own.any(|t| t.trim().starts_with("let "))
+                };
+                let block = |l: &compiler::trace::KernelLines| l.block.map(|b| kernel.blocks[b as usize].name.as_str());
+                let written: Vec<&str> = kernel.lines.iter().filter(defines).filter_map(block).collect();
+                assert!(written.iter().all(|b| known(b)), "{sign}: {:?} {written:?}\n{}", listing.lines, listing.text);
+            }
+            assert!(!forms.accesses.is_empty() && !forms.summary.is_empty());
         }
     }
 }

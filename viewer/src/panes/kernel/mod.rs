@@ -1,17 +1,20 @@
 //! A kernel: its tensor function, its schedule, and the shaders made of them, with what each line came from.
 
+mod edit;
 mod forms;
 mod place;
 mod syntax;
 
-pub use forms::{Deriver, Forms};
+pub use edit::Edit;
+pub use forms::{Access, Deriver, Forms, Listing};
 pub use place::Place;
 pub use syntax::{Class, Language, parts};
 
 use crate::canvas::colour::milliseconds;
 use crate::state::Viewer;
 use compiler::trace::Kernel;
-use egui::{Color32, ComboBox, FontId, Rect, RichText, ScrollArea, Sense, Spinner, Ui, pos2, vec2};
+use egui::{Color32, ComboBox, FontId, Rect, Response, RichText, ScrollArea, Sense, Spinner, Ui, pos2, vec2};
+use std::sync::Arc;
 
 /// A form of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,8 +63,12 @@ pub struct KernelPane {
     /// What is chosen in it, and in which kernel.
     place: Option<(usize, Place)>,
     deriver: Option<Deriver>,
+    /// The forms of the kernel that is shown, once they are made.
+    forms: Option<(usize, Arc<Forms>)>,
     /// Which lines came from what is selected, of which kernel and form.
     own: Own,
+    /// The schedule as it is being changed.
+    pub edit: Edit,
     /// A line to bring into sight.
     go: Option<usize>,
     /// What is selected was chosen here: nothing needs to be brought into sight.
@@ -70,7 +77,7 @@ pub struct KernelPane {
 impl KernelPane {
     /// Whether forms are being made.
     pub fn busy(&mut self) -> bool {
-        self.deriver.as_mut().is_some_and(Deriver::busy)
+        self.deriver.as_mut().is_some_and(Deriver::busy) || self.edit.busy()
     }
     fn place(&self, kernel: usize) -> Place {
         self.place.filter(|p| p.0 == kernel).map_or(Place::default(), |p| p.1)
@@ -91,6 +98,7 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         return;
     }
     choose(ui, v);
+    take_forms(ui, v);
     facts(ui, v);
     ui.horizontal_wrapped(|ui| {
         for (form, title) in Form::ALL {
@@ -98,6 +106,10 @@ pub fn show(ui: &mut Ui, v: &mut Viewer) {
         }
     });
     ui.separator();
+    if v.kernel_pane.form == Form::Schedule && !v.trace().kernels[v.kernel()].schedule.is_empty() {
+        edit::show(ui, v);
+        return;
+    }
     match text(ui, v) {
         Ok(text) => code(ui, v, &text),
         Err(why) => {
@@ -157,6 +169,12 @@ fn facts(ui: &mut Ui, v: &mut Viewer) {
             false => ui.colored_label(Color32::from_rgb(200, 110, 30), "bounds checked by the driver"),
         };
         ui.label(if calls == 1 { "1 dispatch".to_string() } else { format!("{calls} dispatches") });
+        let summary = v.kernel_pane.forms.as_ref().map_or(&[][..], |f| f.1.summary.as_slice());
+        if !summary.is_empty() {
+            let worst = "Banks and sectors of each buffer, by analysis of its indices:";
+            ui.label(RichText::new("memory traffic").underline())
+                .on_hover_text(format!("{worst}\n{}", summary.join("\n")));
+        }
         if let Some(time) = t.time_of_kernel(v.kernel()) {
             ui.strong(milliseconds(time.median_us / 1000.0));
         }
@@ -169,35 +187,48 @@ fn text(ui: &mut Ui, v: &mut Viewer) -> Result<String, String> {
     let k = &v.trace().kernels[kernel];
     match form {
         Form::Wgsl => return Ok(k.wgsl.clone()),
-        Form::Schedule if k.schedule.is_empty() => {
+        Form::Schedule => {
             return Err("The loops are as the tensor function has them: no instruction changed them.".into());
         }
-        Form::Schedule => return Ok(k.schedule.join("\n")),
         Form::Isa => {
-            return Err("A trace does not hold the device's own instructions. `weft compile MODEL --device N --emit isa \
-                        --emit-dir DIR` writes what the driver's compiler made of each kernel, with registers and spills, \
-                        where the driver tells."
+            return Err("Not in the trace: no trace holds the device's own instructions, registers and spills yet. They are what \
+                        the driver's compiler makes of the SPIR-V; `weft compile MODEL --emit spirv --emit-dir DIR` writes \
+                        that for the tools of the device's maker."
                 .into());
         }
         _ => {}
     }
-    let document = v.document().clone();
-    let ctx = ui.ctx().clone();
-    let deriver = v.kernel_pane.deriver.get_or_insert_with(|| Deriver::new(document, move || ctx.request_repaint()));
-    let Some(forms) = deriver.get(kernel) else {
+    let Some(forms) = v.kernel_pane.forms.clone().filter(|f| f.0 == kernel).map(|f| f.1) else {
         ui.add(Spinner::new());
         return Err("Making it from the trace's tensor function ...".into());
     };
     if !forms.same {
         ui.colored_label(Color32::from_rgb(200, 110, 30), "This Weft makes another shader than the one in the trace.");
     }
-    let form = match form {
-        Form::Tensor => &forms.tensor,
-        Form::Spirv => &forms.spirv,
-        Form::Msl => &forms.msl,
-        _ => &forms.hlsl,
+    let text = match listing(&forms, form) {
+        None => forms.tensor.clone(),
+        Some(Ok(l)) => Ok(l.text.clone()),
+        Some(Err(why)) => Err(why.clone()),
     };
-    form.clone().map_err(|why| format!("There is none: {why}"))
+    text.map_err(|why| format!("There is none: {why}"))
+}
+
+/// The forms that are made now, and know what their lines come from.
+fn listing(forms: &Forms, form: Form) -> Option<&Result<Listing, String>> {
+    match form {
+        Form::Spirv => Some(&forms.spirv),
+        Form::Msl => Some(&forms.msl),
+        Form::Hlsl => Some(&forms.hlsl),
+        _ => None,
+    }
+}
+
+/// Asks for the forms of the kernel that is shown; they are there some frames later.
+fn take_forms(ui: &Ui, v: &mut Viewer) {
+    let (document, kernel, ctx) = (v.document().clone(), v.kernel(), ui.ctx().clone());
+    let pane = &mut v.kernel_pane;
+    let deriver = pane.deriver.get_or_insert_with(|| Deriver::start(document, move || ctx.request_repaint()));
+    pane.forms = deriver.get(&kernel).map(|forms| (kernel, forms));
 }
 
 /// Lines with their numbers; those that came from what is selected have a bar beside them, those of the chosen place a ground.
@@ -248,6 +279,9 @@ fn code(ui: &mut Ui, v: &mut Viewer, text: &str) {
             }
             // For whoever reads with other means than eyes, and for tests.
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, lines[i]));
+            if response.hovered() {
+                hover(response, v, at);
+            }
         }
     });
     if let Some(at) = clicked {
@@ -258,21 +292,41 @@ fn code(ui: &mut Ui, v: &mut Viewer, text: &str) {
     }
 }
 
+/// What is said of a line: its place, and what its block does to memory.
+fn hover(response: Response, v: &Viewer, at: Place) {
+    let k = &v.trace().kernels[v.kernel()];
+    let Some(block) = at.block.map(|b| k.blocks[b].name.as_str()) else { return };
+    let forms = v.kernel_pane.forms.as_ref();
+    let all = forms.map_or(&[][..], |f| f.1.accesses.as_slice());
+    let own: Vec<&str> = all.iter().filter(|a| a.block == block).map(|a| a.text.as_str()).collect();
+    response.on_hover_ui_at_pointer(|ui| {
+        ui.set_max_width(560.0);
+        ui.strong(at.words(k));
+        own.iter().for_each(|text| {
+            ui.label(RichText::new(*text).small());
+        });
+    });
+}
+
 /// Notes which lines came from what is selected; only where something changed.
 fn note_own(v: &mut Viewer, lines: &[&str]) {
     let (kernel, form) = (v.kernel(), v.kernel_pane.form);
     let key = (kernel, form, v.selected().clone());
+    // The forms that know their lines come later than the text.
     if v.kernel_pane.own.key.as_ref() == Some(&key) && v.kernel_pane.own.lines.len() == lines.len() {
         return;
     }
     let t = v.trace();
     let k = &t.kernels[kernel];
+    let forms = v.kernel_pane.forms.as_ref().map(|f| f.1.clone());
     let at = |(i, line): (usize, &&str)| match form {
         Form::Wgsl => Place::of_wgsl(k, i),
         Form::Schedule => Place::of_instruction(i),
         Form::Tensor => Place::of_tensor(k, line),
-        // Their writers keep no map of lines.
-        Form::Spirv | Form::Msl | Form::Hlsl | Form::Isa => Place::default(),
+        _ => match forms.as_ref().and_then(|f| listing(f, form)) {
+            Some(Ok(l)) => Place::of_span(k, &l.lines, i),
+            _ => Place::default(),
+        },
     };
     let places: Vec<Place> = lines.iter().enumerate().map(at).collect();
     let mut known: Vec<(Place, bool)> = Vec::new();

@@ -1,5 +1,6 @@
 //! What a line of one form of a kernel is about, so that the same is marked in the others.
 
+use compiler::plan::LineSpan;
 use compiler::trace::{CompileTrace, Kernel};
 use std::collections::BTreeSet;
 
@@ -21,6 +22,16 @@ impl Place {
         let block = l.block.map(|b| b as usize);
         // The lines of a block are the block's; those of its loops lead to the loop.
         let around = l.r#loop.filter(|_| block.is_none()).map(|l| l as usize);
+        Place { block, r#loop: around, instruction: None }.with_maker(k)
+    }
+    /// Of line `line` of a form with these sources of lines, which name blocks and loops.
+    pub fn of_span(k: &Kernel, spans: &[LineSpan], line: usize) -> Place {
+        let covers = |s: &&LineSpan| (s.first as usize..(s.first + s.count) as usize).contains(&line);
+        let at = spans.partition_point(|s| s.first as usize <= line);
+        let Some(span) = spans[..at].last().filter(covers) else { return Place::default() };
+        let block = span.block.and_then(|b| k.blocks.iter().position(|x| x.name == b.as_str()));
+        let around = span.r#loop.filter(|_| block.is_none());
+        let around = around.and_then(|l| k.loops.iter().position(|x| x.var == l.as_str()));
         Place { block, r#loop: around, instruction: None }.with_maker(k)
     }
     /// Of a line of the tensor function's text: it opens a loop or a block.

@@ -52,14 +52,16 @@ fn a_line_of_wgsl_leads_to_its_nodes_and_instruction() {
 fn every_form_of_a_kernel_is_there() {
     let mut h = window([1600.0, 900.0]);
     h.state_mut().select_kernel(0);
+    // With nothing selected each form starts at its top.
+    h.state_mut().select([]);
     h.state_mut().tab = Tab::Kernel;
     let signs = [
         (Form::Tensor, "block "),
         (Form::Schedule, "cut-kernel"),
-        (Form::Wgsl, "let _e"),
+        (Form::Wgsl, "@group(0) @binding(0)"),
         (Form::Spirv, "OpCapability Shader"),
         (Form::Msl, "metal_stdlib"),
-        (Form::Isa, "--emit isa"),
+        (Form::Isa, "Not in the trace"),
     ];
     for (form, sign) in signs {
         h.state_mut().kernel_pane.form = form;

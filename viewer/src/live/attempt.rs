@@ -1,0 +1,247 @@
+//! An edited schedule: whether it is legal, the kernels that it gives, and their time beside that of the old ones.
+
+use super::Host;
+use crate::document::Document;
+use crate::worker::Worker;
+use compiler::check::check_function;
+use compiler::compile::{CompileOptions, Compiled, compile};
+use compiler::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use compiler::name::Name;
+use compiler::ops::control::{CallTensor, Const};
+use compiler::profile::DeviceProfile;
+use compiler::text::{parse_instructions, print_instruction, print_module, random_tensor};
+use compiler::tir::{BufferId, TensorFunction};
+use shaders_gen::Emitter;
+use std::sync::Arc;
+
+/// A schedule to try.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Attempt {
+    /// Name of the tensor function.
+    pub function: String,
+    /// Instructions, one a line.
+    pub schedule: String,
+    /// Whether it is run.
+    pub timed: bool,
+}
+
+/// A kernel that the schedule gives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// Entry point.
+    pub entry: String,
+    /// Threads of a workgroup.
+    pub workgroup: [u32; 3],
+    /// Workgroups of a dispatch.
+    pub grid: [u32; 3],
+    /// Bytes of workgroup memory.
+    pub shared_bytes: u32,
+    /// All accesses and index arithmetic proved.
+    pub bounds_proved: bool,
+    /// WGSL text.
+    pub wgsl: String,
+}
+
+/// What a legal schedule gives.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The kernels.
+    pub kernels: Vec<Made>,
+    /// The schedule as it was applied: where a choice was edited, rules have written what follows from it.
+    pub schedule: Vec<String>,
+    /// Microseconds of the old schedule and of this one, taken in turns on the same device; why there are none.
+    pub times: Result<[f64; 2], String>,
+    /// The whole model with this schedule, as text that `weft run` takes.
+    pub module: String,
+}
+
+/// Why a schedule is refused: the message, and the loops with the culprit's line marked by `>`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// The loops, a line each.
+    pub loops: Vec<String>,
+}
+impl Refusal {
+    /// Errors print the loops below their message, indented.
+    fn new(text: &str) -> Refusal {
+        let is_loop = |l: &&str| l.starts_with("  ") || l.starts_with('>');
+        let (loops, message): (Vec<&str>, Vec<&str>) = text.lines().partition(is_loop);
+        Refusal { message: message.join("\n"), loops: loops.into_iter().map(str::to_string).collect() }
+    }
+}
+
+/// Tries schedules and keeps what came of them.
+pub type Trier = Worker<Attempt, Result<Arc<Outcome>, Refusal>>;
+
+impl Trier {
+    /// Starts the thread; `wake` is called when an attempt is done.
+    pub fn start(document: Arc<Document>, host: Option<Arc<dyn Host>>, wake: impl Fn() + Send + 'static) -> Trier {
+        let bench = move || {
+            let source = Source::new(&document);
+            move |a: &Attempt| match &source {
+                Ok(source) => source.attempt(a, host.as_deref()).map(Arc::new).map_err(|why| Refusal::new(&why)),
+                Err(why) => Err(Refusal::new(why)),
+            }
+        };
+        Worker::new(bench, wake)
+    }
+}
+
+/// The module with its schedules pending, and the device that they are for.
+struct Source {
+    module: Module,
+    profile: DeviceProfile,
+}
+
+impl Source {
+    fn new(document: &Document) -> Result<Source, String> {
+        let stages = &document.trace().stages;
+        let at = stages.iter().rposition(|s| s.label == "lowered");
+        let at = at.ok_or("this trace has no tensor functions: `weft compile -o` stores them")?;
+        let profile = serde_json::from_str(&document.trace().profile);
+        let profile = profile.map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
+        Ok(Source { module: document.module(at)?, profile })
+    }
+
+    fn attempt(&self, a: &Attempt, host: Option<&dyn Host>) -> Result<Outcome, String> {
+        let name = Name::new(&a.function);
+        let old = self.module.tensor_functions.get(&name);
+        let old = old.ok_or_else(|| format!("the tensor function `{name}` is not in the trace"))?;
+        let pending = parse_instructions(&a.schedule).map_err(|e| e.to_string())?;
+        let new = TensorFunction { pending, ..old.clone() };
+        let compiled = self.alone(&new)?;
+        let scheduled = compiled.module.tensor_functions.get(&name).ok_or("the function was not lowered")?;
+        // What instructions make is checked as they are applied; here the whole is, as for text that comes from a file.
+        check_function(scheduled).map_err(|e| e.to_string())?;
+        let times = match host.filter(|_| a.timed) {
+            None => Err("not run".to_string()),
+            Some(host) => self.alone(old).and_then(|old| host.time([&old, &compiled])),
+        };
+        let mut module = self.module.clone();
+        module.tensor_functions.insert(name, new);
+        Ok(Outcome {
+            kernels: compiled.plan.kernels.iter().map(|k| made(&k.emitted)).collect(),
+            schedule: scheduled.trace.iter().map(print_instruction).collect(),
+            times: times.map(|t| t.map(|ns| ns / 1e3)),
+            module: print_module(&module),
+        })
+    }
+
+    /// Compiles a function alone, called with the operands that it has in the model: constants where they are constants.
+    fn alone(&self, f: &TensorFunction) -> Result<Compiled, String> {
+        let constants = self.constants_of(f);
+        let mut module = Module::new("main");
+        module.tensor_functions.insert(f.name, f.clone());
+        let mut b = FunctionBuilder::new(&mut module, "main");
+        let mut operands: Vec<Option<ValueId>> = Vec::new();
+        for (i, buffer) in f.inputs().enumerate() {
+            let ty = TensorType::new(f.buffers[buffer].dtype, f.buffers[buffer].shape.clone());
+            let shape = ty.const_shape().ok_or("its operands have sizes that only a run knows")?;
+            operands.push(Some(match constants.contains(&i) {
+                true => b.constant(&format!("c{i}"), &random_tensor(ty.dtype, &shape, i as u64 + 1)),
+                false => b.param(format!("x{i}").as_str(), ty),
+            }));
+        }
+        let results = b.add_multi(CallTensor { callee: f.name }, operands, vec![]).map_err(|e| e.to_string())?;
+        let named = |(i, v): (usize, ValueId)| (Name::new(&format!("y{i}")), v);
+        let results: Vec<(Name, ValueId)> = results.into_iter().enumerate().map(named).collect();
+        b.finish(&results);
+        compile(module, &CompileOptions::default(), &self.profile, &Emitter, &mut |_, _, _| ())
+            .map_err(|e| e.to_string())
+    }
+
+    /// Positions of the operands that are constants wherever the model calls the function.
+    fn constants_of(&self, f: &TensorFunction) -> Vec<usize> {
+        let reads: Vec<BufferId> = f.inputs().collect();
+        let mut constant = vec![true; reads.len()];
+        for g in self.module.functions.values() {
+            for n in g.walk() {
+                let node = &g.nodes[n];
+                if node.op.downcast::<CallTensor>().is_none_or(|c| c.callee != f.name) {
+                    continue;
+                }
+                for (i, v) in node.inputs.iter().enumerate() {
+                    constant[i] &= v.is_some_and(|v| g.def_op::<Const>(v).is_some());
+                }
+            }
+        }
+        (0..reads.len()).filter(|&i| constant[i]).collect()
+    }
+}
+
+fn made(e: &compiler::plan::EmittedKernel) -> Made {
+    Made {
+        entry: e.name.clone(),
+        workgroup: e.workgroup,
+        grid: e.grid,
+        shared_bytes: e.shared_bytes,
+        bounds_proved: e.bounds_proved,
+        wgsl: e.wgsl.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::tests::trace;
+
+    struct Clock;
+    impl Host for Clock {
+        fn device(&self) -> Result<String, String> {
+            Ok("a clock".into())
+        }
+        fn time(&self, modules: [&Compiled; 2]) -> Result<[f64; 2], String> {
+            // A thread takes a nanosecond, so that the launch alone tells.
+            Ok(modules.map(|m| m.plan.kernels.iter().map(|k| f64::from(k.emitted.grid.iter().product::<u32>())).sum()))
+        }
+        fn compile(
+            &self,
+            _: &crate::live::Wanted,
+            _: &crate::live::Ticket,
+        ) -> Result<compiler::trace::CompileTrace, String> {
+            Err("there is no model".into())
+        }
+    }
+
+    /// The schedule of the first kernel with a chosen value, and what can be chosen in it.
+    fn first() -> (Document, usize, Vec<String>) {
+        let document = Document::new(trace()).unwrap();
+        let chosen = |k: &compiler::trace::Kernel| k.schedule.iter().any(|l| l.starts_with("choose "));
+        let at = document.trace().kernels.iter().position(chosen).expect("a rule had a choice");
+        let lines = document.trace().kernels[at].schedule.clone();
+        (document, at, lines)
+    }
+
+    fn attempt(document: &Document, kernel: usize, lines: &[String]) -> Result<Outcome, String> {
+        let source = Source::new(document).unwrap();
+        let function = document.trace().kernels[kernel].function.clone();
+        source.attempt(&Attempt { function, schedule: lines.join("\n"), timed: true }, Some(&Clock))
+    }
+
+    #[test]
+    fn the_schedule_as_it_is_gives_the_kernel_as_it_is() {
+        let (document, at, lines) = first();
+        let outcome = attempt(&document, at, &lines).unwrap();
+        let kernel = &document.trace().kernels[at];
+        assert!(outcome.kernels.iter().any(|k| k.entry == kernel.entry && k.wgsl == kernel.wgsl));
+        assert_eq!(outcome.schedule, lines);
+        let [old, new] = outcome.times.unwrap();
+        assert_eq!(old, new);
+        compiler::text::parse_module(&outcome.module).expect("the module that is saved parses");
+    }
+
+    #[test]
+    fn an_illegal_edit_is_refused_with_the_loop() {
+        let (document, at, mut lines) = first();
+        let bind = lines.iter().position(|l| l.starts_with("bind ")).expect("a loop is bound");
+        let line = lines[bind].clone();
+        lines.insert(bind + 1, line);
+        let why = Refusal::new(&attempt(&document, at, &lines).unwrap_err());
+        assert!(why.message.contains("bind"), "{why:?}");
+        assert!(why.loops.iter().any(|l| l.starts_with('>')), "{why:?}");
+        let why = Refusal::new(&attempt(&document, at, &["splot {loop=i}".to_string()]).unwrap_err());
+        assert!(why.message.contains("splot"), "{why:?}");
+    }
+}

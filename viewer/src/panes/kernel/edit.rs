@@ -1,0 +1,215 @@
+//! The schedule of a kernel as something to change: choices by a click, instructions as text, what comes of it beside what was.
+
+use super::code;
+use crate::canvas::colour::milliseconds;
+use crate::live::attempt::{Attempt, Outcome, Refusal, Trier};
+use crate::state::Viewer;
+use compiler::schedule::{Choose, InstrRef};
+use compiler::text::{parse_instructions, print_instruction, print_value};
+use egui::{CollapsingHeader, Color32, ComboBox, FontId, RichText, ScrollArea, Spinner, TextEdit, Ui};
+use std::sync::Arc;
+
+const GOOD: Color32 = Color32::from_rgb(40, 150, 70);
+const BAD: Color32 = Color32::from_rgb(205, 70, 50);
+
+/// What is being changed.
+#[derive(Default)]
+pub struct Edit {
+    /// The kernel whose function's schedule it is.
+    kernel: Option<usize>,
+    /// The instructions as they are now, one a line.
+    pub text: String,
+    original: String,
+    /// The text can be written in.
+    pub writing: bool,
+    asked: Option<Attempt>,
+    trier: Option<Trier>,
+}
+impl Edit {
+    /// Whether something is being tried.
+    pub fn busy(&mut self) -> bool {
+        self.trier.as_mut().is_some_and(Trier::busy)
+    }
+    fn changed(&self) -> bool {
+        self.text != self.original
+    }
+    /// Starts with the schedule of a kernel.
+    fn take(&mut self, kernel: usize, schedule: &[String]) {
+        if self.kernel != Some(kernel) {
+            let text = schedule.join("\n");
+            (self.kernel, self.original, self.asked, self.writing) = (Some(kernel), text.clone(), None, false);
+            self.text = text;
+        }
+    }
+}
+
+/// Draws the schedule.
+pub(super) fn show(ui: &mut Ui, v: &mut Viewer) {
+    let kernel = v.kernel();
+    let schedule = v.trace().kernels[kernel].schedule.clone();
+    v.kernel_pane.edit.take(kernel, &schedule);
+    let mut attempt = buttons(ui, v);
+    attempt |= choices(ui, v);
+    if attempt {
+        let timed = v.host.as_ref().is_some_and(|h| h.device().is_ok());
+        let (function, schedule) = (v.trace().kernels[kernel].function.clone(), v.kernel_pane.edit.text.clone());
+        v.kernel_pane.edit.asked = Some(Attempt { function, schedule, timed });
+    }
+    outcome(ui, v);
+    ui.separator();
+    if v.kernel_pane.edit.writing {
+        ScrollArea::both().id_salt("schedule text").auto_shrink(false).show(ui, |ui| {
+            let text = TextEdit::multiline(&mut v.kernel_pane.edit.text).code_editor();
+            let field = ui.add(text.font(FontId::monospace(12.0)).desired_width(f32::INFINITY));
+            field.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, "Schedule text"));
+        });
+    } else {
+        let text = v.kernel_pane.edit.text.clone();
+        code(ui, v, &text);
+    }
+}
+
+/// The buttons; true when the text is to be tried.
+fn buttons(ui: &mut Ui, v: &mut Viewer) -> bool {
+    let device = v.host.as_ref().map(|h| h.device());
+    let edit = &mut v.kernel_pane.edit;
+    let mut attempt = false;
+    ui.horizontal_wrapped(|ui| {
+        ui.toggle_value(&mut edit.writing, "Edit").on_hover_text("Write in the instructions");
+        let tried = ui.add_enabled(edit.changed(), egui::Button::new("Try"));
+        attempt = tried.on_hover_text("Apply it, check it, compile it, and run it where there is a device").clicked();
+        if ui.add_enabled(edit.changed(), egui::Button::new("Reset")).clicked() {
+            (edit.text, edit.asked) = (edit.original.clone(), None);
+        }
+        match device {
+            Some(Ok(name)) => ui.weak(RichText::new(format!("timed on {name}")).small()),
+            Some(Err(why)) => ui.weak(RichText::new(format!("not timed: {why}")).small()),
+            None => ui.weak(RichText::new("not timed: this window has no device").small()),
+        };
+    });
+    attempt
+}
+
+/// What rules chose, with what else they could have; true when another value was taken.
+fn choices(ui: &mut Ui, v: &mut Viewer) -> bool {
+    let mut lines: Vec<String> = v.kernel_pane.edit.text.lines().map(str::to_string).collect();
+    let choose = |line: &String| -> Option<Choose> {
+        let i = parse_instructions(line).ok().filter(|l| line.starts_with("choose ") && l.len() == 1)?;
+        Choose::of_instruction(&i[0]).cloned()
+    };
+    let found: Vec<(usize, Choose)> = lines.iter().enumerate().filter_map(|(i, l)| Some((i, choose(l)?))).collect();
+    let mut taken = None;
+    ui.horizontal_wrapped(|ui| {
+        for (line, c) in &found {
+            let mut domain: Vec<String> = c.of.iter().map(print_value).collect();
+            domain.sort_by_key(|d| (d.parse::<i64>().unwrap_or(i64::MAX), d.clone()));
+            let value = print_value(&c.value);
+            let label = ui.weak(RichText::new(c.point.as_str()).small()).on_hover_text(format!("of {}", c.unit));
+            let shown = if c.is_edited() { RichText::new(&value).color(GOOD) } else { RichText::new(&value) };
+            let combo = ComboBox::from_id_salt(("choice", line)).selected_text(shown).width(54.0);
+            let combo = combo.show_ui(ui, |ui| {
+                for d in &domain {
+                    if ui.selectable_label(*d == value, d).clicked() {
+                        taken = c.of.iter().find(|a| print_value(a) == *d).map(|a| (*line, c.clone(), a.clone()));
+                    }
+                }
+            });
+            combo.response.labelled_by(label.id);
+        }
+    });
+    let Some((line, choose, value)) = taken else { return false };
+    lines[line] = print_instruction(&InstrRef::new(Choose { value, ..choose }));
+    v.kernel_pane.edit.text = lines.join("\n");
+    true
+}
+
+/// What came of the last attempt.
+fn outcome(ui: &mut Ui, v: &mut Viewer) {
+    let Some(asked) = v.kernel_pane.edit.asked.clone() else { return };
+    let (document, host, ctx) = (v.document().clone(), v.host.clone(), ui.ctx().clone());
+    let start = || Trier::start(document, host, move || ctx.request_repaint());
+    let answer = v.kernel_pane.edit.trier.get_or_insert_with(start).get(&asked);
+    match answer {
+        None => {
+            ui.horizontal(|ui| {
+                ui.add(Spinner::new());
+                ui.label(if asked.timed {
+                    "Applying, checking, compiling, running ..."
+                } else {
+                    "Applying, checking, compiling ..."
+                });
+            });
+        }
+        Some(Err(why)) => refused(ui, &why),
+        Some(Ok(outcome)) => made(ui, v, &outcome),
+    }
+}
+
+fn refused(ui: &mut Ui, why: &Refusal) {
+    ui.colored_label(BAD, "Refused");
+    ui.label(&why.message);
+    ScrollArea::vertical().id_salt("refused").max_height(180.0).show(ui, |ui| {
+        for line in &why.loops {
+            let text = RichText::new(line).monospace().size(11.0);
+            ui.label(if line.starts_with('>') { text.color(BAD).underline() } else { text.weak() });
+        }
+    });
+}
+
+fn made(ui: &mut Ui, v: &mut Viewer, o: &Arc<Outcome>) {
+    let kernel = v.kernel();
+    let old = v.trace().kernels[kernel].clone();
+    ui.horizontal_wrapped(|ui| {
+        ui.colored_label(GOOD, "Legal");
+        match &o.times {
+            Ok([before, after]) => {
+                let ratio = after / before.max(1e-9);
+                let colour = if ratio < 0.98 {
+                    GOOD
+                } else if ratio > 1.02 {
+                    BAD
+                } else {
+                    ui.visuals().text_color()
+                };
+                let [before, after] = [before, after].map(|us| milliseconds(us / 1e3));
+                ui.label(format!("{before} as it was, {after} so:"));
+                ui.colored_label(colour, format!("{ratio:.2} times as long"));
+            }
+            Err(why) => {
+                ui.weak(why);
+            }
+        }
+    });
+    let size = |s: [u32; 3]| s.map(|n| n.to_string()).join("×");
+    for k in &o.kernels {
+        let before = (k.entry == old.entry).then_some(&old);
+        let was = |now: String, then: Option<String>| match then.filter(|t| *t != now) {
+            Some(then) => format!("{now} (was {then})"),
+            None => now,
+        };
+        let workgroup = was(size(k.workgroup), before.map(|b| size(b.workgroup)));
+        let grid = was(size(k.grid), before.map(|b| size(b.grid)));
+        let shared = was(k.shared_bytes.to_string(), before.map(|b| b.shared_bytes.to_string()));
+        let lines = was(k.wgsl.lines().count().to_string(), before.map(|b| b.wgsl.lines().count().to_string()));
+        let proved = if k.bounds_proved { "bounds proved" } else { "bounds checked by the driver" };
+        let facts =
+            format!("workgroup {workgroup}, grid {grid}, {shared} bytes shared, {lines} lines of WGSL, {proved}");
+        CollapsingHeader::new(RichText::new(format!("{}: {facts}", k.entry)).small()).id_salt(&k.entry).show(
+            ui,
+            |ui| {
+                ScrollArea::both().id_salt("made").max_height(220.0).show(ui, |ui| {
+                    ui.label(RichText::new(&k.wgsl).monospace().size(11.0));
+                });
+            },
+        );
+    }
+    ui.horizontal(|ui| {
+        let schedule = o.schedule.join("\n");
+        if schedule != v.kernel_pane.edit.text && ui.small_button("Show what it became").clicked() {
+            v.kernel_pane.edit.text = schedule;
+        }
+        if ui.small_button("Save the model as text").on_hover_text("For `weft run F.weft --weights MODEL`").clicked() {
+            v.message = Some(crate::export::save(v, "edited.weft", &o.module));
+        }
+    });
+}

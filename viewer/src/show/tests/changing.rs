@@ -1,0 +1,236 @@
+//! What one does rather than looks at: opening, expanding, turning, editing decisions, compiling again, exporting.
+
+use super::*;
+use crate::live::{Host, Ticket, Wanted};
+use crate::panes::kernel::Form;
+use compiler::compile::Compiled;
+use graphview::layout::Direction;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Two groups, one of which reads the other.
+const CHAIN: &str = "const @w : f32[8,4,3,3] = splat(0.25)
+graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8]) {
+  %0 = const @w : f32[8,4,3,3]
+  %1 = conv %x, %0 {pads=[1,1,1,1]} : f32[1,8,8,8] !from(\"conv_0\")
+  %2 = relu %1 : f32[1,8,8,8] !from(\"relu_1\")
+  %3 = softmax %2 {axes=[3]} : f32[1,8,8,8] !from(\"softmax_2\")
+  return %3
+}
+";
+
+#[test]
+fn an_edge_between_groups_says_why_they_are_two() {
+    let mut h = window_of(compiled_of(CHAIN, "chain", FuseMode::Full), [1200.0, 800.0]);
+    let groups = ["conv_0", "softmax_2"].map(|o| h.state().document().groups_of_source(o)[0]);
+    let why: Vec<String> =
+        h.state().document().border_between(groups[0], groups[1]).iter().map(|r| r.message.clone()).collect();
+    assert!(!why.is_empty(), "fusion said why it stopped: {:#?}", h.state().trace().remarks);
+    let from = place_of(&mut h, "relu_1");
+    let to = place_of(&mut h, "softmax_2");
+    // Near the lower box: the label stands near the upper one.
+    click_at(&mut h, from + (to - from) * 0.6);
+    assert!(h.state().edge().is_some(), "the edge is chosen");
+    assert!(has(&h, "Why they are not one group") && has(&h, &why[0]), "{:#?}", texts(&h));
+    assert_eq!(h.state().selected().len(), 3);
+    // The node pane of the group says it too.
+    click_at(&mut h, from);
+    assert!(has(&h, "Why the group ends here") && has(&h, &why[0]), "{:#?}", texts(&h));
+}
+
+#[test]
+fn a_double_click_opens_a_group_and_edges_turn() {
+    let mut h = window([1200.0, 800.0]);
+    let at = place_of(&mut h, "relu_1");
+    click_at(&mut h, at);
+    press_at(&mut h, at, 2);
+    let open = |h: &mut Window| h.state_mut().after().unwrap().unwrap().scene.boxes.iter().any(|b| b.open);
+    assert!(open(&mut h), "the group is open");
+    h.key_press(Key::O);
+    settle(&mut h);
+    assert!(!open(&mut h), "and closed again");
+    h.key_press_modifiers(Modifiers::COMMAND, Key::K);
+    settle(&mut h);
+    let drawn = h.state_mut().after().unwrap().unwrap();
+    assert_eq!(drawn.scene.direction, Direction::Right);
+    let left = |i: usize| drawn.scene.boxes[i].rect[0];
+    assert!(drawn.scene.edges.iter().all(|e| left(e.from) < left(e.to)));
+    h.key_press_modifiers(Modifiers::COMMAND, Key::K);
+    settle(&mut h);
+    assert_eq!(h.state_mut().after().unwrap().unwrap().scene.direction, Direction::Down);
+}
+
+#[test]
+fn keys_show_what_they_say() {
+    let mut h = window([1200.0, 800.0]);
+    for (key, sign) in [(Key::Num3, "change ›"), (Key::Num5, "Roofline"), (Key::Num8, "fuse-ops applied: ")] {
+        h.key_press(key);
+        settle(&mut h);
+        assert!(has(&h, sign), "{key:?}: {:#?}", texts(&h));
+    }
+    h.key_press_modifiers(Modifiers::SHIFT, Key::Questionmark);
+    h.run_steps(3);
+    assert!(has(&h, "Ctrl K") && has(&h, "edges from left to right"), "{:#?}", texts(&h));
+    h.key_press(Key::Escape);
+    h.run_steps(3);
+    assert!(!has(&h, "edges from left to right"));
+    let zoom = h.state().canvases[0].camera.view.zoom;
+    h.key_press_modifiers(Modifiers::SHIFT, Key::ArrowUp);
+    h.run_steps(3);
+    assert!(h.state().canvases[0].camera.view.zoom > zoom);
+    // While one writes, letters are letters.
+    h.key_press_modifiers(Modifiers::COMMAND, Key::F);
+    h.run_steps(3);
+    let compare = h.state().compare;
+    h.key_press(Key::B);
+    h.run_steps(3);
+    assert_eq!(h.state().compare, compare);
+}
+
+/// A host whose device counts workgroups, and whose model is the small one.
+struct Counter;
+impl Host for Counter {
+    fn device(&self) -> Result<String, String> {
+        Ok("a counter".into())
+    }
+    fn time(&self, modules: [&Compiled; 2]) -> Result<[f64; 2], String> {
+        Ok(modules
+            .map(|m| m.plan.kernels.iter().map(|k| 1e3 * f64::from(k.emitted.grid.iter().product::<u32>())).sum()))
+    }
+    fn compile(&self, wanted: &Wanted, _: &Ticket) -> Result<CompileTrace, String> {
+        match wanted.fuse.as_str() {
+            "off" => Ok(compiled("small", FuseMode::Off)),
+            _ => Err("the model is gone".into()),
+        }
+    }
+}
+
+/// The schedule of the first kernel in which a rule chose something, with a device.
+fn schedule() -> Window {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().host = Some(Arc::new(Counter));
+    let kernels = &h.state().trace().kernels;
+    let at = kernels.iter().position(|k| k.schedule.iter().any(|l| l.starts_with("choose "))).expect("a choice");
+    h.state_mut().select_kernel(at);
+    h.state_mut().tab = Tab::Kernel;
+    h.state_mut().kernel_pane.form = Form::Schedule;
+    settle(&mut h);
+    h
+}
+
+#[test]
+fn a_decision_is_edited_and_what_comes_of_it_is_seen() {
+    let mut h = schedule();
+    let k = h.state().kernel();
+    let line = h.state().trace().kernels[k].schedule.iter().find(|l| l.starts_with("choose ")).cloned().unwrap();
+    let instruction = compiler::text::parse_instructions(&line).unwrap();
+    let choose = compiler::schedule::Choose::of_instruction(&instruction[0]).unwrap().clone();
+    let other =
+        choose.of.iter().map(compiler::text::print_value).find(|v| *v != compiler::text::print_value(&choose.value));
+    let other = other.unwrap_or_else(|| panic!("one value alone: {line}"));
+    // The first box with that label is the first such choice.
+    let combo = |n: &egui_kittest::Node<'_>| n.accesskit_node().role() == egui::Role::ComboBox;
+    h.query_all_by_label(choose.point.as_str()).find(combo).expect("a box for the choice").click();
+    h.run_steps(4);
+    h.query_all_by_label(&other).last().expect("the other value").click();
+    settle(&mut h);
+    assert!(has(&h, "Legal") || has(&h, "Refused"), "{:#?}", texts(&h));
+    if has(&h, "Legal") {
+        assert!(has(&h, "times as long"), "{:#?}", texts(&h));
+    }
+    h.get_by_label("Reset").click();
+    settle(&mut h);
+    assert!(!has(&h, "Legal") && !has(&h, "Refused"));
+}
+
+#[test]
+fn an_illegal_edit_marks_the_loop_and_says_why() {
+    let mut h = schedule();
+    let text = h.state().kernel_pane.edit.text.clone();
+    let bind = text.lines().find(|l| l.starts_with("bind ")).expect("a loop is bound").to_string();
+    h.get_by_label("Edit").click();
+    settle(&mut h);
+    h.state_mut().kernel_pane.edit.text = text.replacen(&bind, &format!("{bind}\n{bind}"), 1);
+    h.run_steps(3);
+    h.get_by_label("Try").click();
+    settle(&mut h);
+    assert!(has(&h, "Refused"), "{:#?}", texts(&h));
+    assert!(texts(&h).iter().any(|t| t.starts_with('>')), "the loop is marked: {:#?}", texts(&h));
+}
+
+/// A folder for files of a test.
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("weft-viewer-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("a folder for the test");
+    path
+}
+
+#[test]
+fn the_menu_exports_and_writes_over_nothing() {
+    let mut h = window_of(timed(), [1600.0, 900.0]);
+    let place = folder("export");
+    h.state_mut().folder = place.clone();
+    for (item, name, sign) in [
+        ("Graph as SVG", "small-fuse-ops.svg", "<svg"),
+        ("Graph as SVG", "small-fuse-ops-1.svg", "<svg"),
+        ("Times for Perfetto (JSON)", "small.perfetto.json", "traceEvents"),
+        ("Report as HTML", "small.html", "<html"),
+    ] {
+        let stage = h.state().trace().stages.iter().position(|s| s.label == "fuse-ops").unwrap();
+        h.state_mut().show_stage(stage);
+        settle(&mut h);
+        h.get_by_label("Export").click();
+        h.run_steps(3);
+        h.get_by_label(item).click();
+        settle(&mut h);
+        let text = std::fs::read_to_string(place.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(text.contains(sign), "{name}");
+        assert!(has(&h, "wrote "), "{:#?}", texts(&h));
+    }
+    std::fs::remove_dir_all(place).expect("the folder was there");
+}
+
+#[test]
+fn the_model_is_compiled_again_with_other_options() {
+    let mut h = window([1600.0, 900.0]);
+    h.state_mut().host = Some(Arc::new(Counter));
+    h.run_steps(3);
+    h.get_by_label("Compile again").click();
+    h.run_steps(3);
+    h.get_by_label("Compile").click();
+    settle(&mut h);
+    assert!(has(&h, "the model is gone"), "{:#?}", texts(&h));
+    h.state_mut().again.wanted.fuse = "off".into();
+    h.get_by_label("Compile").click();
+    settle(&mut h);
+    assert_eq!(h.state().trace().options.fuse, "off");
+    assert!(h.state().compare && h.state_mut().compared().is_some(), "the old one stands beside it");
+}
+
+#[derive(Debug)]
+struct Dropped(PathBuf);
+impl egui::DroppedFile for Dropped {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+    fn bytes(&self) -> Result<Vec<u8>, String> {
+        std::fs::read(&self.0).map_err(|e| e.to_string())
+    }
+}
+
+#[test]
+fn a_dropped_trace_is_opened_and_anything_else_refused() {
+    let mut h = window([1200.0, 800.0]);
+    let place = folder("drop");
+    let (good, bad) = (place.join("good.trace"), place.join("bad.trace"));
+    std::fs::write(&good, compiled("other", FuseMode::Off).to_bytes().unwrap()).unwrap();
+    std::fs::write(&bad, b"no trace").unwrap();
+    h.input_mut().dropped_files = vec![Arc::new(Dropped(bad))];
+    settle(&mut h);
+    assert_eq!(h.state().trace().model, "small");
+    assert!(has(&h, "not a compile trace"), "{:#?}", texts(&h));
+    h.input_mut().dropped_files = vec![Arc::new(Dropped(good))];
+    settle(&mut h);
+    assert_eq!(h.state().trace().model, "other");
+    std::fs::remove_dir_all(place).expect("the folder was there");
+}
