@@ -7,6 +7,8 @@ use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
 use indexmap::IndexMap;
+use std::any::Any;
+use std::fmt;
 
 /// An attribute value as it stands in text.
 #[derive(Clone, PartialEq, Debug)]
@@ -163,6 +165,32 @@ pub trait AttrStruct: Sized + Default + Clone + PartialEq + std::fmt::Debug + Se
     /// # Errors
     /// Names an unknown attribute, or one of the wrong kind.
     fn from_attrs(attrs: &Attrs) -> Result<Self, String>;
+}
+
+/// The object-safe face of an attribute struct, which ops and instructions have in common; implemented for all of them.
+pub trait AttrObject: Any + fmt::Debug + Send + Sync {
+    /// Name in text.
+    fn name(&self) -> &'static str;
+    /// Attributes that differ from their defaults.
+    fn attrs(&self) -> Attrs;
+    /// For downcasts.
+    fn as_any(&self) -> &dyn Any;
+    /// Equality.
+    fn same(&self, other: &dyn AttrObject) -> bool;
+}
+impl<T: AttrStruct> AttrObject for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+    fn attrs(&self) -> Attrs {
+        self.to_attrs()
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn same(&self, other: &dyn AttrObject) -> bool {
+        other.as_any().downcast_ref::<T>() == Some(self)
+    }
 }
 
 /// Declares a documented struct of attributes: `attr_struct! { /// doc  pub struct Conv("conv") { /// doc  pub group: i64 = 1, } }`.

@@ -38,6 +38,7 @@ mod lines;
 mod memory;
 mod ops;
 mod packing;
+mod power;
 mod subgroup;
 mod tree;
 mod value;

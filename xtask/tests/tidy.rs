@@ -188,6 +188,105 @@ fn the_product_holds_no_shader_text() {
     assert_none("shader text in the product", broken);
 }
 
+/// Lines of a file that go into the product, comments included.
+fn product_lines(path: &Path) -> Vec<String> {
+    let text = read(path);
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    text[..end].lines().map(String::from).collect()
+}
+
+/// Files that a `mod` line under `cfg(test)` makes.
+fn test_modules(files: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut out = BTreeSet::new();
+    for path in files {
+        let own = path.file_stem().is_some_and(|n| n == "mod" || n == "lib" || n == "main");
+        let folder = if own { path.parent().map(Path::to_path_buf) } else { Some(path.with_extension("")) };
+        let text = read(path);
+        for after in text.split("#[cfg(test)]\n").skip(1) {
+            let line = after.lines().next().unwrap_or_default();
+            let name = line.rsplit("mod ").next().and_then(|n| n.strip_suffix(';'));
+            out.extend(name.zip(folder.as_ref()).map(|(n, folder)| folder.join(format!("{n}.rs"))));
+        }
+    }
+    out
+}
+
+const MEMBERS: &[&str] =
+    &["compiler", "shaders-gen", "runtime-gpu", "graphview", "viewer", "benches", "cli", "fuzz", "xtask"];
+
+#[test]
+fn files_and_functions_stay_short() {
+    let files = product_files(MEMBERS);
+    let tests = test_modules(&files);
+    let (mut long, mut functions) = (Vec::new(), 0);
+    for path in files.iter().filter(|p| !tests.contains(*p)) {
+        let lines = product_lines(path);
+        if lines.len() > 500 {
+            long.push(format!("{} has {} lines, 500 at most", path.display(), lines.len()));
+        }
+        for (i, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let words: Vec<&str> = code.split(' ').collect();
+            let head = ["pub", "pub(crate)", "pub(super)", "const", "unsafe", "async", "fn"];
+            let is_fn = words.iter().take_while(|w| head.contains(*w) || w.starts_with("pub(in")).any(|w| *w == "fn");
+            if !is_fn || code.ends_with(['}', ';']) {
+                continue;
+            }
+            // The formatter puts a function's end under its beginning; a signature without a body ends in `;` there.
+            let indent = &line[..line.len() - code.len()];
+            let ends = |l: &String| {
+                l.strip_prefix(indent).is_some_and(|l| l == "}" || (l.starts_with(')') && l.ends_with(';')))
+            };
+            let Some(length) = lines[i..].iter().position(ends).map(|n| n + 1) else { continue };
+            functions += 1;
+            if length > 80 {
+                long.push(format!("{}:{}: a function of {length} lines, 80 at most", path.display(), i + 1));
+            }
+        }
+    }
+    assert!(files.len() > 300 && functions > 3000, "{} files and {functions} functions were found", files.len());
+    assert_none("long", long);
+}
+
+/// Outside its own file an op, a pass, an instruction and a rule each have a `mod` line and a row of a table.
+#[test]
+fn what_is_added_has_a_file_and_a_row() {
+    let compiler = root().join("compiler/src");
+    let mut broken = Vec::new();
+    let tables = [("ops", "ops", 50), ("passes", "passes", 15), ("schedule", "instructions", 20)];
+    for (folder, table, at_least) in tables {
+        let place = compiler.join(folder).join("mod.rs");
+        let modules = table_modules(&place, table);
+        assert!(modules.len() >= at_least, "the {table}! table was not read: {modules:?}");
+        let text = read(&place);
+        for m in &modules {
+            let rows = text.lines().filter(|l| {
+                let code = l.trim_start();
+                // Declarations and rows; what functions call stands deeper.
+                !code.starts_with("//")
+                    && l.len() - code.len() <= 4
+                    && code.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == m)
+            });
+            let declared = |l: &&str| l.ends_with(&format!("mod {m};"));
+            // Types that stand in the same file beside the pass or instruction are exported by a line of their own.
+            let exports = |l: &&str| l.starts_with("pub") && l.contains(" use ");
+            let rows: Vec<&str> = rows.filter(|l| !exports(l)).collect();
+            let other = rows.iter().filter(|l| !declared(l)).count();
+            if rows.len() - other != 1 || other != 1 {
+                broken.push(format!("{m} stands in {} lines of {}: {rows:?}", rows.len(), place.display()));
+            }
+        }
+    }
+    let rules = read(&compiler.join("schedule/rules/mod.rs"));
+    for row in rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: ")) {
+        let name = row.split('"').nth(1).unwrap_or_default().replace('-', "_");
+        if !rules.contains(&format!("mod {name};")) || !row.contains(&format!("apply: {name}::apply")) {
+            broken.push(format!("the rule in `{row}` does not live in {name}.rs"));
+        }
+    }
+    assert_none("places", broken);
+}
+
 #[test]
 fn files_are_named_after_what_they_hold() {
     let mut broken = Vec::new();

@@ -46,7 +46,7 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
             None => {
                 let bytes = ty.bytes().unwrap_or(usize::MAX);
                 ensure_room(bytes).map_err(|e| CliError::new(Code::Device, format!("input `{}`: {e}", names[i])))?;
-                out.push(random_tensor(ty.dtype, shape, common.seed.wrapping_add(i as u64)));
+                out.push(draw_input(ty.dtype, shape, common.seed.wrapping_add(i as u64)));
             }
         }
     }
@@ -54,7 +54,7 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
 }
 
 /// Standard normal floats (sum of uniforms), small non-negative integers, random bools.
-fn random_tensor(dtype: DType, shape: Vec<usize>, seed: u64) -> Tensor {
+fn draw_input(dtype: DType, shape: Vec<usize>, seed: u64) -> Tensor {
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     let n: usize = shape.iter().product();
     if dtype.is_float() {

@@ -85,20 +85,7 @@ pub(super) fn plan_module(
         }
     }
     let built = requests.build(profile, emitter, progress)?;
-    let mut kernels = Vec::new();
-    let mut first_kernel = Vec::with_capacity(built.len());
-    let mut unscheduled = IndexMap::new();
-    for b in &built {
-        first_kernel.push(kernels.len());
-        kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
-            name: String::new(),
-            emitted: e.clone(),
-            function: b.name(),
-            part,
-        }));
-        unscheduled.insert(b.name(), b.before.clone());
-        module.tensor_functions.insert(b.name(), b.function.clone());
-    }
+    let Emitted { mut kernels, first_kernel, unscheduled } = Emitted::of(&built, &mut module);
     let mut planner = Planner {
         module: &mut module,
         main: &main,
@@ -136,6 +123,34 @@ pub(super) fn plan_module(
         timings: vec![],
         recording: None,
     })
+}
+
+/// Kernels of all functions in a row.
+struct Emitted {
+    kernels: Vec<PlanKernel>,
+    /// For each function the position of its first one.
+    first_kernel: Vec<usize>,
+    /// The functions before they were scheduled.
+    unscheduled: IndexMap<Name, TensorFunction>,
+}
+
+impl Emitted {
+    /// Takes the kernels of `built`, whose scheduled functions join the module.
+    fn of(built: &[Built], module: &mut Module) -> Emitted {
+        let mut all = Emitted { kernels: vec![], first_kernel: vec![], unscheduled: IndexMap::new() };
+        for b in built {
+            all.first_kernel.push(all.kernels.len());
+            all.kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
+                name: String::new(),
+                emitted: e.clone(),
+                function: b.name(),
+                part,
+            }));
+            all.unscheduled.insert(b.name(), b.before.clone());
+            module.tensor_functions.insert(b.name(), b.function.clone());
+        }
+        all
+    }
 }
 
 /// Makes steps of the nodes of the entry function and gives its values places.

@@ -67,7 +67,7 @@ fn compare(a: &Dim, b: &Dim, equal: bool, constant: fn(i64, i64) -> bool) -> Opt
 }
 
 macro_rules! binary_ops {
-    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $import:ident $since:literal, $domain:ident $(-> $result:ident)?,
+    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $import:ident $since:literal, $domain:ident $($commuting:ident)? $(-> $result:ident)?,
         |$a:ident, $b:ident, $t:ident| $value:expr $(, $int:expr)? $(=> unpacked $why:literal)?;)*) => {
         $(
             attr_struct! { $(#[$doc])* pub struct $name($text) {} }
@@ -87,6 +87,9 @@ macro_rules! binary_ops {
                 fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                     compute_zip(cx, Domain::$domain, |$a: Expr, $b: Expr, $t: DType| $value)
                 }
+                $(fn commutes(&self) -> bool {
+                    stringify!($commuting) == "commuting"
+                })?
                 $(fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
                     Some(Err($why.into()))
                 })?
@@ -114,25 +117,25 @@ fn apply(op: BinaryOp, a: Expr, b: Expr) -> Expr {
 
 binary_ops! {
     /// `a + b`.
-    Add("add"), "Add" import_two 7, Number, |a, b, _t| a + b, |a, b| fold(a, b, i64::checked_add, |a, b| Some(a + b));
+    Add("add"), "Add" import_two 7, Number commuting, |a, b, _t| a + b, |a, b| fold(a, b, i64::checked_add, |a, b| Some(a + b));
     /// `a - b`.
     Sub("sub"), "Sub" import_two 7, Number, |a, b, _t| a - b, |a, b| fold(a, b, i64::checked_sub, |a, b| Some(a - b));
     /// `a * b`.
-    Mul("mul"), "Mul" import_two 7, Number, |a, b, _t| a * b, |a, b| fold(a, b, i64::checked_mul, |a, b| Some(a * b));
+    Mul("mul"), "Mul" import_two 7, Number commuting, |a, b, _t| a * b, |a, b| fold(a, b, i64::checked_mul, |a, b| Some(a * b));
     /// `a / b`; of integers, rounded towards 0.
     Div("div"), "Div" import_two 7, Number, |a, b, _t| a / b,
         |a, b| fold(a, b, i64::checked_div, |a, b| b.as_const().is_none_or(|c| c > 0).then(|| a.div(b)));
     /// Smaller of two.
-    Min("min"), "Min" import_chain 8, Number, |a, b, _t| a.min(b), |a, b| Some(a.min(b));
+    Min("min"), "Min" import_chain 8, Number commuting, |a, b, _t| a.min(b), |a, b| Some(a.min(b));
     /// Larger of two.
-    Max("max"), "Max" import_chain 8, Number, |a, b, _t| a.max(b), |a, b| Some(a.max(b));
+    Max("max"), "Max" import_chain 8, Number commuting, |a, b, _t| a.max(b), |a, b| Some(a.max(b));
     /// `x` where not negative, else `slope * x`.
     PRelu("prelu"), "PRelu" import_two 7, Number, |x, slope, t| {
         let low = Expr::binary(BinaryOp::Lt, x.clone(), Expr::int(0, t));
         Expr::select(low, x.clone() * slope, x)
     } => unpacked "its slope runs along the channels";
     /// `a == b`.
-    Equal("equal"), "Equal" import_two 7, Any -> Bool, |a, b, _t| apply(BinaryOp::Eq, a, b), |a, b| compare(a, b, true, |a, b| a == b);
+    Equal("equal"), "Equal" import_two 7, Any commuting -> Bool, |a, b, _t| apply(BinaryOp::Eq, a, b), |a, b| compare(a, b, true, |a, b| a == b);
     /// `a > b`.
     Greater("greater"), "Greater" import_two 7, Number -> Bool, |a, b, _t| apply(BinaryOp::Gt, a, b), |a, b| compare(a, b, false, |a, b| a > b);
     /// `a >= b`.
@@ -144,17 +147,17 @@ binary_ops! {
     LessOrEqual("less_or_equal"), "LessOrEqual" import_two 12, Number -> Bool, |a, b, _t| apply(BinaryOp::Le, a, b),
         |a, b| compare(a, b, true, |a, b| a <= b);
     /// Logical and.
-    And("and"), "And" import_two 7, Logic, |a, b, _t| apply(BinaryOp::And, a, b), |a, b| fold(a, b, |a, b| Some(a & b), |_, _| None);
+    And("and"), "And" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::And, a, b), |a, b| fold(a, b, |a, b| Some(a & b), |_, _| None);
     /// Logical or.
-    Or("or"), "Or" import_two 7, Logic, |a, b, _t| apply(BinaryOp::Or, a, b), |a, b| fold(a, b, |a, b| Some(a | b), |_, _| None);
+    Or("or"), "Or" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::Or, a, b), |a, b| fold(a, b, |a, b| Some(a | b), |_, _| None);
     /// Logical exclusive or.
-    Xor("xor"), "Xor" import_two 7, Logic, |a, b, _t| apply(BinaryOp::Xor, a, b), |a, b| fold(a, b, |a, b| Some(a ^ b), |_, _| None);
+    Xor("xor"), "Xor" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::Xor, a, b), |a, b| fold(a, b, |a, b| Some(a ^ b), |_, _| None);
     /// And of every bit.
-    BitAnd("bit_and"), "BitwiseAnd" import_two 18, Integer, |a, b, _t| apply(BinaryOp::BitAnd, a, b);
+    BitAnd("bit_and"), "BitwiseAnd" import_two 18, Integer commuting, |a, b, _t| apply(BinaryOp::BitAnd, a, b);
     /// Or of every bit.
-    BitOr("bit_or"), "BitwiseOr" import_two 18, Integer, |a, b, _t| apply(BinaryOp::BitOr, a, b);
+    BitOr("bit_or"), "BitwiseOr" import_two 18, Integer commuting, |a, b, _t| apply(BinaryOp::BitOr, a, b);
     /// Exclusive or of every bit.
-    BitXor("bit_xor"), "BitwiseXor" import_two 18, Integer, |a, b, _t| apply(BinaryOp::BitXor, a, b);
+    BitXor("bit_xor"), "BitwiseXor" import_two 18, Integer commuting, |a, b, _t| apply(BinaryOp::BitXor, a, b);
 }
 
 attr_struct! {

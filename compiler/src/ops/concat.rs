@@ -22,6 +22,9 @@ impl Op for Concat {
     fn arity(&self) -> (usize, usize) {
         (1, usize::MAX)
     }
+    fn moves_data(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let mut out = cx.require(0)?.clone();
         let axis = normalize_axis(self.axis, out.rank())?;

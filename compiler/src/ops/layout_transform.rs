@@ -7,9 +7,12 @@ use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::TensorType;
 use crate::int::Int;
-use crate::onnx::ExportContext;
+use crate::onnx::{ExportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::Expr;
+
+/// ONNX importers: none makes these ops as they are.
+pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
     /// The same batch, channels and spatial axes in another data layout; splits and joins channels for packed ones.

@@ -37,6 +37,26 @@ fn zeros(cx: &mut ImportContext<'_, '_>, shape: Vec<Dim>, dtype: DType) -> OpRes
     cx.add(Full { shape, value: 0.0, dtype, dims: vec![] }, &[])
 }
 
+/// Whether the state decays, and whether what it knows already is taken off what is written.
+fn update_rule(cx: &ImportContext<'_, '_>) -> OpResult<(bool, bool)> {
+    Ok(match cx.attrs.str("update_rule").unwrap_or("gated_delta") {
+        "linear" => (false, false),
+        "gated" => (true, false),
+        "delta" => (false, true),
+        "gated_delta" => (true, true),
+        other => return Err(format!("update_rule `{other}` is unknown").into()),
+    })
+}
+
+/// The factor of the results: the attribute, else one over the root of a head's size.
+fn head_scale(cx: &ImportContext<'_, '_>, size: &Dim) -> OpResult<f64> {
+    match (cx.attrs.float("scale").unwrap_or(0.0), size.as_const()) {
+        (0.0, Some(n)) => Ok(1.0 / (n as f64).sqrt()),
+        (0.0, None) => Err(Fault::unsupported("the size of a head is not known at compile time")),
+        (s, _) => Ok(s),
+    }
+}
+
 /// `s = exp(g) s + k (beta (v - s^T k))^T`, `o = scale * s^T q` for each token, with the parts that `update_rule` names.
 fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let dtype = cx.ty(0)?.dtype;
@@ -47,14 +67,7 @@ fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<Value
     if q_heads % kv_heads != 0 {
         return Err(format!("{q_heads} query heads cannot share {kv_heads} key heads").into());
     }
-    let rule = cx.attrs.str("update_rule").unwrap_or("gated_delta").to_string();
-    let (gated, delta) = match rule.as_str() {
-        "linear" => (false, false),
-        "gated" => (true, false),
-        "delta" => (false, true),
-        "gated_delta" => (true, true),
-        other => return Err(format!("update_rule `{other}` is unknown").into()),
-    };
+    let (gated, delta) = update_rule(cx)?;
     let operand = |cx: &mut ImportContext<'_, '_>, i: usize| {
         let v = cx.input(i)?;
         cx.cast(v, DType::F32)
@@ -73,11 +86,7 @@ fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<Value
     let query = split_heads(cx, query, Some(q_heads))?;
     let (key, value) = (split_heads(cx, key, Some(kv_heads))?, split_heads(cx, value, Some(kv_heads))?);
     let (size, width) = (cx.type_of(key).shape[3].clone(), cx.type_of(value).shape[3].clone());
-    let scale = match (cx.attrs.float("scale").unwrap_or(0.0), size.as_const()) {
-        (0.0, Some(n)) => 1.0 / (n as f64).sqrt(),
-        (0.0, None) => return Err(Fault::unsupported("the size of a head is not known at compile time")),
-        (s, _) => s,
-    };
+    let scale = head_scale(cx, &size)?;
     let scale = cx.number(scale, DType::F32);
     // Decay per head [b, h, t, 1] or per feature [b, h, t, d]; rates [b, h or 1, t, 1].
     let by_head = |cx: &mut ImportContext<'_, '_>, v: ValueId| {

@@ -30,6 +30,7 @@ pub mod global_pool;
 pub mod grid_sample;
 pub mod group_norm;
 mod host_copy;
+mod infer;
 pub mod layout_transform;
 pub mod linear_attention;
 pub mod local_norm;
@@ -67,23 +68,19 @@ pub mod unique;
 pub mod window;
 
 pub use data_layout::{DataLayout, LayoutRule};
+pub use infer::{InferContext, const_value, folded_value, int_value};
 pub use packed::{PackedForm, PackedOp};
 pub use permute::PermutedOp;
 
-use crate::attr::{Attr, AttrStruct, AttrValue, Attrs};
-use crate::dtype::DType;
+use crate::attr::{Attr, AttrObject, AttrStruct, AttrValue, Attrs};
 use crate::fault::Fault;
-use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId};
+use crate::graph::{Function, Node, NodeId, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::onnx::{ExportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use rustc_hash::FxHashMap;
-use std::any::Any;
-use std::cell::RefCell;
 use std::fmt;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// What an op says, or why it refuses its operands: one sentence without the op's name.
@@ -107,8 +104,8 @@ pub struct Effects {
     pub stateful: bool,
 }
 
-/// Everything about an op that its attributes decide. `OpBase` is implemented for every attribute struct.
-pub trait Op: OpBase {
+/// Everything about an op that its attributes decide.
+pub trait Op: AttrObject {
     /// Smallest and largest number of operands.
     fn arity(&self) -> (usize, usize);
     /// Number of results, where the attributes fix it.
@@ -157,6 +154,18 @@ pub trait Op: OpBase {
     fn data_constants(&self) -> Vec<f64> {
         vec![]
     }
+    /// True for functions of two operands that may change places.
+    fn commutes(&self) -> bool {
+        false
+    }
+    /// True when the result is the operand's data in the same order, under another shape.
+    fn is_view(&self) -> bool {
+        false
+    }
+    /// True for an op that does nothing but bring data to other places, at the cost of reading and writing them once.
+    fn moves_data(&self) -> bool {
+        false
+    }
     /// Side effects.
     fn effects(&self) -> Effects {
         Effects::default()
@@ -200,32 +209,6 @@ pub trait Op: OpBase {
     /// Multiply-accumulates for constant shapes (0 where the op is not counted).
     fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         0
-    }
-}
-
-/// The object-safe face of an attribute struct; implemented for all of them.
-pub trait OpBase: Any + fmt::Debug + Send + Sync {
-    /// Name in text.
-    fn name(&self) -> &'static str;
-    /// Attributes that differ from their defaults.
-    fn attrs(&self) -> Attrs;
-    /// For downcasts.
-    fn as_any(&self) -> &dyn Any;
-    /// Equality of ops.
-    fn same(&self, other: &dyn OpBase) -> bool;
-}
-impl<T: AttrStruct> OpBase for T {
-    fn name(&self) -> &'static str {
-        T::NAME
-    }
-    fn attrs(&self) -> Attrs {
-        self.to_attrs()
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn same(&self, other: &dyn OpBase) -> bool {
-        other.as_any().downcast_ref::<T>() == Some(self)
     }
 }
 
@@ -294,145 +277,13 @@ impl fmt::Debug for OpRef {
 }
 impl PartialEq for OpRef {
     fn eq(&self, other: &OpRef) -> bool {
-        self.op.same(&*other.op as &dyn OpBase)
+        self.op.same(&*other.op as &dyn AttrObject)
     }
 }
 impl<T: Op + AttrStruct> From<T> for OpRef {
     fn from(op: T) -> OpRef {
         OpRef::new(op)
     }
-}
-
-/// What inference may look at: operand types, constant operand values, symbolic integer values, callees.
-pub struct InferContext<'a> {
-    /// The module (constants, callees).
-    pub module: &'a Module,
-    /// The function the node is in.
-    pub function: &'a Function,
-    inputs: &'a [Option<ValueId>],
-    regions: &'a [BlockId],
-    values: Rc<IntValues>,
-    depth: usize,
-}
-
-/// Integer values found so far in one query, so that diamonds in shape arithmetic cost no more than chains.
-type IntValues = RefCell<FxHashMap<ValueId, Option<Vec<Dim>>>>;
-
-impl<'a> InferContext<'a> {
-    /// For a node with these operands and regions.
-    pub fn new(
-        module: &'a Module,
-        function: &'a Function,
-        inputs: &'a [Option<ValueId>],
-        regions: &'a [BlockId],
-    ) -> Self {
-        InferContext { module, function, inputs, regions, values: Rc::default(), depth: 0 }
-    }
-    /// Number of operands, absent ones included.
-    pub fn len(&self) -> usize {
-        self.inputs.len()
-    }
-    /// True for no operands.
-    pub fn is_empty(&self) -> bool {
-        self.inputs.is_empty()
-    }
-    /// Type of operand `i`; `None` when absent.
-    pub fn input(&self, i: usize) -> Option<&'a TensorType> {
-        self.inputs.get(i).copied().flatten().map(|v| self.function.ty(v))
-    }
-    /// Type of a required operand.
-    ///
-    /// # Errors
-    /// When it is absent.
-    pub fn require(&self, i: usize) -> OpResult<&'a TensorType> {
-        self.input(i).ok_or_else(|| format!("operand {i} is missing").into())
-    }
-    /// Blocks owned by the node.
-    pub fn regions(&self) -> &'a [BlockId] {
-        self.regions
-    }
-    /// Value of operand `i` where it is a constant of the module.
-    pub fn const_input(&self, i: usize) -> Option<Tensor> {
-        let v = self.inputs.get(i).copied().flatten()?;
-        const_value(self.module, self.function, v)
-    }
-    /// Integer elements of operand `i` (rank 0 or 1): constant, or symbolic through shape arithmetic.
-    pub fn int_input(&self, i: usize) -> Option<Vec<Dim>> {
-        let v = self.inputs.get(i).copied().flatten()?;
-        find_int_value(self.module, self.function, v, self.depth, &self.values)
-    }
-}
-
-/// The tensor of a value that a `const` node defines.
-pub fn const_value(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
-    let (_, c) = f.def_op::<control::Const>(v)?;
-    module.constants.get(&c.name)?.load().ok()
-}
-
-/// The tensor of a value that depends on small constants only: each value on the way has a static shape of at most 1024
-/// elements, and no node has effects, regions or a callee. For shape arithmetic that exporters write with matrices.
-pub fn folded_value(module: &Module, f: &Function, v: ValueId) -> Option<Tensor> {
-    fn go(
-        module: &Module,
-        f: &Function,
-        v: ValueId,
-        depth: usize,
-        known: &mut FxHashMap<ValueId, Option<Tensor>>,
-    ) -> Option<Tensor> {
-        let small = f.ty(v).numel().as_const().is_some_and(|n| n <= 1024);
-        if depth > 64 || !small {
-            return None;
-        }
-        if let Some(found) = known.get(&v).cloned().or_else(|| Some(Some(const_value(module, f, v)?))) {
-            return found;
-        }
-        let node = &f.nodes[f.def_node(v)?];
-        let pure = !node.op.effects().stateful && node.regions.is_empty() && node.outputs.len() == 1;
-        let inner = node.op.is::<control::Call>() || node.op.is::<control::CallTensor>() || node.inputs.is_empty();
-        known.insert(v, None);
-        if !pure || inner || !node.op.defined_symbols().is_empty() {
-            return None;
-        }
-        let mut inputs = Vec::with_capacity(node.inputs.len());
-        for i in &node.inputs {
-            inputs.push(match i {
-                None => None,
-                Some(i) => Some(go(module, f, *i, depth + 1, known)?),
-            });
-        }
-        let found = crate::cpu::eval_node(&node.op, &inputs, module).ok()?.into_iter().next();
-        known.insert(v, found.clone());
-        found
-    }
-    go(module, f, v, 0, &mut FxHashMap::default())
-}
-
-/// Integer elements of a value through chains of shape arithmetic; `None` where unknown or longer than 64 elements.
-pub fn int_value(module: &Module, f: &Function, v: ValueId, depth: usize) -> Option<Vec<Dim>> {
-    find_int_value(module, f, v, depth, &Rc::default())
-}
-
-fn find_int_value(module: &Module, f: &Function, v: ValueId, depth: usize, known: &Rc<IntValues>) -> Option<Vec<Dim>> {
-    let ty = f.ty(v);
-    if depth > 64 || !(ty.dtype.is_int() || ty.dtype == DType::Bool) || ty.rank() > 1 {
-        return None;
-    }
-    if ty.numel().as_const().is_some_and(|n| n > 64) {
-        return None;
-    }
-    if let Some(found) = known.borrow().get(&v) {
-        return found.clone();
-    }
-    if let Some(t) = const_value(module, f, v) {
-        return Some(t.to_i64_vec().into_iter().map(Dim::new).collect());
-    }
-    let node = &f.nodes[f.def_node(v)?];
-    let mut cx = InferContext::new(module, f, &node.inputs, &node.regions);
-    (cx.values, cx.depth) = (known.clone(), depth + 1);
-    let found = (node.outputs.len() == 1).then(|| node.op.infer_value(&cx)).flatten();
-    let found = found.or_else(|| Some(folded_value(module, f, v)?.to_i64_vec().into_iter().map(Dim::new).collect()));
-    known.borrow_mut().insert(v, found.clone());
-    found
 }
 
 /// A row of the op table.
@@ -445,7 +296,8 @@ pub struct OpDef {
     pub from_attrs: fn(&Attrs) -> Result<OpRef, String>,
 }
 
-/// The op table: `family { Type, Type }`. This is the one line an op needs outside its own file.
+/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its own file,
+/// which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the braces.
 macro_rules! ops {
     ($($family:ident { $($op:ident),* $(,)? })*) => {
         /// Every op, by family.
@@ -453,7 +305,9 @@ macro_rules! ops {
             name: <$family::$op as AttrStruct>::NAME,
             family: stringify!($family),
             from_attrs: |a| <$family::$op as AttrStruct>::from_attrs(a).map(OpRef::new),
-        }),*),*];
+        },)*)*];
+        /// The ONNX importers, by family.
+        pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[$($family::ONNX),*];
     };
 }
 
@@ -512,61 +366,14 @@ ops! {
     col2im { Col2Im }
     signal { Dft, Frames }
     grid_sample { GridSample }
+    // Families whose ONNX ops become others.
+    crop {}
+    recurrent {}
+    quantize {}
+    loss {}
+    linear_attention {}
+    attention {}
 }
-
-/// The ONNX importers, by family: each family file has a `pub const ONNX: &[OnnxImport]`.
-pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[
-    conv::ONNX,
-    matmul::ONNX,
-    batch_norm::ONNX,
-    pool::ONNX,
-    lp_pool::ONNX,
-    global_pool::ONNX,
-    softmax::ONNX,
-    conv_transpose::ONNX,
-    norm::ONNX,
-    group_norm::ONNX,
-    local_norm::ONNX,
-    reduce::ONNX,
-    arg_reduce::ONNX,
-    unary::ONNX,
-    activation::ONNX,
-    clip::ONNX,
-    cast::ONNX,
-    binary::ONNX,
-    select::ONNX,
-    broadcast::ONNX,
-    reshape::ONNX,
-    shape::ONNX,
-    transpose::ONNX,
-    concat::ONNX,
-    split::ONNX,
-    slice::ONNX,
-    pad::ONNX,
-    gather::ONNX,
-    resize::ONNX,
-    generate::ONNX,
-    space_depth::ONNX,
-    scan::ONNX,
-    scatter::ONNX,
-    search::ONNX,
-    einsum::ONNX,
-    deform_conv::ONNX,
-    detection::ONNX,
-    unique::ONNX,
-    det::ONNX,
-    bit_cast::ONNX,
-    sequence::ONNX,
-    crop::ONNX,
-    col2im::ONNX,
-    recurrent::ONNX,
-    grid_sample::ONNX,
-    signal::ONNX,
-    quantize::ONNX,
-    loss::ONNX,
-    linear_attention::ONNX,
-    attention::ONNX,
-];
 
 /// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {

@@ -5,8 +5,11 @@ use super::permute::{invert, permute};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::TensorType;
-use crate::onnx::{ExportContext, OnnxAttr};
+use crate::onnx::{ExportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
+
+/// ONNX importers: none makes these ops as they are.
+pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
     /// `transpose(matmul(transpose(a, perm_a), transpose(b, perm_b)), perm_out)` without the transposes: its index maps

@@ -7,8 +7,11 @@ use crate::cpu::eval_node;
 use crate::graph::{Module, TensorType, ValueId};
 use crate::int::Int;
 use crate::name::Name;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr};
+use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::Tensor;
+
+/// ONNX importers: none makes these ops as they are.
+pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
     /// Reduces operand 0 over the axes in the integer operand 1, of which there is at least one. Runs on the host.

@@ -193,6 +193,9 @@ impl Op for Reshape {
     fn arity(&self) -> (usize, usize) {
         (1, 2)
     }
+    fn is_view(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
         let shape = match self.dims.is_empty() {
@@ -252,6 +255,9 @@ macro_rules! reshape_op {
         impl Op for $name {
             fn arity(&self) -> (usize, usize) {
                 (1, 1)
+            }
+            fn is_view(&self) -> bool {
+                true
             }
             fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
                 let x = cx.require(0)?;

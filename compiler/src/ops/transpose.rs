@@ -37,6 +37,9 @@ impl Op for Transpose {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
     }
+    fn moves_data(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
         Ok(vec![TensorType::new(x.dtype, permute(&x.shape, &self.perm(x.rank())?))])

@@ -19,9 +19,7 @@ use crate::graph::{BlockId, Constant, Module, NodeId, Origins, TensorType, Value
 use crate::int::{Int, const_dims};
 use crate::name::Name;
 use crate::ops::concat::Concat;
-use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
 use crate::ops::split::Split;
-use crate::ops::transpose::Transpose;
 use crate::ops::{OpRef, node_types};
 use crate::pattern::Pattern;
 use crate::profile::DeviceProfile;
@@ -300,16 +298,16 @@ fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users, aligned: bool) -> 
     let mut out = vec![];
     for &(n, _) in users.get(crate::arena::Id::index(v)).into_iter().flatten() {
         let op = &r.f.nodes[n].op;
-        if op.is::<Transpose>() || op.is::<Concat>() {
+        if op.moves_data() {
             continue;
         }
         let kind = describe_node(r.module, &r.f, n).map_or(FusionKind::Opaque, |i| i.kind);
         if aligned && matches!(kind, FusionKind::Reduction | FusionKind::OutElementwiseFusable) {
             continue;
         }
-        let view = op.is::<Reshape>() || op.is::<Flatten>() || op.is::<Squeeze>() || op.is::<Unsqueeze>();
         let inner = r.f.nodes[n].outputs[0];
-        let moved = view && r.num_uses(inner) as usize == users.get(crate::arena::Id::index(inner)).map_or(0, Vec::len);
+        let moved =
+            op.is_view() && r.num_uses(inner) as usize == users.get(crate::arena::Id::index(inner)).map_or(0, Vec::len);
         if !moved || !slice_readers(r, inner, users, aligned).is_empty() {
             out.push(r.f.nodes[n].name);
         }

@@ -17,8 +17,6 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{BlockId, Constant, Module, NodeId, ValueId};
 use crate::name::Name;
-use crate::ops::OpRef;
-use crate::ops::binary::{Add, And, BitAnd, BitOr, BitXor, Equal, Max, Min, Mul, Or, Xor};
 use crate::ops::control::{Call, CallTensor, Const};
 use crate::tensor::ConstData;
 use bytes::Bytes;
@@ -69,7 +67,7 @@ impl Search<'_> {
         self.unify_constant(r, n);
         let node = &r.f.nodes[n];
         let mut operands = node.inputs.clone();
-        if commutes(&node.op) {
+        if node.op.commutes() {
             operands.sort_unstable();
         }
         let key: Key = (node.op.name(), operands);
@@ -104,13 +102,6 @@ impl Search<'_> {
             r.update(n, Const { name: first }.into(), vec![]);
         }
     }
-}
-
-/// True for functions of two operands that may change places.
-fn commutes(op: &OpRef) -> bool {
-    let number = op.is::<Add>() || op.is::<Mul>() || op.is::<Min>() || op.is::<Max>() || op.is::<Equal>();
-    let logic = op.is::<And>() || op.is::<Or>() || op.is::<Xor>();
-    number || logic || op.is::<BitAnd>() || op.is::<BitOr>() || op.is::<BitXor>()
 }
 
 /// Pure, without regions. A call may have effects through its callee, so calls are left alone.

@@ -38,38 +38,17 @@ mod transform_layout;
 mod unroll;
 mod vectorize;
 
-pub use bind::{Axis, Bind};
-pub use choose::Choose;
-pub use compute_at::{ComputeAt, LocalScope};
-pub use cut_kernel::CutKernel;
-pub use decompose_reduction::DecomposeReduction;
+pub use bind::Axis;
+pub use compute_at::LocalScope;
 pub(crate) use decompose_reduction::identity;
-pub use flatten_buffer::FlattenBuffer;
-pub use fuse::Fuse;
-pub use inline::Inline;
-pub use merge_nests::MergeNests;
-pub use pad_reduction::PadReduction;
-pub use partition_loop::PartitionLoop;
 pub use print::print_loops;
-pub use reorder::Reorder;
-pub use rfactor::Rfactor;
-pub use set_scope::{MemoryScope, SetScope};
+pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
-pub use software_pipeline::SoftwarePipeline;
-pub use split::Split;
-pub use split_epilogue::SplitEpilogue;
-pub use stage_in_registers::StageInRegisters;
-pub use stage_in_shared::StageInShared;
-pub use stage_in_subgroup::StageInSubgroup;
-pub use transform_layout::TransformLayout;
-pub use unroll::Unroll;
-pub use vectorize::Vectorize;
 
-use crate::attr::{AttrStruct, Attrs};
+use crate::attr::{AttrObject, AttrStruct, Attrs};
 use crate::check::sharing::{Violation, violations};
 use crate::name::Name;
 use crate::tir::TensorFunction;
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -86,7 +65,7 @@ pub struct ScheduleError {
 }
 
 /// One schedule instruction.
-pub trait Instruction: InstructionBase {
+pub trait Instruction: AttrObject {
     /// Rewrites `f`. On an error `f` may be half rewritten; callers apply to a copy.
     ///
     /// # Errors
@@ -117,32 +96,6 @@ impl Refusal {
     }
 }
 
-/// The object-safe face of an instruction's attribute struct.
-pub trait InstructionBase: Any + fmt::Debug + Send + Sync {
-    /// Name in text.
-    fn name(&self) -> &'static str;
-    /// Attributes that differ from their defaults.
-    fn attrs(&self) -> Attrs;
-    /// For downcasts.
-    fn as_any(&self) -> &dyn Any;
-    /// Equality.
-    fn same(&self, other: &dyn InstructionBase) -> bool;
-}
-impl<T: AttrStruct> InstructionBase for T {
-    fn name(&self) -> &'static str {
-        T::NAME
-    }
-    fn attrs(&self) -> Attrs {
-        self.to_attrs()
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn same(&self, other: &dyn InstructionBase) -> bool {
-        other.as_any().downcast_ref::<T>() == Some(self)
-    }
-}
-
 /// A shared instruction.
 #[derive(Clone)]
 pub struct InstrRef(Arc<dyn Instruction>);
@@ -170,7 +123,7 @@ impl fmt::Debug for InstrRef {
 }
 impl PartialEq for InstrRef {
     fn eq(&self, other: &InstrRef) -> bool {
-        self.0.same(&*other.0 as &dyn InstructionBase)
+        self.0.same(&*other.0 as &dyn AttrObject)
     }
 }
 
@@ -184,6 +137,7 @@ pub struct InstructionDef {
 
 macro_rules! instructions {
     ($($module:ident :: $op:ident),* $(,)?) => {
+        $(pub use $module::$op;)*
         /// Every schedule instruction.
         pub static INSTRUCTIONS: &[InstructionDef] = &[$(InstructionDef {
             name: <$module::$op as AttrStruct>::NAME,

@@ -1,0 +1,81 @@
+//! Powers: by multiplication where the exponent is a small constant or an integer, else by the device's function with the edges
+//! of its domain put right.
+
+use crate::builder::{Builder, Kind, Value};
+use naga::{BinaryOperator as B, MathFunction as M, UnaryOperator as U};
+
+impl Builder {
+    /// `a` to the power `b`: small constant powers by multiplication; else `|a|^b` with the sign of an odd integer
+    /// exponent, NaN for a negative base with a fraction, and 1 for exponent 0.
+    pub(crate) fn pow(&mut self, a: Value, b: Value, exponent: Option<f64>) -> Value {
+        match exponent {
+            Some(0.0) => return self.c(a, 1.0),
+            Some(1.0) => return a,
+            Some(2.0) => return self.mul(a, a),
+            Some(3.0) => {
+                let square = self.mul(a, a);
+                return self.mul(square, a);
+            }
+            Some(4.0) => {
+                let square = self.mul(a, a);
+                return self.mul(square, square);
+            }
+            Some(0.5) => return self.math(M::Sqrt, &[a]),
+            Some(-0.5) => return self.math(M::InverseSqrt, &[a]),
+            Some(-1.0) => {
+                let one = self.c(a, 1.0);
+                return self.binary(B::Divide, one, a);
+            }
+            _ => {}
+        }
+        let abs = self.math(M::Abs, &[a]);
+        let p = self.math(M::Pow, &[abs, b]);
+        let (zero, one, half) = (self.c(a, 0.0), self.c(a, 1.0), self.c(a, 0.5));
+        let whole = self.math(M::Floor, &[b]);
+        let is_whole = self.binary(B::Equal, whole, b);
+        let halved = self.mul(b, half);
+        let even = self.math(M::Floor, &[halved]);
+        let is_odd = self.binary(B::NotEqual, even, halved);
+        let minus = self.unary(U::Negate, p);
+        let signed = self.select(is_odd, minus, p);
+        let nan = self.c(a, f64::NAN);
+        let below = self.select(is_whole, signed, nan);
+        let negative = self.less(a, zero);
+        let v = self.select(negative, below, p);
+        let no_power = self.binary(B::Equal, b, zero);
+        self.select(no_power, one, v)
+    }
+
+    /// Integer power by squaring; a negative exponent gives 0 unless the base is 1 or -1.
+    pub(crate) fn int_pow(&mut self, a: Value, b: Value, exponent: Option<f64>) -> Value {
+        let one = self.c(a, 1.0);
+        if let Some(e) = exponent.filter(|e| (0.0..=8.0).contains(e)) {
+            return (0..e as u32).fold(one, |v, i| if i == 0 { a } else { self.mul(v, a) });
+        }
+        // Parity and "not 0" are all that matters beyond 63: only 0, 1 and -1 do not overflow then.
+        let (limit, odd) = (self.c(b, 62.0), self.binary(B::And, b, one));
+        let limit = self.add(limit, odd);
+        let mut rest = self.math(M::Min, &[b, limit]);
+        let zero = self.c(a, 0.0);
+        let (mut power, mut v) = (a, one);
+        for step in 0..6 {
+            let bit = self.binary(B::And, rest, one);
+            let take = self.binary(B::NotEqual, bit, zero);
+            let product = self.mul(v, power);
+            v = self.select(take, product, v);
+            if step < 5 {
+                power = self.mul(power, power);
+                let by = self.constant(Kind::U32, b.lanes, 1.0);
+                rest = self.binary(B::ShiftRight, rest, by);
+            }
+        }
+        if b.kind == Kind::U32 {
+            return v;
+        }
+        let abs = self.math(M::Abs, &[a]);
+        let unit = self.binary(B::Equal, abs, one);
+        let below_one = self.select(unit, v, zero);
+        let negative = self.less(b, zero);
+        self.select(negative, below_one, v)
+    }
+}
