@@ -6,6 +6,8 @@ use crate::error::CliResult;
 use crate::output::{print_text, si, write_json};
 use compiler::compile::GroupKind;
 use compiler::remark::{Remark, RemarkKind};
+use compiler::schedule::estimate::Cost;
+use compiler::trace::CompileTrace;
 use serde_json::{Value, json};
 
 /// Remarks of one pass that are shown without `-v`.
@@ -33,6 +35,9 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
         r.count_dispatches(),
         t.kernels.len(),
     ))?;
+    if let Some(cost) = (a.common.verbose > 0).then(|| estimated(t)).flatten() {
+        print_text(&format!("estimated: {cost}"))?;
+    }
     if let Some(times) = &t.times {
         print_text(&format!(
             "measured on {}: {:.2} ms on the device (--sort time lists it)",
@@ -51,6 +56,12 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
         print_text(&group(r, i, a.common.verbose > 0))?;
     }
     Ok(())
+}
+
+/// What all dispatches are estimated to take, where the compilation says what they do.
+fn estimated(t: &CompileTrace) -> Option<Cost> {
+    let (cost, missing) = t.estimated_cost(&t.estimates().ok()?);
+    (missing == 0).then_some(cost)
 }
 
 /// A line for each pass, and its remarks below: all runs of a pass share its name.

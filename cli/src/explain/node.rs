@@ -5,6 +5,7 @@ use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
 use crate::output::{print_text, si, write_json};
 use compiler::remark::{Remark, RemarkKind};
+use compiler::schedule::estimate::KernelEstimate;
 use serde_json::{Value, json};
 
 /// Runs of lines that are shown of a kernel.
@@ -37,8 +38,12 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, node: &str) -> CliResult<()> 
     if groups.is_empty() {
         print_text(&format!("{node} is in no kernel: the passes removed it"))?;
     }
+    let estimates = match a.common.verbose {
+        0 => vec![],
+        _ => r.t.estimates().unwrap_or_default(),
+    };
     for &i in &groups {
-        print_text(&group_text(r, i, node))?;
+        print_text(&group_text(r, i, node, &estimates))?;
     }
     let done: Vec<&&Remark> = remarks.iter().filter(|m| m.kind == RemarkKind::Applied).collect();
     section("What was done with it", done.iter().map(|m| format!("{}: {}", m.pass, m.message)))?;
@@ -60,7 +65,7 @@ fn section(title: &str, lines: impl Iterator<Item = String>) -> CliResult<()> {
     print_text(&format!("{title}\n{}", lines.iter().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")))
 }
 
-fn group_text(r: &Relations<'_>, i: usize, node: &str) -> String {
+fn group_text(r: &Relations<'_>, i: usize, node: &str, estimates: &[Option<KernelEstimate>]) -> String {
     let g = r.group(i);
     let place = format!("group {i} of {}, {}: {} [{}]", r.t.groups.len(), g.label, g.ops.join(" + "), how(g));
     let mut text = format!("{node} is in {place}");
@@ -92,6 +97,9 @@ fn group_text(r: &Relations<'_>, i: usize, node: &str) -> String {
             "dispatch",
             format!("{}: grid {grid}, workgroup {threads}, {} bindings{shared}{checked}", k.name, k.bindings.len()),
         );
+        if let Some(e) = estimates.get(d.kernel).and_then(Option::as_ref) {
+            line("estimate", e.cost.to_string());
+        }
     }
     text
 }

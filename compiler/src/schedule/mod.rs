@@ -5,6 +5,7 @@
 //! the same function always gives the same result.
 
 mod accesses;
+pub mod estimate;
 pub mod loops;
 mod print;
 pub mod rules;

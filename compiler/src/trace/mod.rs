@@ -14,6 +14,7 @@ mod borders;
 mod build;
 pub mod delta;
 pub mod diff;
+mod estimated;
 mod file;
 mod json;
 mod measured;

@@ -127,6 +127,11 @@ pub fn traffic(f: &TensorFunction, kernel: &Stmt, profile: &DeviceProfile) -> Ve
     access::Kernel::new(f, kernel, profile).accesses()
 }
 
+/// Sectors that lanes touch which access `width` bytes at `starts` (bytes) together.
+pub fn touched_sectors(starts: &[i64], width: i64) -> f64 {
+    place::sectors(starts, width, SECTOR_BYTES)
+}
+
 /// The accesses of `f`'s kernels in words, a line for each kernel and buffer: what an explanation shows.
 pub fn describe(f: &TensorFunction, profile: &DeviceProfile) -> Vec<String> {
     let mut out = Vec::new();

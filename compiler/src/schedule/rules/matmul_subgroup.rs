@@ -7,9 +7,12 @@
 //! instead of once per product. There is no shared memory, and there are no barriers.
 
 use super::analysis::{Contraction, Unit, contraction};
+use super::matmul_tiled::LEAST_DEPTH;
 use super::pooling::{open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
+use super::tiles::ProductTile;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
@@ -18,6 +21,9 @@ use crate::schedule::StageInSubgroup;
 use crate::schedule::TransformLayout;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
+
+/// Columns of a product that tiles are made for, at least.
+pub(super) const LEAST_COLUMNS: i64 = 8;
 
 /// Rows and columns of the register tile; with windows behind the product, their elements are rows.
 struct Tile {
@@ -42,7 +48,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     }
     let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
     let (rows, columns, depth) = (product(&c.m), product(&c.n), product(&c.k));
-    if columns < 8 || depth < 8 {
+    if columns < LEAST_COLUMNS || depth < LEAST_DEPTH {
         return Err(Decline(format!("{columns} columns and depth {depth} are too few")));
     }
     let taps = unit.window.as_ref().map_or(1, |w| w.taps);
@@ -55,11 +61,10 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     Ok(())
 }
 
-/// The tile: R divides the number of rows where it can; a register file of at most about 60 vec4 accumulators. Each of the
-/// output's `rows` is made of `taps` rows of the product.
-fn choose_tile(sketch: &mut Sketch<'_>, rows: i64, columns: i64, lanes: i64, taps: i64) -> Result<Tile, Decline> {
-    let driver = sketch.profile.driver.as_str();
-    let (low, high) = if driver.starts_with("lavapipe-26") {
+/// Rows of a tile, least and most, of the output's `rows`, each made of `taps` rows of the product: a register file of at most
+/// about 60 vec4 accumulators.
+fn row_range(p: &DeviceProfile, rows: i64, lanes: i64, taps: i64) -> Result<(i64, i64), Decline> {
+    let (low, high) = if p.driver.starts_with("lavapipe-26") {
         (32, 56)
     } else if lanes < 8 {
         (8, 16)
@@ -69,20 +74,60 @@ fn choose_tile(sketch: &mut Sketch<'_>, rows: i64, columns: i64, lanes: i64, tap
     if taps > high {
         return Err(Decline(format!("a window of {taps} is more than a tile's {high} rows")));
     }
-    let wide_device = driver.starts_with("lavapipe-22");
-    let (low, high) = ((low / taps).max(1), (high / taps).min(rows.max(1)));
+    Ok(((low / taps).max(1), (high / taps).min(rows.max(1))))
+}
+
+/// The rows of a tile that divide all rows where they can, or waste least.
+fn usual_rows(rows: i64, (low, high): (i64, i64)) -> i64 {
     let best = (low..=high).rev().find(|r| rows % r == 0);
-    let default = best.unwrap_or_else(|| {
+    best.unwrap_or_else(|| {
         // No divisor in range: the size that wastes least, larger first.
         (low.min(rows)..=high).rev().min_by_key(|r| (rows + r - 1) / r * r - rows).unwrap_or(1).max(1)
-    });
+    })
+}
+
+/// Columns of a lane that make a vector, widest first.
+fn widths(columns: i64) -> Vec<i64> {
+    [4, 2, 1].into_iter().filter(|w| columns % w == 0).collect()
+}
+
+/// Vectors of columns that a lane has.
+fn usual_vectors(p: &DeviceProfile, rows: i64, columns: i64, span: i64) -> i64 {
+    let wide = p.driver.starts_with("lavapipe-22") && columns >= 2 * span && columns % (2 * span) == 0 && rows >= 64;
+    if wide { 2 } else { 1 }
+}
+
+/// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and columns.
+pub(super) fn usual_tile(p: &DeviceProfile, [rows, columns]: [i64; 2], taps: i64) -> Option<ProductTile> {
+    let lanes = i64::from(p.fixed_subgroup()?);
+    let range = row_range(p, rows / taps, lanes, taps).ok()?;
+    let width = widths(columns).first().copied().unwrap_or(1);
+    let vectors = usual_vectors(p, rows, columns, lanes * width);
+    let tile_rows = usual_rows(rows / taps, range) * taps;
+    let thread_columns = width * vectors;
+    let columns = lanes * thread_columns;
+    Some(ProductTile {
+        rows: tile_rows,
+        columns,
+        depth: 4,
+        threads: lanes,
+        thread_rows: tile_rows,
+        thread_columns,
+        slices: 1,
+    })
+}
+
+/// The tile for the output's `rows`, each made of `taps` rows of the product.
+fn choose_tile(sketch: &mut Sketch<'_>, rows: i64, columns: i64, lanes: i64, taps: i64) -> Result<Tile, Decline> {
+    let (low, high) = row_range(sketch.profile, rows, lanes, taps)?;
+    let default = usual_rows(rows, (low, high));
     let domain: Vec<i64> = (1..=high).rev().filter(|r| rows % r == 0 || r % 4 == 0 || *r == default).collect();
     let rows_tile = sketch.choose("rows", &domain, default)?;
-    let widths: Vec<i64> = [4, 2, 1].into_iter().filter(|w| columns % w == 0).collect();
+    let widths = widths(columns);
     let width = sketch.choose("vector", &widths, widths.first().copied().unwrap_or(1))?;
-    let wide = wide_device && columns >= 2 * lanes * width && columns % (2 * lanes * width) == 0 && rows * taps >= 64;
-    let vectors: &[i64] = if columns >= 2 * lanes * width { &[1, 2] } else { &[1] };
-    let columns = sketch.choose("columns", vectors, if wide { 2 } else { 1 })?;
+    let span = lanes * width;
+    let vectors: &[i64] = if columns >= 2 * span { &[1, 2] } else { &[1] };
+    let columns = sketch.choose("columns", vectors, usual_vectors(sketch.profile, rows * taps, columns, span))?;
     Ok(Tile { rows: rows_tile * taps, columns, width, taps })
 }
 

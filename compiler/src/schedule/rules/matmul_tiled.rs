@@ -17,7 +17,9 @@ use super::matmul_subgroup::pack_right;
 use super::pooling::{Window, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
 use super::split_depth::{slices, split_depth};
+use super::tiles::ProductTile;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
@@ -26,6 +28,10 @@ use crate::schedule::StageInShared;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
+/// Rows and columns of a product that tiles are made for, at least.
+pub(super) const LEAST: i64 = 4;
+/// Its depth, at least.
+pub(super) const LEAST_DEPTH: i64 = 8;
 /// Rows and columns of a piece of the register tile.
 const PIECE: i64 = 4;
 /// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
@@ -62,6 +68,18 @@ impl Tile {
     fn columns(&self) -> i64 {
         self.threads.0 * self.column_pieces * self.width
     }
+    fn in_numbers(&self) -> ProductTile {
+        let thread_rows = self.row_pieces * self.rows;
+        ProductTile {
+            rows: self.threads.1 * thread_rows,
+            columns: self.columns(),
+            depth: self.depth,
+            threads: self.threads.0 * self.threads.1,
+            thread_rows,
+            thread_columns: self.column_pieces * self.width,
+            slices: 1,
+        }
+    }
 }
 
 /// Takes contractions with rows, columns and depth on devices with real cores; asked for by name, on all.
@@ -76,18 +94,14 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
     let taps = unit.window.as_ref().map_or(1, |w| w.taps);
     let (rows, columns, depth) = (product(&c.m) * taps, product(&c.n), product(&c.k));
-    if rows < 4 || columns < 4 || depth < 8 {
+    if rows < LEAST || columns < LEAST || depth < LEAST_DEPTH {
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
     let batch = product(&c.batch);
     let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
-    // Elements that are copied one by one each take an address and conditions: half as many at a time.
-    let step = if channels % PIECE == 0 { 16 } else { 8 };
-    let step = sketch.choose("depth", &[16, 8], step)?;
+    let step = sketch.choose("depth", &[16, 8], usual_depth(channels))?;
     let tile = choose_tile(sketch, (batch, rows, columns), taps, step)?;
-    let wanted = THREADS_A_CORE * i64::from(sketch.profile.cores);
-    let steps = if channels % tile.depth == 0 { channels / tile.depth } else { 1 };
-    let parts = slices(wanted, tile.groups * tile.threads.0 * tile.threads.1, depth, steps);
+    let parts = usual_slices(sketch.profile, &tile, depth, channels);
     if parts > 1 && unit.window.is_none() && batch == 1 {
         let whole = sketch.clone();
         let parts = sketch.choose("slices", &[parts, 1], parts)?;
@@ -128,43 +142,99 @@ fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -
 /// Threads along columns and rows, pieces of rows and of columns.
 type Candidate = (i64, i64, i64, i64);
 
-fn choose_tile(
-    sketch: &mut Sketch<'_>,
-    (batch, rows, columns): (i64, i64, i64),
+/// The tiles that a product can have on a device, largest first.
+struct Tiles<'p> {
+    profile: &'p DeviceProfile,
+    /// Batch, rows and columns.
+    size: (i64, i64, i64),
     taps: i64,
     depth: i64,
-) -> Result<Tile, Decline> {
-    let p = sketch.profile;
-    let cores = i64::from(p.cores);
-    let all: &[Candidate] = match p.registers {
-        LARGE.. => &[(16, 16, 2, 2), (16, 8, 2, 2), (8, 8, 2, 2), (8, 8, 2, 1), (8, 8, 1, 1)],
-        MIDDLE..LARGE => &[(16, 16, 2, 1), (16, 8, 2, 1), (8, 8, 2, 1), (8, 8, 1, 1)],
-        _ => &[(16, 16, 1, 1), (16, 8, 1, 1), (8, 8, 1, 1)],
-    };
-    // A thread has whole windows.
-    let whole = |pieces: i64| (pieces * PIECE / taps).max(1) * taps;
-    let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
-    let fits = |t: &&Candidate| {
-        let shared = ((t.1 * whole(t.2) + PAD) + t.0 * t.3 * width) * depth * 4;
-        t.0 * t.1 <= p.max_invocations as i64 && shared <= p.shared_memory as i64
-    };
-    let tiles = |t: &Candidate| -> i64 {
+    width: i64,
+}
+
+impl Tiles<'_> {
+    fn new(profile: &DeviceProfile, size: (i64, i64, i64), taps: i64, depth: i64) -> Tiles<'_> {
+        let width = [4, 2, 1].into_iter().find(|w| size.2 % w == 0).unwrap_or(1);
+        Tiles { profile, size, taps, depth, width }
+    }
+    /// A thread has whole windows.
+    fn rows(&self, t: &Candidate) -> i64 {
+        t.1 * (t.2 * PIECE / self.taps).max(1) * self.taps
+    }
+    fn columns(&self, t: &Candidate) -> i64 {
+        t.0 * t.3 * self.width
+    }
+    fn groups(&self, t: &Candidate) -> i64 {
         let over = |n: i64, by: i64| (n + by - 1) / by;
-        batch * over(rows, t.1 * whole(t.2)) * over(columns, t.0 * t.3 * width)
-    };
-    let usable: Vec<&Candidate> = all.iter().filter(fits).collect();
-    let enough = |t: &&&Candidate| tiles(t) >= 2 * cores && tiles(t) * t.0 * t.1 >= THREADS_A_CORE * cores;
-    let best = usable.iter().find(enough).or(usable.last());
-    let t = best.ok_or_else(|| {
+        self.size.0 * over(self.size.1, self.rows(t)) * over(self.size.2, self.columns(t))
+    }
+    /// Those that fit the device.
+    fn usable(&self) -> Vec<Candidate> {
+        let p = self.profile;
+        let all: &[Candidate] = match p.registers {
+            LARGE.. => &[(16, 16, 2, 2), (16, 8, 2, 2), (8, 8, 2, 2), (8, 8, 2, 1), (8, 8, 1, 1)],
+            MIDDLE..LARGE => &[(16, 16, 2, 1), (16, 8, 2, 1), (8, 8, 2, 1), (8, 8, 1, 1)],
+            _ => &[(16, 16, 1, 1), (16, 8, 1, 1), (8, 8, 1, 1)],
+        };
+        let fits = |t: &&Candidate| {
+            let shared = (self.rows(t) + PAD + self.columns(t)) * self.depth * 4;
+            t.0 * t.1 <= i64::from(p.max_invocations) && shared <= i64::from(p.shared_memory)
+        };
+        all.iter().filter(fits).copied().collect()
+    }
+    /// The largest of them that leaves every core enough to do, else the smallest.
+    fn usual(&self, usable: &[Candidate]) -> Option<Candidate> {
+        let cores = i64::from(self.profile.cores);
+        let threads = |t: &Candidate| self.groups(t) * t.0 * t.1;
+        let enough = |t: &&Candidate| self.groups(t) >= 2 * cores && threads(t) >= THREADS_A_CORE * cores;
+        usable.iter().find(enough).or(usable.last()).copied()
+    }
+    fn tile(&self, t: &Candidate) -> Tile {
+        let of_thread = self.rows(t) / t.1;
+        let (row_pieces, rows) = if self.taps > 1 { (1, of_thread) } else { (t.2, PIECE) };
+        let (taps, width, depth, groups) = (self.taps, self.width, self.depth, self.groups(t));
+        Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth, groups }
+    }
+}
+
+/// Elements of the reduction that a workgroup has at a time, of so many that lie next to each other.
+fn usual_depth(channels: i64) -> i64 {
+    // Elements that are copied one by one each take an address and conditions: half as many at a time.
+    if channels % PIECE == 0 { 16 } else { 8 }
+}
+
+/// Slices of the reduction that fill the device.
+fn usual_slices(p: &DeviceProfile, tile: &Tile, depth: i64, channels: i64) -> i64 {
+    let steps = if channels % tile.depth == 0 { channels / tile.depth } else { 1 };
+    slices(THREADS_A_CORE * i64::from(p.cores), tile.groups * tile.threads.0 * tile.threads.1, depth, steps)
+}
+
+/// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and columns.
+/// The reduction has `depth` elements, of which `channels` lie next to each other.
+pub(super) fn usual_tile(
+    p: &DeviceProfile,
+    size: (i64, i64, i64),
+    taps: i64,
+    [depth, channels]: [i64; 2],
+) -> Option<ProductTile> {
+    let tiles = Tiles::new(p, size, taps, usual_depth(channels));
+    let tile = tiles.tile(&tiles.usual(&tiles.usable())?);
+    let may = taps == 1 && size.0 == 1;
+    let slices = if may { usual_slices(p, &tile, depth, channels) } else { 1 };
+    Some(ProductTile { slices, ..tile.in_numbers() })
+}
+
+fn choose_tile(sketch: &mut Sketch<'_>, size: (i64, i64, i64), taps: i64, depth: i64) -> Result<Tile, Decline> {
+    let p = sketch.profile;
+    let tiles = Tiles::new(p, size, taps, depth);
+    let usable = tiles.usable();
+    let t = tiles.usual(&usable).ok_or_else(|| {
         Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory))
     })?;
     let listed = |t: &Candidate| vec![t.0, t.1, t.2, t.3];
-    let domain: Vec<Vec<i64>> = usable.iter().map(|t| listed(t)).collect();
-    let chosen = sketch.choose("tile", &domain, listed(t))?;
-    let t = usable.iter().find(|t| listed(t) == chosen).unwrap_or(t);
-    let (row_pieces, rows) = if taps > 1 { (1, whole(t.2)) } else { (t.2, PIECE) };
-    let groups = tiles(t);
-    Ok(Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth, groups })
+    let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
+    let chosen = sketch.choose("tile", &domain, listed(&t))?;
+    Ok(tiles.tile(&usable.iter().find(|t| listed(t) == chosen).copied().unwrap_or(t)))
 }
 
 /// Binds the output's loops; returns the innermost thread loop.

@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 /// What storing a result and loading it again costs, in multiply-adds.
 const MEMORY: f64 = 8.0;
 /// Elements of a window that a register tile holds, at most.
-const LARGEST: i64 = 16;
+pub(in crate::schedule) const LARGEST_WINDOW: i64 = 16;
 
 /// A reduction over windows of a unit's reduction, computed from the same tile.
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ impl WindowWork {
     /// # Errors
     /// The failed condition with its values.
     pub fn fits(&self) -> Result<(), String> {
-        match self.taps > LARGEST {
-            true => Err(format!("a window has {} elements, a tile of registers at most {LARGEST}", self.taps)),
+        match self.taps > LARGEST_WINDOW {
+            true => Err(format!("a window has {} elements, a tile of registers at most {LARGEST_WINDOW}", self.taps)),
             false => Ok(()),
         }
     }
@@ -95,7 +95,7 @@ pub fn window_index<'a>(f: &TensorFunction, reader: &'a Block, buffer: BufferId)
 
 /// True when `block` stands between a reduction and the one block that reduces windows of what it makes of it: inlining it
 /// would leave the first reduction without an epilogue.
-pub(super) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
+pub(in crate::schedule) fn stands_before_window(f: &TensorFunction, block: Name) -> bool {
     let Some(b) = block_of(f, block).filter(|b| b.reduce.is_none()) else { return false };
     let users = readers(f, b.buffer);
     let [user] = users.as_slice() else { return false };

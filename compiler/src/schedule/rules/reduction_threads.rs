@@ -7,6 +7,7 @@ use super::analysis::Unit;
 use super::cooperate::reduce_over_threads;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::Expr;
@@ -48,22 +49,32 @@ fn choose_threads(sketch: &mut Sketch<'_>, reduce: Name, results: i64, depth: i6
 
 /// Threads that keep the device busy, or why one a result does.
 fn default_threads(sketch: &Sketch<'_>, reduce: Name, results: i64, depth: i64) -> Result<i64, Decline> {
-    let p = sketch.profile;
+    threads_for_a_result(sketch.profile, results, depth, reads_neighbours(sketch, reduce), sketch.asked)
+        .map_err(Decline)
+}
+
+/// Threads that share each of `results` reductions of `depth` elements, or why one a result keeps the device as busy. `neighbours`:
+/// the elements of a reduction lie next to each other. `asked`: threads are wished for anyway.
+pub(in crate::schedule) fn threads_for_a_result(
+    p: &DeviceProfile,
+    results: i64,
+    depth: i64,
+    neighbours: bool,
+    asked: bool,
+) -> Result<i64, String> {
     let cores = i64::from(p.cores.max(1));
     if p.software {
         let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
-        if !sketch.asked && (results >= cores * lanes || depth < 8 * lanes) {
-            return Err(Decline(format!(
-                "{results} results of depth {depth} keep {cores} cores of {lanes} lanes busy"
-            )));
+        if !asked && (results >= cores * lanes || depth < 8 * lanes) {
+            return Err(format!("{results} results of depth {depth} keep {cores} cores of {lanes} lanes busy"));
         }
         return Ok(lanes);
     }
-    if !sketch.asked && depth < 64 {
-        return Err(Decline(format!("depth {depth} is too short to share")));
+    if !asked && depth < 64 {
+        return Err(format!("depth {depth} is too short to share"));
     }
-    if !sketch.asked && results >= 64 && !(results < 64 * cores && reads_neighbours(sketch, reduce)) {
-        return Err(Decline(format!("{results} results are enough for {cores} cores, or their elements lie apart")));
+    if !asked && results >= 64 && !(results < 64 * cores && neighbours) {
+        return Err(format!("{results} results are enough for {cores} cores, or their elements lie apart"));
     }
     let wanted = ((depth / 4).max(1) as u64).next_power_of_two() as i64;
     Ok(wanted.clamp(32, 256))

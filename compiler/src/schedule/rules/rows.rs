@@ -9,6 +9,7 @@ use super::analysis::{Unit, readers};
 use super::cooperate::reduce_over_threads;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::{ComputeAt, LocalScope};
@@ -32,7 +33,8 @@ struct Rows {
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     let rows = find_rows(sketch, unit.output)?;
     let share = [WORKGROUP, THREAD].map(String::from);
-    let default = if worth_a_workgroup(sketch, &rows) { WORKGROUP } else { THREAD };
+    let default =
+        if worth_a_workgroup(sketch.profile, rows.count, rows.length, rows.contiguous) { WORKGROUP } else { THREAD };
     match sketch.choose("row", &share, default.into())?.as_str() {
         WORKGROUP => row_a_workgroup(sketch, &rows),
         _ => row_a_thread(sketch, &rows),
@@ -62,16 +64,16 @@ fn find_rows(sketch: &Sketch<'_>, output: Name) -> Result<Rows, Decline> {
     Ok(Rows { output, reductions, row, inner, count, length, contiguous })
 }
 
-/// Whether the threads of a workgroup had better share a row than take rows alone.
-fn worth_a_workgroup(sketch: &Sketch<'_>, rows: &Rows) -> bool {
-    let p = sketch.profile;
+/// Whether the threads of a workgroup had better share a row than take rows alone, of `count` rows of `length` elements that lie
+/// next to each other (`contiguous`) or apart.
+pub(in crate::schedule) fn worth_a_workgroup(p: &DeviceProfile, count: i64, length: i64, contiguous: bool) -> bool {
     let cores = i64::from(p.cores.max(1));
     if p.software {
         let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
-        return rows.count < 2 * cores * lanes && rows.length >= 4 * lanes;
+        return count < 2 * cores * lanes && length >= 4 * lanes;
     }
-    let few = rows.count < 64 * cores;
-    rows.length >= 32 && (rows.contiguous || few)
+    let few = count < 64 * cores;
+    length >= 32 && (contiguous || few)
 }
 
 /// Threads that share a row.

@@ -1,0 +1,172 @@
+//! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
+
+use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
+use super::tally::Tally;
+use crate::name::Name;
+use crate::schedule::rules::{ProductTile, product_tile};
+use crate::tir::{BinaryOp, Combiner, Expr};
+
+/// A product of a unit, by the loops of its reduction.
+pub(super) struct Product<'f> {
+    rows: Vec<Loop>,
+    columns: Vec<Loop>,
+    batch: Vec<Loop>,
+    depth: Vec<Loop>,
+    left: &'f Expr,
+    right: &'f Expr,
+    packed: bool,
+}
+
+/// Windows over the rows of a product: how often each result is computed, and elements of a window.
+#[derive(Clone, Copy)]
+pub(super) struct Windows {
+    pub times: f64,
+    pub taps: i64,
+}
+
+fn without_casts(e: &Expr) -> &Expr {
+    match e {
+        Expr::Cast(_, a) => without_casts(a),
+        _ => e,
+    }
+}
+
+impl<'f> Product<'f> {
+    /// The product that a stage sums up; `None` for another reduction.
+    pub fn of(stages: &Stages<'f>, stage: usize) -> Option<Product<'f>> {
+        let block = stages.list[stage].block;
+        block.reduce.filter(|r| r.combiner == Combiner::Sum)?;
+        let Expr::Binary(BinaryOp::Mul, a, b) = without_casts(&block.value) else { return None };
+        if !stages.f.buffers[block.buffer].dtype.is_float() {
+            return None;
+        }
+        let constant = |e: &Expr| matches!(without_casts(e), Expr::Load(b, _) if stages.constants.contains(b));
+        let (left, right) = if constant(b) || !constant(a) { (a, b) } else { (b, a) };
+        let uses = |e: &Expr, v: Name| {
+            let mut found = false;
+            e.visit_ints(&mut |i| found |= i.uses(v));
+            found
+        };
+        let (spatial, reduction) = stages.loops(stage);
+        let packed = constant(right);
+        let (rows, columns, batch) = (vec![], vec![], vec![]);
+        let mut p = Product { rows, columns, batch, depth: vec![], left, right, packed };
+        for l in reduction.into_iter().filter(|l| l.1 > 1) {
+            if !uses(left, l.0) || !uses(right, l.0) {
+                return None;
+            }
+            p.depth.push(l);
+        }
+        for l in spatial {
+            let list = match (uses(left, l.0), uses(right, l.0)) {
+                (false, true) => &mut p.columns,
+                (true, false) => &mut p.rows,
+                (false, false) if l.1 == 1 => &mut p.rows,
+                _ => &mut p.batch,
+            };
+            list.push(l);
+        }
+        p.order_depth();
+        Some(p)
+    }
+    /// The loop whose elements lie next to each other innermost, as the rules order them.
+    fn order_depth(&mut self) {
+        let mut plain: Vec<Name> = Vec::new();
+        for (_, index) in self.left.loads() {
+            plain.extend(index.iter().filter_map(|i| i.as_var()));
+        }
+        let longest = |only: &dyn Fn(&Loop) -> bool| {
+            let list = self.depth.iter().filter(|l| only(l));
+            list.max_by_key(|l| l.1).copied()
+        };
+        if let Some(inner) = longest(&|l| plain.contains(&l.0)).or_else(|| longest(&|_| true)) {
+            self.depth.retain(|l| *l != inner);
+            self.depth.push(inner);
+        }
+    }
+    /// Whether each of these loops of the result is one of rows.
+    pub fn has_rows(&self, v: Name) -> bool {
+        self.rows.iter().any(|l| l.0 == v)
+    }
+    /// The tile that a rule would take.
+    pub fn tile(&self, stages: &Stages<'_>, windows: Option<Windows>) -> Option<ProductTile> {
+        let (taps, times) = windows.map_or((1, 1.0), |w| (w.taps, w.times));
+        let rows = (iterations(&self.rows) * times) as i64;
+        if self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty() {
+            return None;
+        }
+        let [columns, depth, batch] = [&self.columns, &self.depth, &self.batch].map(|l| iterations(l) as i64);
+        let channels = self.depth.last().map_or(1, |l| l.1);
+        product_tile(stages.profile, [batch, rows, columns, depth], taps, channels)
+    }
+    /// Counts a kernel with this tile: both operands and the products.
+    pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<Windows>) -> Tally {
+        let times = windows.map_or(1.0, |w| w.times);
+        let up = |n: f64, by: i64| (n / by as f64).ceil();
+        let (row_tiles, column_tiles) =
+            (up(iterations(&self.rows) * times, tile.rows), up(iterations(&self.columns), tile.columns));
+        let batch = iterations(&self.batch);
+        let depth = iterations(&self.depth);
+        let tiles = row_tiles * column_tiles * batch;
+        let [left, right] = [tile.rows, tile.columns].map(|n| tiles * n as f64 * depth);
+        let groups = tiles * tile.slices as f64;
+        let mut tally = Tally { workgroups: groups, threads: tile.threads as f64, ..Tally::default() };
+        tally.operations = 2.0 * left * tile.columns as f64;
+        let left_demand = stages.demand(self.left);
+        tally.operations += left_demand.operations * left;
+        self.operand(stages, &mut tally, &left_demand, (&self.rows, left), false);
+        let right_demand = stages.demand(self.right);
+        tally.operations += right_demand.operations * right;
+        self.operand(stages, &mut tally, &right_demand, (&self.columns, right), self.packed);
+        if !stages.rates.software {
+            // Vectors of both operands for each step of a thread; half of them are the same for several lanes.
+            let vectors = (tile.thread_rows + tile.thread_columns) as f64 / 4.0;
+            let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
+            tally.passes += subgroups * depth * vectors * 1.5;
+            tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0;
+            tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64;
+        }
+        tally
+    }
+    /// Counts the loads of an operand, `elements` of it in all.
+    fn operand(
+        &self,
+        stages: &Stages<'_>,
+        tally: &mut Tally,
+        d: &Demand,
+        (outer, elements): (&[Loop], f64),
+        packed: bool,
+    ) {
+        let lanes = stages.rates.lanes;
+        let Some(&(inner, channels)) = self.depth.last() else { return };
+        for r in &d.reads {
+            let (touch, width) = if packed {
+                // Packed in the order in which it is read.
+                let bytes = crate::traffic::element_bytes(&stages.f.buffers[r.buffer], stages.profile);
+                (Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / crate::traffic::SECTOR_BYTES as f64 }, 4)
+            } else if stages.rates.software {
+                // A lane has rows, and loads several steps of each.
+                let width = [4, 3, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
+                (stages.touch(r, &Lanes { order: outer, width, along: Some(inner) }), width)
+            } else {
+                // Copied together: along the depth or along the rows, whichever lies next to each other.
+                let step = (inner, channels.min(16));
+                let by_depth: Vec<Loop> = outer.iter().copied().chain([step]).collect();
+                let by_rows: Vec<Loop> = [step].into_iter().chain(outer.iter().copied()).collect();
+                let last = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
+                let of = |order: &[Loop], n: i64| {
+                    let width = if n % 4 == 0 { 4 } else { 1 };
+                    (stages.touch(r, &Lanes { order, width, along: None }), width)
+                };
+                let (a, b) = (of(&by_depth, step.1), of(&by_rows, last));
+                let each = |t: &(Touch, i64)| (t.0.accesses / t.1 as f64, t.0.sectors / t.1 as f64);
+                if each(&b) < each(&a) { b } else { a }
+            };
+            stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
+        }
+    }
+    /// Loops of the result with the columns innermost, as threads store it, under the names that `name` gives them.
+    pub fn store_order(&self, name: &dyn Fn(Name) -> Name) -> Vec<Loop> {
+        self.batch.iter().chain(&self.rows).chain(&self.columns).map(|l| (name(l.0), l.1)).collect()
+    }
+}

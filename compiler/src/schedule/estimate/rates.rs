@@ -1,0 +1,79 @@
+//! What a device does in a nanosecond, from its profile.
+
+use crate::profile::DeviceProfile;
+
+/// Rates a nanosecond, and fixed prices in nanoseconds.
+pub(super) struct Rates {
+    /// Scalar operations.
+    pub operations: f64,
+    /// Loads and stores that subgroups issue, each with its address.
+    pub accesses: f64,
+    /// Passes over workgroup memory.
+    pub passes: f64,
+    /// Bytes of the sectors that subgroups touch: what caches give.
+    pub sector_bytes: f64,
+    /// Bytes of device memory that a kernel touches at least once.
+    pub memory_bytes: f64,
+    /// Threads of a subgroup.
+    pub lanes: i64,
+    /// Workgroups (of a software device) or threads that keep every core busy.
+    pub busy: f64,
+    /// A processor that stands for a GPU.
+    pub software: bool,
+    pub cores: f64,
+    /// A kernel.
+    pub launch: f64,
+    /// A workgroup, on its core.
+    pub workgroup: f64,
+}
+
+/// Threads for each core that keep its schedulers busy.
+pub(super) const THREADS_A_CORE: f64 = 256.0;
+/// Operations that an access takes beside its data: the address, and the conditions that it stands under.
+const ADDRESS: f64 = 8.0;
+
+impl Rates {
+    /// Where a profile does not have its rates, those of a middling device with as many cores.
+    pub fn of(p: &DeviceProfile) -> Rates {
+        let cores = f64::from(p.cores.max(1));
+        let known = |rate: f64, otherwise: f64| if rate > 0.0 { rate } else { otherwise };
+        if p.software {
+            // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one by one
+            // (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
+            let lanes = p.fixed_subgroup().unwrap_or(8).max(1);
+            return Rates {
+                operations: known(p.gflops, 32.0 * cores),
+                accesses: cores / f64::from(lanes),
+                passes: cores / f64::from(lanes),
+                sector_bytes: 32.0 * cores,
+                memory_bytes: known(p.gb_s, 12.0 * cores),
+                lanes: i64::from(lanes),
+                busy: cores,
+                software: true,
+                cores,
+                launch: 20_000.0,
+                workgroup: 90.0,
+            };
+        }
+        let operations = known(p.gflops, 192.0 * cores);
+        let memory = known(p.gb_s, 6.0 * cores);
+        let lanes = p.subgroup.1.clamp(8, 64);
+        // A multiplication and an addition of each lane count two operations.
+        let instructions = operations / (2.0 * f64::from(lanes));
+        Rates {
+            operations,
+            accesses: instructions / ADDRESS,
+            // A core serves one pass while it issues four instructions.
+            passes: instructions / 4.0,
+            sector_bytes: 4.0 * memory,
+            memory_bytes: memory,
+            lanes: i64::from(lanes),
+            busy: THREADS_A_CORE * cores,
+            software: false,
+            cores,
+            // A dispatch that depends on the one before costs a GPU 2 to 5 us.
+            launch: 3_000.0,
+            workgroup: 10.0,
+        }
+    }
+}

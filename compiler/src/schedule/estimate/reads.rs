@@ -1,0 +1,259 @@
+//! What the stages of a function that is not scheduled read once the plain ones among them are inlined, and what the lanes of a
+//! subgroup do to memory with it: told from the addresses of one subgroup in the middle of the loops.
+
+use super::rates::Rates;
+use super::tally::{OPEN, Tally, operations};
+use crate::int::Int;
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::rules::stands_before_window;
+use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
+use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// A loop with its iterations.
+pub(super) type Loop = (Name, i64);
+
+/// A function as a sequence of stages.
+pub(super) struct Stages<'f> {
+    pub f: &'f TensorFunction,
+    pub profile: &'f DeviceProfile,
+    pub constants: &'f [BufferId],
+    pub rates: Rates,
+    pub list: Vec<Stage<'f>>,
+    /// The stage that makes a buffer.
+    maker: FxHashMap<BufferId, usize>,
+    /// Stages that the rules inline into what reads them.
+    inlined: Vec<bool>,
+    results: Vec<BufferId>,
+}
+
+/// An element that an expression reads.
+pub(super) struct Read {
+    pub buffer: BufferId,
+    index: Vec<Int>,
+}
+
+impl Read {
+    /// At plain variables, each once.
+    pub fn is_plain(&self) -> bool {
+        let vars = self.variables();
+        let different = (0..vars.len()).all(|i| !vars[..i].contains(&vars[i]));
+        different && self.index.iter().all(|i| i.as_var().is_some() || i.is(0))
+    }
+    /// The variables of its index.
+    pub fn variables(&self) -> Vec<Name> {
+        self.index.iter().flat_map(|i| i.vars()).collect()
+    }
+    /// The variable that is its index in dimension `d`.
+    pub fn variable(&self, d: usize) -> Option<Name> {
+        self.index.get(d).and_then(|i| i.as_var())
+    }
+}
+
+/// What an expression takes for one element of it.
+#[derive(Default)]
+pub(super) struct Demand {
+    pub operations: f64,
+    pub reads: Vec<Read>,
+    seen: FxHashSet<(usize, Vec<Int>)>,
+}
+
+impl Demand {
+    /// The same without reads of `b`.
+    pub fn without(mut self, b: Option<BufferId>) -> Demand {
+        self.reads.retain(|r| Some(r.buffer) != b);
+        self
+    }
+}
+
+/// Which iterations the lanes of a subgroup run, and those of one lane's vector.
+pub(super) struct Lanes<'a> {
+    /// Loops that tell lanes apart, outermost first.
+    pub order: &'a [Loop],
+    /// Iterations of a lane's vector: of the last of these loops, or of `along`.
+    pub width: i64,
+    pub along: Option<Name>,
+}
+
+/// What one access of a vector costs a subgroup.
+#[derive(Clone, Copy)]
+pub(super) struct Touch {
+    pub accesses: f64,
+    pub sectors: f64,
+}
+
+pub(super) fn extent(n: &Int) -> i64 {
+    n.eval(&|_| Some(OPEN)).unwrap_or(OPEN).max(1)
+}
+
+pub(super) fn iterations(loops: &[Loop]) -> f64 {
+    loops.iter().map(|l| l.1 as f64).product()
+}
+
+/// The perfect nests of serial loops at the top.
+fn stages(f: &TensorFunction) -> Vec<Stage<'_>> {
+    let list: &[Stmt] = match &f.body {
+        Stmt::Seq(list) => list,
+        one => std::slice::from_ref(one),
+    };
+    let mut out = Vec::new();
+    for s in list {
+        let (mut loops, mut s) = (Vec::new(), s);
+        while let Stmt::For(l) = s
+            && l.kind == LoopKind::Serial
+        {
+            loops.push((l.var, l.extent.clone()));
+            s = &l.body;
+        }
+        if let Stmt::Block(block) = s {
+            out.push(Stage { loops, block });
+        }
+    }
+    out
+}
+
+impl<'f> Stages<'f> {
+    pub fn of(f: &'f TensorFunction, constants: &'f [BufferId], profile: &'f DeviceProfile) -> Stages<'f> {
+        let list = stages(f);
+        let maker: FxHashMap<BufferId, usize> = list.iter().enumerate().map(|(i, s)| (s.block.buffer, i)).collect();
+        let results: Vec<BufferId> = match f.params.is_empty() {
+            // An expression without parameters: its results are what nobody reads.
+            true => maker.keys().copied().filter(|b| !list.iter().any(|s| s.block.reads(*b))).collect(),
+            false => f.outputs().collect(),
+        };
+        let inlined = list.iter().map(|s| is_inlined(f, s, &results)).collect();
+        Stages { f, profile, constants, rates: Rates::of(profile), list, maker, inlined, results }
+    }
+    pub fn is_result(&self, b: BufferId) -> bool {
+        self.results.contains(&b)
+    }
+    /// Stages that store their result, by position.
+    pub fn stored(&self) -> Vec<usize> {
+        (0..self.list.len()).filter(|&i| !self.inlined[i]).collect()
+    }
+    /// The loops of a stage, and of them those that its store does not use.
+    pub fn loops(&self, stage: usize) -> (Vec<Loop>, Vec<Loop>) {
+        let s = &self.list[stage];
+        let all = |l: Vec<(Name, Int)>| l.into_iter().map(|(v, n)| (v, extent(&n))).collect();
+        (all(s.spatial()), all(s.reduction()))
+    }
+    /// What one element of `e` takes, whose variables are those of a stage.
+    pub fn demand(&self, e: &Expr) -> Demand {
+        let mut d = Demand::default();
+        self.add(e, &FxHashMap::default(), &mut d);
+        d
+    }
+    fn add(&self, e: &Expr, at: &FxHashMap<Name, Int>, d: &mut Demand) {
+        e.visit(&mut |e| {
+            d.operations += operations(e);
+            let Expr::Load(buffer, index) = e else { return };
+            let here = |i: &Int| if at.is_empty() { i.clone() } else { i.replace(&mut |v| at.get(&v).cloned()) };
+            let index: Vec<Int> = index.iter().map(here).collect();
+            match self.maker.get(buffer).copied().filter(|s| self.inlined[*s]) {
+                Some(s) if d.seen.insert((s, index.clone())) => {
+                    let block = self.list[s].block;
+                    let own = block.indices.iter().zip(&index);
+                    let at = own.filter_map(|(i, to)| Some((i.as_var()?, to.clone()))).collect();
+                    self.add(&block.value, &at, d);
+                }
+                Some(_) => {}
+                None if d.reads.iter().any(|r| r.buffer == *buffer && r.index == index) => {}
+                None => d.reads.push(Read { buffer: *buffer, index }),
+            }
+        });
+    }
+    /// The element that a block stores.
+    pub fn store(block: &Block) -> Read {
+        Read { buffer: block.buffer, index: block.indices.clone() }
+    }
+    /// Counts the reads of `demand` by `lanes`, each `times` times, and its operations.
+    pub fn count(&self, tally: &mut Tally, demand: &Demand, lanes: &Lanes<'_>, times: f64) {
+        tally.operations += demand.operations * iterations(lanes.order) * times;
+        demand.reads.iter().for_each(|r| self.count_read(tally, r, lanes, times));
+    }
+    /// Counts one access.
+    pub fn count_read(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, times: f64) {
+        let t = self.touch(r, lanes);
+        let n = iterations(lanes.order);
+        let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * times;
+        self.count_touch(tally, r.buffer, t, subgroups, n * times);
+    }
+    /// Counts what subgroups do to a buffer, of which they touch `elements`.
+    pub fn count_touch(&self, tally: &mut Tally, b: BufferId, t: Touch, subgroups: f64, elements: f64) {
+        if matches!(self.f.buffers[b].scope, Scope::Global) {
+            tally.accesses += t.accesses * subgroups;
+            tally.sector_bytes += t.sectors * SECTOR_BYTES as f64 * subgroups;
+        }
+        tally.touch(b, elements);
+    }
+    /// What an access costs the subgroup that stands in the middle.
+    pub fn touch(&self, r: &Read, lanes: &Lanes<'_>) -> Touch {
+        let bytes = element_bytes(&self.f.buffers[r.buffer], self.profile);
+        let dims: Vec<i64> = self.f.buffers[r.buffer].shape.iter().map(extent).collect();
+        let total = lanes.order.iter().map(|l| l.1).product::<i64>();
+        let step = if lanes.along.is_some() { 1 } else { lanes.width };
+        let count = self.rates.lanes.min((total + step - 1) / step);
+        let span = count * step;
+        let base = total / 2 / span * span;
+        let address = |lane: i64, n: i64| {
+            let e = base + lane * step + if lanes.along.is_some() { 0 } else { n };
+            self.address(r, &dims, &place(lanes, e, n))
+        };
+        let all = |n: i64| (0..count).map(|l| address(l, n)).collect::<Option<Vec<i64>>>();
+        let Some(starts) = all(0) else {
+            let each = (self.rates.lanes * lanes.width) as f64;
+            return Touch { accesses: lanes.width as f64, sectors: each };
+        };
+        let at =
+            |elements: i64| -> Vec<i64> { starts.iter().map(|s| ((s + elements) as f64 * bytes) as i64).collect() };
+        let next = |n: i64| address(0, n).zip(address(count - 1, n));
+        let moved = |by: i64| {
+            (1..lanes.width).all(|n| next(n) == Some((starts[0] + by * n, starts[starts.len() - 1] + by * n)))
+        };
+        let one = |width: i64| touched_sectors(&at(0), ((width as f64 * bytes) as i64).max(1));
+        if lanes.width == 1 || moved(0) {
+            return Touch { accesses: 1.0, sectors: one(1) };
+        }
+        if moved(1) {
+            let aligned = starts.iter().all(|s| s.rem_euclid(lanes.width) == 0);
+            let accesses = if aligned { 1.0 } else { lanes.width as f64 };
+            return Touch { accesses, sectors: one(lanes.width) };
+        }
+        Touch { accesses: lanes.width as f64, sectors: lanes.width as f64 * one(1) }
+    }
+    fn address(&self, r: &Read, dims: &[i64], at: &dyn Fn(Name) -> Option<i64>) -> Option<i64> {
+        let middle = |v: Name| at(v).or_else(|| self.middle(v));
+        r.index.iter().zip(dims).try_fold(0i64, |flat, (i, d)| flat.checked_mul(*d)?.checked_add(i.eval(&middle)?))
+    }
+    /// The middle of the range of a loop or symbol.
+    fn middle(&self, v: Name) -> Option<i64> {
+        let loops = self.list.iter().flat_map(|s| &s.loops);
+        let found = loops.into_iter().find(|l| l.0 == v).map(|l| extent(&l.1) / 2);
+        found.or_else(|| self.f.symbols.iter().find(|s| s.0 == v).map(|s| s.1 + (s.2 - s.1) / 2))
+    }
+}
+
+/// The variables at element `e` of the order, `n` further along the vector's own loop.
+fn place<'a>(lanes: &'a Lanes<'a>, e: i64, n: i64) -> impl Fn(Name) -> Option<i64> + 'a {
+    move |v: Name| {
+        if lanes.along == Some(v) {
+            return Some(n);
+        }
+        let mut rest = e;
+        for &(name, size) in lanes.order.iter().rev() {
+            if name == v {
+                return Some(rest % size);
+            }
+            rest /= size;
+        }
+        None
+    }
+}
+
+/// True for a stage that stores one value at plain variables, is no result, and no epilogue that windows are read of.
+fn is_inlined(f: &TensorFunction, s: &Stage<'_>, results: &[BufferId]) -> bool {
+    let b = s.block;
+    let plain = b.indices.iter().all(|i| i.as_var().is_some() || i.is(0)) && b.guards.is_empty();
+    b.reduce.is_none() && plain && !results.contains(&b.buffer) && !stands_before_window(f, b.name)
+}

@@ -1,0 +1,128 @@
+//! What a kernel does, counted, and what that costs.
+
+use super::Cost;
+use super::rates::Rates;
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::tir::{BinaryOp, BufferId, Expr, Scope, TensorFunction, UnaryOp};
+use crate::traffic::element_bytes;
+use rustc_hash::FxHashMap;
+
+/// What a kernel takes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelEstimate {
+    /// Its name, or that of the block which writes its result.
+    pub name: Name,
+    /// Storage buffers.
+    pub bindings: u32,
+    /// Bytes of workgroup memory.
+    pub shared_bytes: u64,
+    /// Workgroups.
+    pub workgroups: u64,
+    /// Threads of a workgroup.
+    pub threads: u64,
+    /// Its time.
+    pub cost: Cost,
+}
+
+impl KernelEstimate {
+    /// What the device does not have for it.
+    pub(super) fn refusal(&self, profile: &DeviceProfile) -> Option<String> {
+        let taken = [
+            ("bindings", u64::from(self.bindings), u64::from(profile.max_storage_buffers)),
+            ("threads", self.threads, u64::from(profile.max_invocations)),
+            ("bytes of workgroup memory", self.shared_bytes, u64::from(profile.shared_memory)),
+        ];
+        let over = taken.into_iter().find(|(_, used, most)| used > most)?;
+        Some(format!("{} takes {} {}, {} has {}", self.name, over.1, over.0, profile.name, over.2))
+    }
+}
+
+/// What a kernel does.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Tally {
+    /// Scalar operations of all threads.
+    pub operations: f64,
+    /// Loads and stores of all subgroups.
+    pub accesses: f64,
+    /// Passes over workgroup memory of all subgroups.
+    pub passes: f64,
+    /// Bytes of sectors that subgroups touch.
+    pub sector_bytes: f64,
+    /// Elements of each buffer that are touched, repeats included.
+    pub touched: FxHashMap<BufferId, f64>,
+    pub workgroups: f64,
+    pub threads: f64,
+    /// Bytes of workgroup memory that no buffer of the function stands for.
+    pub shared_bytes: u64,
+}
+
+impl Tally {
+    /// Counts `elements` of a buffer.
+    pub fn touch(&mut self, b: BufferId, elements: f64) {
+        *self.touched.entry(b).or_default() += elements;
+    }
+    /// The kernel on its device.
+    pub fn kernel(&self, f: &TensorFunction, name: Name, profile: &DeviceProfile, rates: &Rates) -> KernelEstimate {
+        let (mut bindings, mut bytes, mut shared_bytes) = (0, 0.0, self.shared_bytes);
+        for (&b, elements) in &self.touched {
+            let buffer = &f.buffers[b];
+            let count = buffer.numel().eval(&|_| Some(OPEN)).unwrap_or(1).max(0) as u64;
+            match buffer.scope {
+                Scope::Global => {
+                    let size = buffer.encoding.storage_bytes(buffer.dtype, count);
+                    bindings += profile.bindings_for(size);
+                    bytes += (size as f64).min(elements * element_bytes(buffer, profile));
+                }
+                Scope::Shared => shared_bytes += (count as f64 * element_bytes(buffer, profile)) as u64,
+                Scope::Register | Scope::Subgroup { .. } => {}
+            }
+        }
+        KernelEstimate {
+            name,
+            bindings,
+            shared_bytes,
+            workgroups: self.workgroups as u64,
+            threads: self.threads as u64,
+            cost: self.cost(bytes, rates),
+        }
+    }
+    /// The time, where `bytes` of device memory are touched at least once.
+    pub fn cost(&self, bytes: f64, rates: &Rates) -> Cost {
+        let mut cost = Cost {
+            arithmetic: self.operations / rates.operations,
+            issue: self.accesses / rates.accesses,
+            shared_passes: self.passes / rates.passes,
+            sectors: (self.sector_bytes / rates.sector_bytes).max(bytes / rates.memory_bytes),
+            ..Cost::default()
+        };
+        let computed = cost.arithmetic + cost.issue + cost.shared_passes;
+        if !rates.software {
+            cost.hidden = computed.min(cost.sectors);
+        }
+        let parallel = self.workgroups * if rates.software { 1.0 } else { self.threads };
+        let busy = (parallel / rates.busy).clamp(1e-3, 1.0);
+        cost.waves = (computed + cost.sectors - cost.hidden) * (1.0 / busy - 1.0);
+        cost.launch = rates.launch + rates.workgroup * self.workgroups / rates.cores;
+        cost
+    }
+}
+
+/// What an open dimension counts as.
+pub(super) const OPEN: i64 = 16;
+
+/// Scalar operations of an expression without its operands.
+pub(super) fn operations(e: &Expr) -> f64 {
+    match e {
+        Expr::Load(..) | Expr::Const(..) | Expr::Index(..) | Expr::Cast(..) | Expr::All(..) => 0.0,
+        Expr::Unary(op, _) => match op {
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not | UnaryOp::BitNot | UnaryOp::Sign => 1.0,
+            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc | UnaryOp::IsNan | UnaryOp::IsInf => 1.0,
+            UnaryOp::Sqrt => 4.0,
+            _ => 16.0,
+        },
+        Expr::Binary(BinaryOp::Pow, ..) => 16.0,
+        Expr::Binary(BinaryOp::Div | BinaryOp::FloorMod | BinaryOp::TruncMod, ..) => 4.0,
+        Expr::Select(..) | Expr::Binary(..) => 1.0,
+    }
+}

@@ -1,0 +1,306 @@
+//! The kernels that the rules would make of a function's stages, each counted in the loops that its rule would run.
+
+use super::product::{Product, Windows};
+use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
+use super::tally::{KernelEstimate, Tally};
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::rules::{LARGEST_WINDOW, threads_for_a_result, window_index, worth_a_workgroup};
+use crate::tir::{BufferId, TensorFunction};
+
+/// A reduction with the stage that consumes it, or a stage alone; by position.
+#[derive(Clone, Copy)]
+struct Part {
+    reduce: Option<usize>,
+    output: usize,
+}
+
+/// The kernels of a function that is a sequence of plain stages.
+///
+/// # Errors
+/// For another function.
+pub(super) fn kernels(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Result<Vec<KernelEstimate>, String> {
+    if f.stages().is_none() {
+        return Err("it is scheduled in part".into());
+    }
+    let stages = Stages::of(f, constants, profile);
+    let stored = stages.stored();
+    if let Some(kernel) = rows(&stages, &stored) {
+        return Ok(vec![kernel]);
+    }
+    let parts = parts(&stages, &stored);
+    let mut out = Vec::new();
+    let mut done: Vec<usize> = Vec::new();
+    for (i, p) in parts.iter().enumerate() {
+        if done.contains(&i) {
+            continue;
+        }
+        let pooled = (i + 1..parts.len()).find(|&j| feeds_windows(&stages, p, &parts[j]));
+        let both = pooled.and_then(|j| Some((j, pair(&stages, p, &parts[j])?)));
+        match both.filter(|(_, pair)| pair.pays()) {
+            Some((j, pair)) => {
+                done.push(j);
+                out.push(pair.together);
+            }
+            None => out.extend(unit(&stages, p)),
+        }
+    }
+    Ok(out)
+}
+
+/// Each stored stage with the reduction that only it consumes.
+fn parts(stages: &Stages<'_>, stored: &[usize]) -> Vec<Part> {
+    let demands: Vec<(usize, Demand)> =
+        stored.iter().map(|&s| (s, stages.demand(&stages.list[s].block.value))).collect();
+    let mut out: Vec<Part> = Vec::new();
+    let mut taken: Vec<usize> = Vec::new();
+    for &s in stored {
+        let block = stages.list[s].block;
+        if block.reduce.is_none() {
+            if !taken.contains(&s) {
+                out.push(Part { reduce: None, output: s });
+            }
+            continue;
+        }
+        let readers: Vec<usize> =
+            demands.iter().filter(|(_, d)| d.reads.iter().any(|r| r.buffer == block.buffer)).map(|d| d.0).collect();
+        let consumer = match readers[..] {
+            [one] if !stages.is_result(block.buffer) && !taken.contains(&one) => Some(one),
+            _ => None,
+        };
+        let consumer = consumer.filter(|&c| {
+            let elements = |i: usize| iterations(&stages.loops(i).0);
+            let plain = demands.iter().filter(|d| d.0 == c).flat_map(|d| &d.1.reads);
+            let mut plain = plain.filter(|r| r.buffer == block.buffer);
+            let once = plain.next().is_some_and(|r| r.is_plain()) && plain.next().is_none();
+            stages.list[c].block.reduce.is_none() && once && elements(c) == elements(s)
+        });
+        taken.extend(consumer);
+        out.push(Part { reduce: Some(s), output: consumer.unwrap_or(s) });
+    }
+    out
+}
+
+/// The kernels of one part, by the first rule that would take it: two for a product in slices.
+fn unit(stages: &Stages<'_>, p: &Part) -> Vec<KernelEstimate> {
+    let Some(r) = p.reduce else { return vec![named(stages, p.output, &flat(stages, p.output))] };
+    match product(stages, p, r, None) {
+        None => vec![named(stages, p.output, &reduction(stages, p, r))],
+        Some((tally, 1)) => vec![named(stages, p.output, &tally)],
+        Some((tally, slices)) => {
+            vec![named(stages, r, &tally), named(stages, p.output, &sum_of_slices(stages, p, r, slices))]
+        }
+    }
+}
+
+/// The sum of a product's slices, and what follows it.
+fn sum_of_slices(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally {
+    let (order, _) = stages.loops(p.output);
+    let (mut tally, width) = flat_tally(stages, &order);
+    let lanes = Lanes { order: &order, width, along: None };
+    let (block, (own, _)) = (stages.list[r].block, stages.loops(r));
+    tally.operations += iterations(&order) * slices as f64;
+    stages.count_read(&mut tally, &Stages::store(block), &Lanes { order: &own, width, along: None }, slices as f64);
+    finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0);
+    tally
+}
+
+fn named(stages: &Stages<'_>, stage: usize, tally: &Tally) -> KernelEstimate {
+    tally.kernel(stages.f, stages.list[stage].block.name, stages.profile, &stages.rates)
+}
+
+/// Elements of a thread's vector, and threads of a workgroup, for so many results with so many neighbours.
+fn flat_shape(stages: &Stages<'_>, order: &[Loop]) -> (i64, f64) {
+    let total = iterations(order) as i64;
+    let inner = order.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
+    let width = if inner % 2 != 0 { 1 } else { [4, 2, 1].into_iter().find(|w| total % w == 0).unwrap_or(1) };
+    let full: f64 = if stages.rates.software { 64.0 } else { 128.0 };
+    (width, full.min((total / width).max(1) as f64))
+}
+
+/// A tally of a thread for each vector of results.
+fn flat_tally(stages: &Stages<'_>, order: &[Loop]) -> (Tally, i64) {
+    let (width, threads) = flat_shape(stages, order);
+    let workgroups = (iterations(order) / width as f64 / threads).ceil();
+    (Tally { workgroups, threads, ..Tally::default() }, width)
+}
+
+/// A stage without reduction: a thread for each vector of results.
+fn flat(stages: &Stages<'_>, s: usize) -> Tally {
+    let (order, _) = stages.loops(s);
+    let (mut tally, width) = flat_tally(stages, &order);
+    finish(stages, &mut tally, s, None, &Lanes { order: &order, width, along: None }, 1.0);
+    tally
+}
+
+/// What a stage that is no reduction reads and computes, and its store.
+fn finish(stages: &Stages<'_>, tally: &mut Tally, s: usize, without: Option<BufferId>, lanes: &Lanes<'_>, times: f64) {
+    let block = stages.list[s].block;
+    if block.reduce.is_none() {
+        stages.count(tally, &stages.demand(&block.value).without(without), lanes, times);
+    }
+    stages.count_read(tally, &Stages::store(block), lanes, times);
+}
+
+/// A reduction that is no product: few long ones a workgroup each, others a thread for each vector of results.
+fn reduction(stages: &Stages<'_>, p: &Part, r: usize) -> Tally {
+    let block = stages.list[r].block;
+    let (order, taps) = stages.loops(r);
+    let (results, depth) = (iterations(&order), iterations(&taps));
+    let mut demand = stages.demand(&block.value);
+    demand.operations += 1.0;
+    let row = Lanes { order: &taps, width: 1, along: None };
+    let neighbours = demand.reads.iter().all(|x| stages.touch(x, &row).sectors <= stages.rates.lanes as f64 / 4.0);
+    let shared = threads_for_a_result(stages.profile, results as i64, depth as i64, neighbours, false);
+    let (own, _) = stages.loops(p.output);
+    if let (Ok(threads), true) = (shared, depth > 1.0) {
+        let mut tally = Tally { workgroups: results, threads: threads as f64, ..Tally::default() };
+        stages.count(&mut tally, &demand, &row, results);
+        tally.passes += results * (threads as f64 / stages.rates.lanes as f64).ceil() * 4.0;
+        finish(stages, &mut tally, p.output, Some(block.buffer), &Lanes { order: &own, width: 1, along: None }, 1.0);
+        return tally;
+    }
+    let (mut tally, width) = flat_tally(stages, &order);
+    stages.count(&mut tally, &demand, &Lanes { order: &order, width, along: None }, depth);
+    finish(stages, &mut tally, p.output, Some(block.buffer), &Lanes { order: &own, width, along: None }, 1.0);
+    tally
+}
+
+/// A sum of products in tiles; `None` where no rule makes them. With windows, `p.output` stores one result for each window.
+fn product(stages: &Stages<'_>, p: &Part, r: usize, windows: Option<(Windows, &Part)>) -> Option<(Tally, i64)> {
+    let product = Product::of(stages, r)?;
+    let tile = product.tile(stages, windows.map(|w| w.0))?;
+    let mut tally = product.count(stages, &tile, windows.map(|w| w.0));
+    let block = stages.list[r].block;
+    let width = if tile.columns % 4 == 0 { 4 } else { 1 };
+    // Loops of the consumer that store what those of the reduction compute.
+    let consumer = stages.list[p.output].block;
+    let read = stages.demand(&consumer.value).reads.into_iter().find(|x| x.buffer == block.buffer);
+    let name = |v: Name| {
+        let at = block.indices.iter().position(|i| i.as_var() == Some(v));
+        let of = at.and_then(|d| read.as_ref().and_then(|x| x.variable(d)));
+        of.unwrap_or(v)
+    };
+    let order = product.store_order(&name);
+    let lanes = Lanes { order: &order, width, along: None };
+    match windows {
+        None if tile.slices > 1 => {
+            let (own, _) = stages.loops(r);
+            stages.count_read(
+                &mut tally,
+                &Stages::store(block),
+                &Lanes { order: &own, width, along: None },
+                tile.slices as f64,
+            );
+        }
+        None => finish(stages, &mut tally, p.output, Some(block.buffer), &lanes, 1.0),
+        Some((w, outer)) => {
+            if p.output != r {
+                let demand = stages.demand(&consumer.value).without(Some(block.buffer));
+                stages.count(&mut tally, &demand, &lanes, w.times);
+            }
+            let (own, taps) = outer.reduce.map(|s| stages.loops(s)).unwrap_or_default();
+            tally.operations += iterations(&own) * iterations(&taps);
+            let (own, _) = stages.loops(outer.output);
+            let made = outer.reduce.map(|s| stages.list[s].block.buffer);
+            finish(stages, &mut tally, outer.output, made, &Lanes { order: &own, width, along: None }, 1.0);
+        }
+    }
+    Some((tally, tile.slices))
+}
+
+/// Softmax and normalisations: one stage spreads row reductions over their rows.
+fn rows(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
+    let (reductions, computed): (Vec<usize>, Vec<usize>) =
+        stored.iter().copied().partition(|&s| stages.list[s].block.reduce.is_some());
+    let [output] = computed[..] else { return None };
+    if reductions.is_empty() || reductions.iter().any(|&r| stages.is_result(stages.list[r].block.buffer)) {
+        return None;
+    }
+    let demand = stages.demand(&stages.list[output].block.value);
+    let of_reduction = |b: BufferId| reductions.iter().any(|&r| stages.list[r].block.buffer == b);
+    let reads = demand.reads.iter().filter(|r| of_reduction(r.buffer));
+    let row: Vec<Name> = reads.map(|r| r.variables()).max_by_key(Vec::len)?;
+    let (loops, _) = stages.loops(output);
+    let (outer, inner): (Vec<Loop>, Vec<Loop>) = loops.iter().copied().partition(|l| row.contains(&l.0) || l.1 == 1);
+    let (count, length) = (iterations(&outer), iterations(&inner));
+    if length <= 1.0 {
+        return None;
+    }
+    let contiguous = loops.iter().rev().find(|l| l.1 > 1).is_some_and(|l| inner.contains(l));
+    let shared = worth_a_workgroup(stages.profile, count as i64, length as i64, contiguous);
+    let threads: f64 = match (shared, stages.rates.software) {
+        (true, true) => stages.rates.lanes as f64,
+        (true, false) => (length / 4.0).clamp(32.0, 256.0),
+        (false, true) => 8.0,
+        (false, false) => 32.0,
+    };
+    let workgroups = if shared { count } else { (count / threads).ceil() };
+    let mut tally = Tally { workgroups, threads, ..Tally::default() };
+    for &r in &reductions {
+        let (own, taps) = stages.loops(r);
+        let mut d = stages.demand(&stages.list[r].block.value);
+        d.operations += 1.0;
+        d.reads.retain(|x| !of_reduction(x.buffer));
+        let (order, times) = if shared { (&taps, iterations(&own)) } else { (&own, iterations(&taps)) };
+        stages.count(&mut tally, &d, &Lanes { order, width: 1, along: None }, times);
+        if shared {
+            tally.passes += count * (threads / stages.rates.lanes as f64).ceil() * 4.0;
+        }
+    }
+    let mut d = demand;
+    d.reads.retain(|x| !of_reduction(x.buffer));
+    let (order, times) = if shared { (&inner, count) } else { (&outer, length) };
+    let width = if shared && contiguous && length % 4.0 == 0.0 { 4 } else { 1 };
+    let lanes = Lanes { order, width, along: None };
+    stages.count(&mut tally, &d, &lanes, times);
+    stages.count_read(&mut tally, &Stages::store(stages.list[output].block), &lanes, times);
+    Some(named(stages, output, &tally))
+}
+
+/// Two kernels as one, and as they are.
+struct Pair {
+    together: KernelEstimate,
+    apart: Vec<KernelEstimate>,
+}
+
+impl Pair {
+    fn pays(&self) -> bool {
+        self.together.cost.total() < self.apart.iter().map(|k| k.cost.total()).sum::<f64>()
+    }
+}
+
+/// True when `second` reduces windows of what `first` stores, and nobody else reads that.
+fn feeds_windows(stages: &Stages<'_>, first: &Part, second: &Part) -> bool {
+    let made = stages.list[first.output].block.buffer;
+    let (Some(_), Some(r)) = (first.reduce, second.reduce) else { return false };
+    let readers = stages.list.iter().filter(|s| s.block.reads(made)).count();
+    readers == 1 && !stages.is_result(made) && window_index(stages.f, stages.list[r].block, made).is_some()
+}
+
+/// Both forms of a product with windows over its rows; `None` where one kernel cannot be.
+fn pair(stages: &Stages<'_>, first: &Part, second: &Part) -> Option<Pair> {
+    let (r, outer) = (first.reduce?, second.reduce?);
+    let made = stages.list[first.output].block.buffer;
+    let index = window_index(stages.f, stages.list[outer].block, made)?;
+    let (windows, taps) = stages.loops(outer);
+    let elements = iterations(&taps) as i64;
+    let results = stages.f.buffers[made].shape.iter().map(extent).product::<i64>();
+    let product_loops = Product::of(stages, r)?;
+    let along_rows = index
+        .iter()
+        .zip(&stages.list[r].block.indices)
+        .all(|(i, own)| !taps.iter().any(|t| i.uses(t.0)) || own.as_var().is_some_and(|v| product_loops.has_rows(v)));
+    if elements > LARGEST_WINDOW || !along_rows {
+        return None;
+    }
+    let times = iterations(&windows) * elements as f64 / results.max(1) as f64;
+    let (together, _) = product(stages, first, r, Some((Windows { times, taps: elements }, second)))?;
+    let together = named(stages, second.output, &together);
+    let apart = [unit(stages, first), unit(stages, second)].concat();
+    Some(Pair { together, apart })
+}

@@ -1,0 +1,42 @@
+//! What the kernels of a compilation are estimated to cost, told from its scheduled tensor functions.
+
+use super::CompileTrace;
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Cost, KernelEstimate, estimate};
+use crate::text::parse_module;
+use rustc_hash::FxHashMap;
+
+impl CompileTrace {
+    /// The estimate of each kernel on the device of the compilation; `None` for one that the scheduled text does not have.
+    ///
+    /// # Errors
+    /// A trace without scheduled tensor functions, or of a device or text that this version does not read.
+    pub fn estimates(&self) -> Result<Vec<Option<KernelEstimate>>, String> {
+        let at = self.stages.iter().rposition(|s| s.label == "scheduled");
+        let at = at.ok_or("this trace has no scheduled tensor functions")?;
+        let profile: DeviceProfile = serde_json::from_str(&self.profile)
+            .map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
+        let text = self.stage_text(at).map_err(|e| e.to_string())?.unwrap_or_default();
+        let module = parse_module(&text).map_err(|e| format!("the scheduled text does not parse: {e}"))?;
+        let mut known: FxHashMap<&str, Vec<KernelEstimate>> = FxHashMap::default();
+        let mut out = Vec::with_capacity(self.kernels.len());
+        for k in &self.kernels {
+            let of = |name: &str| {
+                let f = module.tensor_functions.get(&Name::new(name));
+                f.and_then(|f| estimate(f, &[], &profile).ok()).map_or(vec![], |e| e.kernels)
+            };
+            let list = known.entry(&k.function).or_insert_with(|| of(&k.function));
+            out.push(list.iter().find(|e| e.name.as_str() == k.entry).cloned());
+        }
+        Ok(out)
+    }
+    /// The cost of all dispatches, by these estimates of kernels; and how many dispatches have none.
+    pub fn estimated_cost(&self, estimates: &[Option<KernelEstimate>]) -> (Cost, usize) {
+        let all = self.calls().map(|c| estimates.get(c.kernel).and_then(Option::as_ref));
+        all.fold((Cost::default(), 0), |(sum, missing), e| match e {
+            Some(e) => (sum + e.cost, missing),
+            None => (sum, missing + 1),
+        })
+    }
+}
