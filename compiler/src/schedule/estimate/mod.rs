@@ -25,9 +25,7 @@ mod tally;
 mod tests;
 mod units;
 
-pub(in crate::schedule) use product::least_slices;
 pub use tally::KernelEstimate;
-pub(in crate::schedule) use units::window_costs;
 
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
