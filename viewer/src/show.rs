@@ -75,69 +75,79 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
         ui.weak(format!("amp {}, layout {}, fuse {}, -O{}; Weft {}", o.amp, o.layout, o.fuse, o.opt_level, t.weft));
     });
     ui.horizontal_wrapped(|ui| {
-        ui.toggle_value(&mut v.passes, "Passes");
-        ui.separator();
-        let label = ui.label("Colour");
-        let title = ColourBy::ALL.iter().find(|(c, _)| *c == v.colour).map_or("", |(_, t)| t);
-        let choice = ComboBox::from_id_salt("colour").selected_text(title).show_ui(ui, |ui| {
-            for (by, title) in ColourBy::ALL {
-                ui.selectable_value(&mut v.colour, by, title);
-            }
-        });
-        choice.response.labelled_by(label.id);
-        ui.toggle_value(&mut v.compare, "Before | After").on_hover_text("Both sides of a pass, with linked views (B)");
-        if ui.toggle_value(&mut v.columns, "Columns").on_hover_text("All of a long graph side by side (C)").clicked() {
-            v.canvases.iter_mut().for_each(Canvas::fit_next);
-        }
-        let mut right = v.direction == Direction::Right;
-        if ui
-            .toggle_value(&mut right, "Across")
-            .on_hover_text("From left to right rather than from top to bottom (Ctrl K)")
-            .clicked()
-        {
-            v.turn();
-        }
-        if ui.button("Fit").on_hover_text("Show everything (F); T shows the top").clicked() {
-            v.canvases.iter_mut().for_each(|c| c.fit(true));
-        }
-        if ui.button("«").on_hover_text("Where you were (Alt Left)").clicked() {
-            v.canvases[0].camera.back();
-        }
-        if ui.button("»").on_hover_text("Where you went back from (Alt Right)").clicked() {
-            v.canvases[0].camera.forward();
-        }
-        if ui.button("‹ change").on_hover_text("The box changed before (P)").clicked() {
-            v.next_change(false);
-        }
-        if ui.button("change ›").on_hover_text("The next changed box (N)").clicked() {
-            v.next_change(true);
-        }
+        view_tools(ui, v);
         search(ui, v);
-        if v.host.is_some() && ui.button("Compile again").on_hover_text("With other options, and run it").clicked() {
-            v.again.open = !v.again.open;
+        window_tools(ui, v);
+    });
+}
+
+/// What changes how the graph is shown.
+fn view_tools(ui: &mut Ui, v: &mut Viewer) {
+    ui.toggle_value(&mut v.passes, "Passes");
+    ui.separator();
+    let label = ui.label("Colour");
+    let title = ColourBy::ALL.iter().find(|(c, _)| *c == v.colour).map_or("", |(_, t)| t);
+    let choice = ComboBox::from_id_salt("colour").selected_text(title).show_ui(ui, |ui| {
+        for (by, title) in ColourBy::ALL {
+            ui.selectable_value(&mut v.colour, by, title);
         }
-        ui.menu_button("Export", |ui| {
-            for (what, title, _) in Export::ALL {
-                if ui.button(title).clicked() {
-                    v.message = Some(export::write(v, ui.ctx(), what));
-                    ui.close();
-                }
-            }
-        });
-        let dark = ui.visuals().dark_mode;
-        if ui.button(if dark { "Light" } else { "Dark" }).clicked() {
-            ui.ctx().set_theme(if dark { Theme::Light } else { Theme::Dark });
-        }
-        if ui.button("?").on_hover_text("Keys, and what one can search for").clicked() {
-            v.help = !v.help;
-        }
-        ui.toggle_value(&mut v.dock, "Details").on_hover_text("What stands beside the graph");
-        if let Some(said) = v.message.clone() {
-            if ui.add(egui::Label::new(egui::RichText::new(said).small()).sense(egui::Sense::click())).clicked() {
-                v.message = None;
+    });
+    choice.response.labelled_by(label.id);
+    ui.toggle_value(&mut v.compare, "Before | After").on_hover_text("Both sides of a pass, with linked views (B)");
+    if ui.toggle_value(&mut v.columns, "Columns").on_hover_text("All of a long graph side by side (C)").clicked() {
+        v.canvases.iter_mut().for_each(Canvas::fit_next);
+    }
+    let mut right = v.direction == Direction::Right;
+    if ui
+        .toggle_value(&mut right, "Across")
+        .on_hover_text("From left to right rather than from top to bottom (Ctrl K)")
+        .clicked()
+    {
+        v.turn();
+    }
+    if ui.button("Fit").on_hover_text("Show everything (F); T shows the top").clicked() {
+        v.canvases.iter_mut().for_each(|c| c.fit(true));
+    }
+    if ui.button("«").on_hover_text("Where you were (Alt Left)").clicked() {
+        v.canvases[0].camera.back();
+    }
+    if ui.button("»").on_hover_text("Where you went back from (Alt Right)").clicked() {
+        v.canvases[0].camera.forward();
+    }
+    if ui.button("‹ change").on_hover_text("The box changed before (P)").clicked() {
+        v.next_change(false);
+    }
+    if ui.button("change ›").on_hover_text("The next changed box (N)").clicked() {
+        v.next_change(true);
+    }
+}
+
+/// What concerns the whole window: compiling again, exports, light and dark, help.
+fn window_tools(ui: &mut Ui, v: &mut Viewer) {
+    if v.host.is_some() && ui.button("Compile again").on_hover_text("With other options, and run it").clicked() {
+        v.again.open = !v.again.open;
+    }
+    ui.menu_button("Export", |ui| {
+        for (what, title, _) in Export::ALL {
+            if ui.button(title).clicked() {
+                v.message = Some(export::write(v, ui.ctx(), what));
+                ui.close();
             }
         }
     });
+    let dark = ui.visuals().dark_mode;
+    if ui.button(if dark { "Light" } else { "Dark" }).clicked() {
+        ui.ctx().set_theme(if dark { Theme::Light } else { Theme::Dark });
+    }
+    if ui.button("?").on_hover_text("Keys, and what one can search for").clicked() {
+        v.help = !v.help;
+    }
+    ui.toggle_value(&mut v.dock, "Details").on_hover_text("What stands beside the graph");
+    if let Some(said) = v.message.clone() {
+        if ui.add(egui::Label::new(egui::RichText::new(said).small()).sense(egui::Sense::click())).clicked() {
+            v.message = None;
+        }
+    }
 }
 
 /// The search field, and how much it finds.

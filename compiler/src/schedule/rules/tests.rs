@@ -75,7 +75,8 @@ fn halves_are_copied_in_runs_of_sixteen_bytes() {
     }";
     let f = crate::text::parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}"));
     let constants: Vec<_> = f.inputs().skip(1).collect();
-    for name in ["ada", "navi31", "bmg"] {
+    // Smaller tiles have no 16 bytes for each thread.
+    for name in ["ada", "navi31"] {
         let p = DeviceProfile { cores: 1, ..DeviceProfile::named(name).expect("a profile") };
         let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(s.rule, "matmul-tiled", "{:?}", s.missed);
