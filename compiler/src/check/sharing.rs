@@ -24,7 +24,7 @@ use super::owner::{COUNTEREXAMPLE, PROOF, Place, Verdict, same_owner, tells_its_
 use super::view::{Access, Leaf, Parallel, View, visit_accesses};
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{BufferId, Scope, TensorFunction};
+use crate::tir::{BufferId, For, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A rule that is not proved to hold.
@@ -268,6 +268,12 @@ impl<'f> Sharing<'_, 'f> {
         self.shared_axes(s.id, leaf).into_iter().filter(depends).collect()
     }
 
+    /// True when serial loops store the same element several times: workgroups that store alike are not in the same iteration.
+    fn stored_again(&self, w: &Access<'_>) -> bool {
+        let serial = |l: &&For| Parallel::of(l).is_none() && l.extent.as_const() != Some(1);
+        self.leaf(w).loops.iter().copied().filter(serial).any(|l| !w.indices.iter().any(|i| i.uses(l.var)))
+    }
+
     fn inside(&self, a: &Access<'_>, axis: Parallel) -> bool {
         self.leaf(a).along(axis).next().is_some()
     }
@@ -314,7 +320,9 @@ impl<'f> Sharing<'_, 'f> {
         for w in writes {
             // Workgroups that do not run the store rely on another one's.
             let partial = !lane && self.leaf(w).along(axis).any(|(_, l)| l.extent.as_const() != Some(view.size(axis)));
-            if !partial && !self.distributed(s, w).contains(&axis) {
+            // What all store alike stays as it is only where it is stored once.
+            let alike = !self.distributed(s, w).contains(&axis) && (lane || !self.stored_again(w));
+            if !partial && alike {
                 continue;
             }
             let (lw, place) = (w.indices, Place::new(&view.leaves[w.leaf], 0));

@@ -189,6 +189,11 @@ impl Instruction for SoftwarePipeline {
                     format!("reads `{}`, which the loop stores to: it cannot be loaded ahead", f.buffers[b].name);
                 return Err(Refusal::at(*name, text));
             }
+            let inside: usize = body.iter().map(|s| users(s, copy.buffer)).sum();
+            if self.double_buffer && inside != users(&f.body, copy.buffer) {
+                let text = format!("is used outside of `{}`, where nothing says which half", self.r#loop);
+                return Err(Refusal::at(*name, text));
+            }
             if self.double_buffer {
                 let half = Int::var(self.r#loop).rem(2);
                 rewrite_body(&mut body, f, copy.buffer, &half);
@@ -212,6 +217,11 @@ impl Instruction for SoftwarePipeline {
             Ok(Stmt::seq(before))
         })
     }
+}
+
+/// Blocks that store to `buffer` or read it.
+fn users(s: &Stmt, buffer: BufferId) -> usize {
+    s.blocks().iter().filter(|b| b.buffer == buffer || buffers_read(&b.value).contains(&buffer)).count()
 }
 
 /// Lets every access to `buffer` below `body` go to one half.
@@ -260,6 +270,14 @@ mod tests {
             let g = scheduled(&g, &["decompose-reduction {block=mm, at=ko}", &pipeline, "cut-kernel {}"]);
             assert_same(&f, &g);
         }
+    }
+
+    /// The copy's own loop is serial, too; what it fills is read behind it.
+    #[test]
+    fn halves_are_for_readers_inside_the_loop() {
+        let g = scheduled(&matmul(6, 7, 10), &STAGE);
+        let refused = refusal(&g, "software-pipeline {loop=as_ii, buffers=[as], double_buffer=true}");
+        assert!(refused.contains("outside of `as_ii`"), "{refused}");
     }
 
     #[test]

@@ -27,6 +27,11 @@ attr_struct! {
     }
 }
 
+/// Iterations that a split may add without asking, which a workgroup of threads for one element does.
+const MAX_EXCESS: i64 = 4096;
+/// How many it may add for each that there is: a kernel of mostly such iterations would seem to hang.
+const MAX_PADDING: i64 = 16;
+
 impl Split {
     /// The extents of the new loops and whether they cover the old one exactly.
     fn extents(&self, l: &For, f: &TensorFunction) -> Result<(Vec<Int>, bool), Refusal> {
@@ -46,6 +51,12 @@ impl Split {
         let excess = int::simplify(&(int::product(&extents) - &l.extent), &bounds);
         if excess.as_const().is_some_and(|e| e < 0) || (inferred == 0 && excess.as_const().is_none()) {
             let text = format!("the factors {:?} do not cover {} iterations", self.factors, l.extent);
+            return Err(Refusal::at(self.r#loop, text));
+        }
+        if let (Some(excess), Some(n)) = (excess.as_const(), l.extent.as_const())
+            && excess > MAX_EXCESS.max(n.saturating_mul(MAX_PADDING))
+        {
+            let text = format!("{excess} iterations would do nothing for {n} that do");
             return Err(Refusal::at(self.r#loop, text));
         }
         Ok((extents, excess.is(0)))
@@ -104,6 +115,13 @@ mod tests {
         assert_eq!(g.body.blocks()[0].guards.len(), 0);
         assert_eq!(y.guards.len(), 1);
         assert_same(&f, &g);
+    }
+
+    #[test]
+    fn a_loop_of_mostly_nothing_is_refused() {
+        let f = elementwise_chain(&[10, 6]);
+        let refused = refusal(&f, "split {loop=t0_i0, factors=[0, 2147483647], into=[a, b]}");
+        assert!(refused.contains("2147483637 iterations would do nothing for 10 that do"), "{refused}");
     }
 
     #[test]

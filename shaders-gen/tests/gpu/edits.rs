@@ -118,6 +118,9 @@ fn outcome(seed: u64, bases: &[Base], run: Run<'_>) -> Outcome {
     let mut draw = Draw::new(seed);
     let base = &bases[draw.below(bases.len())];
     let f = edited(base, bases, &mut draw);
+    if setting("WEFT_SHOW_SEED", 0) == seed {
+        println!("seed {seed}, {}\n{}", base.what, text(&f));
+    }
     let wrong = |why: String| Outcome::Wrong(format!("seed {seed}, {}: {why}\n{}", base.what, text(&f)));
     if let Err(e) = compiler::verify::verify_tensor_function(&f) {
         return wrong(format!("{e:?}"));
