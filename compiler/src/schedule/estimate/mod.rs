@@ -2,7 +2,7 @@
 //!
 //! [`estimate`] takes a function that is scheduled as it stands and weighs each kernel; of one that is not it tells the kernels
 //! that the rules would make, without making them: from the loops, the tiles that the rules name, and the elements that the
-//! lanes of one subgroup read. Both add the same counts ([`tally`]) and pay the same prices ([`rates`]). A kernel's time has parts:
+//! lanes of one subgroup read. Both add the same counts (`tally`) and pay the same prices (`rates`). A kernel's time has parts:
 //!
 //! - *arithmetic*: scalar operations;
 //! - *issue*: loads and stores that subgroups issue, a vector counting once;
