@@ -79,8 +79,11 @@ mod tests {
     #[test]
     fn answers_are_made_once_and_forgotten_where_they_weigh_too_much() {
         let (made, count) = channel();
+        // The worker waits until both questions have been asked.
+        let (go, gate) = channel::<()>();
         let start = move || {
             move |n: &usize| {
+                gate.recv().expect("the test says when");
                 made.send(*n).expect("the test listens");
                 n * 10
             }
@@ -90,6 +93,7 @@ mod tests {
         for n in [1, 2, 3] {
             assert_eq!(w.get(&n), None);
             assert_eq!(w.get(&n), None, "asked for once");
+            go.send(()).expect("the worker waits");
             woken.recv().expect("an answer");
             assert_eq!(w.get(&n), Some(n * 10));
             assert!(!w.busy());
