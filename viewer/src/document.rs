@@ -1,6 +1,7 @@
 //! A trace with the indices that readers of it need at once.
 
 use compiler::graph::Module;
+use compiler::profile::DeviceProfile;
 use compiler::remark::Remark;
 use compiler::text::parse_module;
 use compiler::trace::{CompileTrace, TraceError};
@@ -85,6 +86,18 @@ impl Document {
     pub fn module(&self, stage: usize) -> Result<Module, String> {
         let label = self.trace.stages.get(stage).map_or("", |s| s.label.as_str());
         parse_module(self.text(stage)).map_err(|e| format!("the stage `{label}` does not parse: {e}"))
+    }
+    /// The module of the last stage `label`, of the tensor functions, and the device that it is for.
+    ///
+    /// # Errors
+    /// When the trace has no such stage, its text does not parse, or its device is unknown.
+    pub fn functions(&self, label: &str) -> Result<(Module, DeviceProfile), String> {
+        let at = self.trace.stages.iter().rposition(|s| s.label == label);
+        let at =
+            at.ok_or_else(|| format!("this trace has no {label} tensor functions: `weft compile -o` stores them"))?;
+        let profile = serde_json::from_str(&self.trace.profile);
+        let profile = profile.map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
+        Ok((self.module(at)?, profile))
     }
     /// Groups that a box is, or that what came from its source nodes is in.
     pub fn groups_of(&self, node: &Node) -> Vec<usize> {

@@ -74,12 +74,8 @@ struct Source {
 
 impl Source {
     fn new(document: &Document) -> Result<Source, String> {
-        let stages = &document.trace().stages;
-        let at = stages.iter().rposition(|s| s.label == "scheduled");
-        let at = at.ok_or("this trace has no scheduled tensor functions: `weft compile -o` stores them")?;
-        let profile = serde_json::from_str(&document.trace().profile);
-        let profile = profile.map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
-        Ok(Source { module: document.module(at)?, profile })
+        let (module, profile) = document.functions("scheduled")?;
+        Ok(Source { module, profile })
     }
 
     fn forms(&self, document: &Document, kernel: usize) -> Forms {
