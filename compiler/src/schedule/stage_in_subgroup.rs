@@ -78,4 +78,15 @@ mod tests {
         let e = refusal(&g, "stage-in-subgroup {block=mm, operand=\"0\", at=mm_r0, into=ws, lane=l, dim=jo}");
         assert!(e.contains("does not vary"), "{e}");
     }
+
+    #[test]
+    fn lanes_that_are_no_part_of_a_subgroup_are_refused() {
+        for lanes in ["1", "3"] {
+            let split = format!("split {{loop=mm_i1, factors=[0, {lanes}], into=[jo, l]}}");
+            let prepare = [PREPARE[0], &split, PREPARE[2], PREPARE[3]];
+            let g = scheduled(&matmul(15, 6, 3), &prepare);
+            let e = refusal(&g, "stage-in-subgroup {block=mm, operand=\"0\", at=mm_r0, into=as, lane=l, dim=p}");
+            assert!(e.contains("not a power of two from 2"), "{e}");
+        }
+    }
 }

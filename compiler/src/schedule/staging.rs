@@ -211,6 +211,12 @@ impl Staging<'_> {
         let (LoopKind::Local(0), Some(size)) = (kind, lanes.extent.as_const()) else {
             return Err(Refusal::at(lane, "the lane loop must be bound to local_x"));
         };
+        // What one lane holds it shares with none, and its index, simplified, names no lane.
+        if size < 2 || !size.unsigned_abs().is_power_of_two() {
+            let why =
+                format!("the lane loop runs {size} times, not a power of two from 2: stage the operand in registers");
+            return Err(Refusal::at(lane, why));
+        }
         if !path[..=at].iter().any(|p| p.var == lane) {
             return Err(Refusal::at(lane, format!("the lane loop must be around `{}`", self.at)));
         }
