@@ -12,6 +12,7 @@ use crate::args::shared::refuse_for_trace;
 use crate::error::CliResult;
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
+use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
 use relations::Relations;
 use std::path::Path;
@@ -38,7 +39,10 @@ fn compiled(a: &ExplainArgs) -> CliResult<CompileTrace> {
     let module = load(&a.model, &a.common, given.as_ref())?;
     let profile = target_profile(&a.common)?;
     let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
-    let options = compile_options(pipeline_for(&module, &a.common, &profile, &inputs)?, &a.common)?;
+    // Estimates are told from the recorded stages.
+    let record = a.common.verbose > 0;
+    let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
+    let options = CompileOptions { record, ..compile_options(pipeline, &a.common)? };
     let c = compile_with(module, &options, &a.common, &profile)?;
     crate::trace::of(&a.model, &c, &options, Contents::Summary)
 }

@@ -260,3 +260,10 @@ fn measurements_are_stored_and_read() {
         assert_eq!(weft(&wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
+
+/// Entry points of shaders get other names than kernels where those end in a digit.
+#[test]
+fn every_kernel_has_an_estimate() {
+    let explained = stdout(&weft(&["explain", "squeezenet1_1", "--target", "ada", "-v"]));
+    assert!(explained.contains("\nestimated: "), "{explained}");
+}

@@ -12,8 +12,9 @@
 use benches::statistics::Statistics;
 use benches::zoo;
 use compiler::compile::{CompileOptions, Compiled, compile};
-use compiler::cost::{KernelTimes, Measurements, asked_forms, measure_forms};
+use compiler::cost::{KernelTimes, Measurements, measure_forms};
 use compiler::graph::Module;
+use compiler::passes::asked_forms;
 use compiler::passes::{LayoutMode, PipelineOptions};
 use compiler::tensor::Tensor;
 use compiler::text::{print_module, random_tensor};

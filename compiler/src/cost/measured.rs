@@ -3,7 +3,7 @@
 //! A time belongs to a digest of the code that ran (shaders, grids, workgroups) on a device with its processor and driver
 //! version. A changed rule or lowering emits other code, so that it never meets the time of the old one.
 
-use super::{AnalyticCost, CostModel, NodeForm};
+use super::{CostModel, EstimatedCost, NodeForm};
 use crate::compile::{CompileOptions, Compiled, compile};
 use crate::fault::Fault;
 use crate::fingerprint::Fingerprint;
@@ -12,7 +12,9 @@ use crate::name::Name;
 use crate::passes::{LayoutMode, PipelineOptions};
 use crate::plan::{EmitKernel, Plan, Step};
 use crate::profile::DeviceProfile;
+use crate::schedule::estimate::Estimate;
 use crate::tensor::{ConstData, DataSource, Tensor};
+use crate::tir::{BufferId, TensorFunction};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -28,8 +30,10 @@ pub struct Measurements {
 pub struct Measurement {
     /// Time in nanoseconds.
     pub ns: f64,
-    /// What the analytic model estimates for it, which gives the unit for kernels that were not measured.
-    pub estimate: u64,
+    /// What the estimate says of it in nanoseconds, which gives the scale for kernels that were not measured; 0 where it was
+    /// not asked.
+    #[serde(default)]
+    pub estimated_ns: u64,
 }
 
 impl Measurements {
@@ -41,10 +45,10 @@ impl Measurements {
     pub fn insert(&mut self, profile: &DeviceProfile, plan: &Plan, measurement: Measurement) {
         self.devices.entry(profile.identity()).or_default().insert(code_digest(plan).to_string(), measurement);
     }
-    /// Nanoseconds of one unit of the estimate on a device: the median of its ratios; 1 where nothing was measured on it.
-    pub fn ns_per_unit(&self, profile: &DeviceProfile) -> f64 {
+    /// What a device takes for each nanosecond of the estimate: the median of its ratios; 1 where nothing was measured on it.
+    pub fn scale(&self, profile: &DeviceProfile) -> f64 {
         let own = self.devices.get(&profile.identity()).into_iter().flat_map(BTreeMap::values);
-        let mut ratios: Vec<f64> = own.filter(|m| m.estimate > 0).map(|m| m.ns / m.estimate as f64).collect();
+        let mut ratios: Vec<f64> = own.filter(|m| m.estimated_ns > 0).map(|m| m.ns / m.estimated_ns as f64).collect();
         ratios.sort_by(f64::total_cmp);
         ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
     }
@@ -75,16 +79,18 @@ pub struct KernelTimes {
 pub struct MeasuredCost {
     times: Arc<KernelTimes>,
     profile: DeviceProfile,
-    ns_per_unit: f64,
+    estimated: EstimatedCost,
+    scale: f64,
     /// What was asked before: a time follows from the node's kernels, which take a while to make.
     known: Mutex<Vec<(NodeForm, Option<f64>)>>,
 }
 
 impl MeasuredCost {
-    /// For a device. The unit of the estimate follows from the measurements on that device.
+    /// For a device. The scale of the estimate follows from the measurements on that device.
     pub fn new(times: Arc<KernelTimes>, profile: &DeviceProfile) -> MeasuredCost {
-        let ns_per_unit = times.measurements.ns_per_unit(profile);
-        MeasuredCost { times, profile: profile.clone(), ns_per_unit, known: Mutex::default() }
+        let scale = times.measurements.scale(profile);
+        let estimated = EstimatedCost::new(profile);
+        MeasuredCost { times, profile: profile.clone(), estimated, scale, known: Mutex::default() }
     }
     /// The time of a node, where it was measured, in nanoseconds.
     pub fn measured(&self, form: &NodeForm) -> Option<f64> {
@@ -104,8 +110,11 @@ impl MeasuredCost {
 
 impl CostModel for MeasuredCost {
     fn node(&self, form: &NodeForm) -> u64 {
-        let estimate = || AnalyticCost.node(form) as f64 * self.ns_per_unit;
+        let estimate = || self.estimated.node(form) as f64 * self.scale;
         self.measured(form).unwrap_or_else(estimate).clamp(0.0, 1e15) as u64
+    }
+    fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
+        self.estimated.function(f, constants)
     }
     /// Kernels are measured alone and on a device that others use: a tenth.
     fn uncertainty(&self) -> f64 {
@@ -185,11 +194,12 @@ pub fn measure_forms(
     measurements: &mut Measurements,
 ) -> Vec<String> {
     let mut failures = Vec::new();
+    let estimated = EstimatedCost::new(profile);
     for form in forms {
         let measured = compile_single(form, profile, emitter).and_then(|c| {
             if measurements.get(profile, &c.plan).is_none() {
                 let ns = device.measure(&c)?;
-                measurements.insert(profile, &c.plan, Measurement { ns, estimate: AnalyticCost.node(form) });
+                measurements.insert(profile, &c.plan, Measurement { ns, estimated_ns: estimated.node(form) });
             }
             Ok(())
         });
@@ -264,8 +274,9 @@ mod tests {
     fn measured_times_count_and_the_rest_is_scaled() {
         let profile = DeviceProfile::lavapipe();
         let (nchw, nhwc) = (conv(DataLayout::Nchw, 8), conv(DataLayout::Nhwc, 8));
-        assert!(AnalyticCost.node(&nchw) > AnalyticCost.node(&nhwc));
-        let record = crate::cost::RecordingCost::default();
+        let estimated = EstimatedCost::new(&profile);
+        assert!(estimated.node(&nchw) > estimated.node(&nhwc));
+        let record = crate::cost::RecordingCost::new(&profile);
         for f in [&nchw, &nhwc, &nchw] {
             record.node(f);
         }
@@ -302,7 +313,7 @@ mod tests {
     #[test]
     fn the_unit_comes_from_the_device_alone() {
         let (a, b) = (DeviceProfile::lavapipe(), DeviceProfile::hopper());
-        let entry = |ns: f64| Measurement { ns, estimate: 1000 };
+        let entry = |ns: f64| Measurement { ns, estimated_ns: 1000 };
         let mut m = Measurements::default();
         for (i, ns) in [2000.0, 3000.0, 4000.0].into_iter().enumerate() {
             m.devices.entry(a.identity()).or_default().insert(i.to_string(), entry(ns));
@@ -310,7 +321,7 @@ mod tests {
         for i in 0..9 {
             m.devices.entry(b.identity()).or_default().insert(i.to_string(), entry(7.0));
         }
-        assert_eq!((m.ns_per_unit(&a), m.ns_per_unit(&b)), (3.0, 0.007));
-        assert_eq!(m.ns_per_unit(&DeviceProfile::baseline()), 1.0);
+        assert_eq!((m.scale(&a), m.scale(&b)), (3.0, 0.007));
+        assert_eq!(m.scale(&DeviceProfile::baseline()), 1.0);
     }
 }

@@ -1,9 +1,10 @@
-//! What running an op costs: estimated from sizes, or measured on a device.
+//! What running an op or a group costs: estimated, or measured on a device.
 //!
 //! A [`CostModel`] answers for one node by its op and the types around it, so that a pass can ask about forms that are
-//! not in the graph. [`AnalyticCost`] estimates; [`MeasuredCost`] looks the node's kernels up in [`Measurements`] and
-//! falls back to the estimate, scaled to the same unit. [`RecordingCost`] remembers what was asked, which is the list of
-//! kernels to measure. Deliberately absent: the clock; whoever has a device measures.
+//! not in the graph, and for tensor functions. [`EstimatedCost`] asks [`schedule::estimate`](crate::schedule::estimate), the one
+//! estimate there is; [`MeasuredCost`] looks the node's kernels up in [`Measurements`] and falls back to the estimate, scaled to what
+//! was measured. [`RecordingCost`] remembers what was asked, which is the list of kernels to measure. Costs are nanoseconds.
+//! Deliberately absent: the clock; whoever has a device measures.
 
 mod measured;
 
@@ -12,10 +13,14 @@ pub use measured::{
     single_node_module,
 };
 
-use crate::graph::{Module, TensorType};
-use crate::ops::{DataLayout, OpRef};
-use crate::passes::{PassContext, PassError, PipelineOptions, Sequential, default_pipeline};
+use crate::graph::TensorType;
+use crate::name::Name;
+use crate::ops::OpRef;
 use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Estimate, Estimator, cost_of_bytes};
+use crate::te::ComputeContext;
+use crate::tir::{Buffer, BufferId, Encoding, Scope, TensorFunction};
+use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};
 
 /// A node that may or may not be in a graph.
@@ -29,53 +34,98 @@ pub struct NodeForm {
     pub outputs: Vec<TensorType>,
 }
 
-/// What nodes cost. The unit is the model's own: only comparisons count.
+/// What nodes and groups cost, in nanoseconds.
 pub trait CostModel: Send + Sync {
     /// The cost of one node that runs alone.
     fn node(&self, form: &NodeForm) -> u64;
+    /// The estimate of a tensor function, `constants` of which are buffers that may be prepacked, or why it cannot run.
+    fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>>;
     /// The share of a cost that is noise: a choice must gain more than that to be preferred to a simpler one.
     fn uncertainty(&self) -> f64 {
         0.0
     }
 }
 
-/// Costs from sizes alone, in bytes of memory traffic.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct AnalyticCost;
-impl AnalyticCost {
-    /// What a launch costs.
-    pub const LAUNCH: u64 = 65536;
-    fn bytes(ty: &TensorType) -> u64 {
-        // An open dimension counts as 16.
-        let count = ty.numel().eval(&|_| Some(16)).unwrap_or(1).max(0) as u64;
-        count.saturating_mul(ty.dtype.size() as u64).min(1 << 40)
-    }
+/// Costs by [`schedule::estimate`](crate::schedule::estimate) for one device, each different question answered once.
+pub struct EstimatedCost {
+    estimator: Estimator,
+    nodes: Mutex<FxHashMap<String, u64>>,
 }
-impl CostModel for AnalyticCost {
-    /// Everything is read and written once. An op that computes in NCHW reads across channels: a convolution as if it
-    /// moved its data twice more and each multiply-accumulate cost a quarter of a byte, another op half as much again.
-    fn node(&self, form: &NodeForm) -> u64 {
-        let data = form.inputs.first().and_then(Option::as_ref).map_or(0, |t| Self::bytes(&t.0));
-        let traffic = data + form.outputs.iter().map(Self::bytes).sum::<u64>();
-        let other: u64 = form.inputs.iter().skip(1).flatten().map(|t| Self::bytes(&t.0)).sum();
-        let across = form.op.layout().is_some_and(|l| l.data_layout() == DataLayout::Nchw);
-        let inputs: Vec<Option<&TensorType>> = form.inputs.iter().map(|t| t.as_ref().map(|t| &t.0)).collect();
-        let macs = form.op.macs(&inputs, &form.outputs.iter().collect::<Vec<_>>());
-        let penalty = match (across, macs) {
-            (false, _) => 0,
-            (true, 0) => traffic / 2,
-            (true, macs) => 2 * traffic + macs / 4,
+
+impl EstimatedCost {
+    /// For a device.
+    pub fn new(profile: &DeviceProfile) -> EstimatedCost {
+        EstimatedCost { estimator: Estimator::new(profile), nodes: Mutex::default() }
+    }
+    fn ask(&self, form: &NodeForm) -> u64 {
+        let estimated = expression(form).and_then(|(te, constants)| {
+            let found = self.estimator.estimate(&te, &constants);
+            found.as_ref().as_ref().map(Estimate::total).map_err(String::clone)
+        });
+        // What has no tensor expression moves its operands and results once.
+        let moved = || {
+            let types = form.inputs.iter().flatten().map(|t| &t.0).chain(&form.outputs);
+            cost_of_bytes(self.estimator.profile(), types.map(bytes).sum::<f64>()).total()
         };
-        Self::LAUNCH + traffic + other + penalty
+        estimated.unwrap_or_else(|_| moved()).clamp(0.0, 1e15) as u64
     }
 }
 
+fn bytes(ty: &TensorType) -> f64 {
+    // An open dimension counts as 16.
+    let count = ty.numel().eval(&|_| Some(16)).unwrap_or(1).max(0);
+    count as f64 * ty.dtype.size() as f64
+}
+
+impl CostModel for EstimatedCost {
+    fn node(&self, form: &NodeForm) -> u64 {
+        let key = format!("{form:?}");
+        if let Some(found) = self.nodes.lock().ok().and_then(|known| known.get(&key).copied()) {
+            return found;
+        }
+        let cost = self.ask(form);
+        if let Ok(mut known) = self.nodes.lock() {
+            known.insert(key, cost);
+        }
+        cost
+    }
+    fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
+        self.estimator.estimate(f, constants)
+    }
+}
+
+/// A node's tensor expression, and the buffers of its constant operands.
+fn expression(form: &NodeForm) -> Result<(TensorFunction, Vec<BufferId>), String> {
+    if !form.op.has_compute() {
+        return Err(format!("{} has no tensor expression", form.op.name()));
+    }
+    let mut te = TensorFunction::new("k");
+    let (mut buffers, mut constants) = (Vec::with_capacity(form.inputs.len()), vec![]);
+    for (i, input) in form.inputs.iter().enumerate() {
+        buffers.push(input.as_ref().map(|(ty, constant)| {
+            let name = Name::new(&format!("in{i}"));
+            let (dtype, shape) = (ty.dtype, ty.shape.clone());
+            let b = te.buffers.push(Buffer { name, dtype, shape, scope: Scope::Global, encoding: Encoding::Native });
+            constants.extend(constant.then_some(b));
+            b
+        }));
+    }
+    let values = vec![None; form.inputs.len()];
+    let mut cx = ComputeContext::new(&mut te, buffers, values, form.outputs.clone(), "k");
+    form.op.compute(&mut cx)?;
+    Ok((te, constants))
+}
+
 /// Estimates, and remembers every node that it was asked about.
-#[derive(Default)]
 pub struct RecordingCost {
+    estimated: EstimatedCost,
     forms: Mutex<Vec<NodeForm>>,
 }
 impl RecordingCost {
+    /// For a device.
+    pub fn new(profile: &DeviceProfile) -> RecordingCost {
+        RecordingCost { estimated: EstimatedCost::new(profile), forms: Mutex::default() }
+    }
     /// The different nodes so far, in the order in which they came up.
     pub fn forms(&self) -> Vec<NodeForm> {
         self.forms.lock().map(|f| f.clone()).unwrap_or_default()
@@ -88,24 +138,9 @@ impl CostModel for RecordingCost {
         {
             forms.push(form.clone());
         }
-        AnalyticCost.node(form)
+        self.estimated.node(form)
     }
-}
-
-/// The nodes whose costs the passes of a pipeline ask for, in their order.
-///
-/// # Errors
-/// A failing pass.
-pub fn asked_forms(
-    module: &Module,
-    options: &PipelineOptions,
-    profile: &DeviceProfile,
-) -> Result<Vec<NodeForm>, PassError> {
-    let record = Arc::new(RecordingCost::default());
-    let mut cx = PassContext::new(profile.clone());
-    options.configure(&mut cx);
-    cx.cost_model = Some(record.clone());
-    let list: Vec<String> = default_pipeline(options).into_iter().filter(|p| p != "fuse-ops").collect();
-    Sequential::new(&list).run(&mut module.clone(), &mut cx)?;
-    Ok(record.forms())
+    fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
+        self.estimated.function(f, constants)
+    }
 }

@@ -43,7 +43,6 @@ use super::fusion_kind::describe_block;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{FuseMode, LayoutMode, Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::cost::AnalyticCost;
 use crate::graph::{BlockId, Module, NodeId};
 use crate::name::Name;
 use crate::ops::DataLayout;
@@ -158,9 +157,8 @@ impl AutoLayout {
             let name = r.f.nodes[*n].name;
             cx.missed(self, &[name], format!("{name} keeps its layout: {why}"));
         }
-        let model = cx.cost_model.clone();
-        let costs =
-            choose::Costs { f: &r.f, frames: &frames, scheme, model: model.as_deref().unwrap_or(&AnalyticCost) };
+        let model = cx.costs();
+        let costs = choose::Costs { f: &r.f, frames: &frames, scheme, model: &*model };
         let pinned = pins.colours(&r.f, &frames);
         let choice = settle(costs, block, &pinned);
         self.remark_choice(costs, &choice, &pinned, cx);

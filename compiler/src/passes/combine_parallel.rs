@@ -4,8 +4,8 @@
 //! It pays when the data are read once instead of often, launches are saved, and a device is filled that each sibling
 //! leaves partly idle, for more than it costs: whoever reads a part now reads a slice. A transpose or a concatenation takes
 //! a slice for free, since it moves the data anyway; for any other reader the slice is a copy, and what was the epilogue of
-//! a sibling becomes a kernel of its own. An anchor or a reduction takes a slice for free where vectors stay whole. All of it is counted in bytes of traffic, as layouts are: a launch is 64 KiB, a
-//! multiply-accumulate a quarter of a byte, an open dimension 16.
+//! a sibling becomes a kernel of its own. An anchor or a reduction takes a slice for free where vectors stay whole. All of it is
+//! what the estimate says of the siblings, the wider op and the copies.
 //!
 //! Limits: the wider weights and result take no more bindings than the largest of the siblings'. Weights of more than
 //! 1 MiB are joined when they are read.
@@ -15,19 +15,19 @@ use super::fusion_kind::describe_node;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
 use super::{PassBase, PassContext};
+use crate::cost::{CostModel, NodeForm};
 use crate::graph::{BlockId, Constant, Module, NodeId, Origins, TensorType, ValueId};
 use crate::int::{Int, const_dims};
 use crate::name::Name;
+use crate::ops::OpRef;
 use crate::ops::concat::Concat;
+use crate::ops::control::Const;
 use crate::ops::split::Split;
-use crate::ops::{OpRef, node_types};
+use crate::ops::transpose::Transpose;
 use crate::pattern::Pattern;
 use crate::profile::DeviceProfile;
 use crate::tir::FusionKind;
 use indexmap::IndexMap;
-
-/// What a launch costs, in bytes of traffic.
-const LAUNCH: u64 = 64 << 10;
 
 /// A kind of op that can be combined.
 pub(super) trait Family {
@@ -72,6 +72,7 @@ pub(super) fn combine(
     cx: &mut PassContext,
 ) -> bool {
     let patterns = family.patterns();
+    let model = cx.costs();
     rewrite_functions(module, |r| {
         let users = r.f.uses();
         for mut group in siblings(r, family, &patterns) {
@@ -83,13 +84,13 @@ pub(super) fn combine(
             let names: Vec<Name> = group.iter().map(|b| r.f.nodes[b.anchor].name).collect();
             let list = names.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", ");
             let balance = match limits(r, family, &group, &cx.profile) {
-                Ok(()) => balance(r, family, &group, &users, &cx.profile),
+                Ok(()) => balance(r, family, &group, &users, &*model),
                 Err(why) => {
                     cx.missed(pass, &names, format!("{list} stay apart: {why}"));
                     continue;
                 }
             };
-            if !always && balance.gain <= balance.cost {
+            if !always && !balance.pays() {
                 cx.missed(pass, &names, format!("{list} stay apart: {}", balance.describe()));
                 continue;
             }
@@ -234,20 +235,23 @@ fn limits(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], profile: &Dev
     }
 }
 
-/// What combining saves and costs, in bytes of traffic.
+/// What the siblings cost, and the wider op with the slices that are copied, in nanoseconds.
 struct Balance {
-    gain: u64,
-    cost: u64,
+    apart: u64,
+    together: u64,
     /// Nodes that read a copied slice.
     readers: Vec<Name>,
 }
 impl Balance {
+    fn pays(&self) -> bool {
+        self.together < self.apart
+    }
     fn describe(&self) -> String {
         let why = match self.readers.iter().map(|n| n.as_str()).collect::<Vec<_>>()[..] {
             [] => String::new(),
             ref list => format!(", since {} read slices", list.join(", ")),
         };
-        format!("it saves {} KiB of traffic and costs {} KiB{why}", self.gain >> 10, self.cost >> 10)
+        format!("it takes {:.1} us, apart {:.1} us{why}", self.together as f64 / 1e3, self.apart as f64 / 1e3)
     }
 }
 
@@ -257,9 +261,8 @@ fn bytes(ty: &TensorType) -> u64 {
     count.saturating_mul(ty.dtype.size() as u64).min(1 << 40)
 }
 
-fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &Users, profile: &DeviceProfile) -> Balance {
-    let data = r.f.nodes[group[0].anchor].inputs[0].map_or(0, |x| bytes(r.f.ty(x)));
-    let mut b = Balance { gain: (group.len() as u64 - 1) * (LAUNCH + data), cost: 0, readers: vec![] };
+fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &Users, model: &dyn CostModel) -> Balance {
+    let mut b = Balance { apart: 0, together: 0, readers: vec![] };
     // Whatever the layout, slices of channels begin at whole vectors.
     let channels = |branch: &Branch| {
         let ty = r.f.ty(r.f.nodes[branch.anchor].outputs[0]);
@@ -267,29 +270,59 @@ fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &User
         const_dims(&ty.shape[axis..=axis]).map(|d| d[0])
     };
     let aligned = group.iter().all(|branch| channels(branch).is_some_and(|c| c % 4 == 0));
-    let (mut apart, mut elements, mut macs) = (0f64, 0u64, 0u64);
+    let mut forms = Vec::with_capacity(group.len());
     for branch in group {
-        let (inputs, outputs) = node_types(&r.f, branch.anchor);
-        let (own, size) = (r.f.nodes[branch.anchor].op.macs(&inputs, &outputs), bytes(outputs[0]) / 4);
-        apart += own as f64 / filled(size, profile);
-        (elements, macs) = (elements + size, macs + own);
+        let form = form_of(r, branch);
+        b.apart = b.apart.saturating_add(model.node(&form));
+        forms.push(form);
         let v = r.f.nodes[branch.last()].outputs[0];
         let copies: Vec<Name> = slice_readers(r, v, users, aligned);
         let escapes = r.num_uses(v) as usize > users.get(crate::arena::Id::index(v)).map_or(0, Vec::len);
         if escapes || !copies.is_empty() {
-            b.cost += 2 * bytes(r.f.ty(v)) + LAUNCH;
+            b.together = b.together.saturating_add(model.node(&copy_of(r.f.ty(v))));
             b.readers.extend(copies);
         }
     }
-    b.gain += ((apart - macs as f64 / filled(elements, profile)) / 4.0).max(0.0) as u64;
+    b.together = b.together.saturating_add(wider(family, &forms).map_or(u64::MAX, |f| model.node(&f)));
     b
 }
 
-/// The part of a device that a kernel with so many results keeps busy: four results a thread, 256 threads a unit.
-/// A software device is always busy.
-fn filled(elements: u64, profile: &DeviceProfile) -> f64 {
-    let full = if profile.software { 1 } else { u64::from(profile.cores.max(1)) * 1024 };
-    (elements as f64 / full as f64).clamp(1e-3, 1.0)
+/// A sibling as it stands.
+fn form_of(r: &Rewriter<'_>, branch: &Branch) -> NodeForm {
+    let node = &r.f.nodes[branch.anchor];
+    let operand = |v: &Option<ValueId>| v.map(|v| (r.f.ty(v).clone(), r.f.def_op::<Const>(v).is_some()));
+    let outputs = node.outputs.iter().map(|&v| r.f.ty(v).clone()).collect();
+    NodeForm { op: node.op.clone(), inputs: node.inputs.iter().map(operand).collect(), outputs }
+}
+
+/// The op that takes the place of siblings: their weights, biases and results one behind the other.
+fn wider(family: &dyn Family, forms: &[NodeForm]) -> Option<NodeForm> {
+    let mut wide = forms.first()?.clone();
+    let (weights, rank) = (family.weights_axis(&wide.op), wide.outputs.first()?.rank());
+    let result = family.result_axis(&wide.op, rank);
+    for f in &forms[1..] {
+        let parts = wide.inputs.iter_mut().zip(&f.inputs).skip(1).enumerate();
+        for (i, (all, own)) in parts {
+            if let (Some(all), Some(own)) = (all, own) {
+                let axis = if i == 0 { weights } else { 0 };
+                widen(&mut all.0, &own.0, axis)?;
+            }
+        }
+        widen(wide.outputs.first_mut()?, f.outputs.first()?, result)?;
+    }
+    Some(wide)
+}
+
+fn widen(all: &mut TensorType, own: &TensorType, axis: usize) -> Option<()> {
+    let sum = all.shape.get(axis)?.as_const()? + own.shape.get(axis)?.as_const()?;
+    all.shape[axis] = Int::new(sum);
+    Some(())
+}
+
+/// A copy of data of this type.
+fn copy_of(ty: &TensorType) -> NodeForm {
+    let perm = (0..ty.rank()).collect();
+    NodeForm { op: Transpose { perm }.into(), inputs: vec![Some((ty.clone(), false))], outputs: vec![ty.clone()] }
 }
 
 /// Users of `v` that would read a copied slice: all but those that move data anyway, and those whose kernels read slices

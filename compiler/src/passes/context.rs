@@ -3,7 +3,7 @@
 use super::{PassBase, PassDef, PassError, PassInstrument, find_pass};
 use crate::attr::{AttrStruct, Attrs};
 use crate::attr_enum;
-use crate::cost::CostModel;
+use crate::cost::{CostModel, EstimatedCost};
 use crate::graph::Module;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -97,7 +97,7 @@ pub struct PassContext {
     pub amp: AmpMode,
     /// Source nodes that mixed precision leaves in f32.
     pub keep_f32: Vec<super::KeepF32>,
-    /// What nodes cost, where the analytic estimate is not wanted (measured costs).
+    /// What nodes and groups cost; the estimate for the device where this is absent ([`PassContext::costs`]).
     pub cost_model: Option<Arc<dyn CostModel>>,
     /// Constants that passes laid out again at compile time.
     pub folded_layouts: usize,
@@ -182,6 +182,11 @@ impl PassContext {
             Some((_, a)) => T::from_attrs(a).map_err(|message| PassError::request(T::NAME, message)),
             None => Ok(T::default()),
         }
+    }
+    /// What nodes and groups cost: one model for all passes, which remembers what it was asked.
+    pub fn costs(&mut self) -> Arc<dyn CostModel> {
+        let profile = &self.profile;
+        self.cost_model.get_or_insert_with(|| Arc::new(EstimatedCost::new(profile))).clone()
     }
     /// Says that a pass changed something.
     pub fn applied(&mut self, pass: &dyn PassBase, nodes: &[Name], message: impl Into<String>) {

@@ -112,8 +112,10 @@ impl FuseOps {
         let mut p = Partition::new(&graph, f, info, weight, &uses, limits);
         p.run();
         if mode == FuseMode::Full {
-            let (g, profile) = (&graph, &cx.profile);
-            let mut rules = full::Extension { p: &mut p, g, module, f, info, profile, made: vec![], missed: vec![] };
+            let costs = cx.costs();
+            let (g, profile, costs) = (&graph, &cx.profile, &*costs);
+            let (made, missed) = (vec![], vec![]);
+            let mut rules = full::Extension { p: &mut p, g, module, f, info, profile, costs, made, missed };
             rules.run();
             let (made, missed) = (rules.made, rules.missed);
             for made in made {

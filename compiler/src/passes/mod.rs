@@ -11,6 +11,7 @@
 
 mod absorb_transposes;
 mod apply_schedules;
+mod asked_forms;
 pub mod auto_layout;
 mod canonicalize_ops;
 mod combine_parallel;
@@ -39,6 +40,7 @@ mod split_to_slices;
 mod to_a_normal_form;
 mod to_basic_block_normal_form;
 
+pub use asked_forms::asked_forms;
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use mixed_precision::KeepF32;

@@ -88,13 +88,17 @@ impl Instruction for Rfactor {
             chain.iter().cloned().partition(|l| !reduction.contains(&l.var));
         let (factored, others): (Vec<LoopHead>, Vec<LoopHead>) = inner.into_iter().partition(|l| l.var == self.r#loop);
         let kept: Vec<LoopHead> = spatial.into_iter().chain(factored).collect();
-        let dtype = f.buffers[block.buffer].dtype;
+        let whole = &f.buffers[block.buffer];
+        let (dtype, encoding) = match self.scope {
+            MemoryScope::Global => whole.unpacked(),
+            _ => (whole.dtype, Encoding::Native),
+        };
         let buffer = f.buffers.push(Buffer {
             name: self.into,
             dtype,
             shape: kept.iter().map(|l| l.extent.clone()).collect(),
             scope: self.scope.scope(),
-            encoding: Encoding::Native,
+            encoding,
         });
         // Guards on reduction loops become the identity, so that every partial result is set.
         let on_reduction = |c: &Cond| reduction.iter().any(|v| c.lhs.uses(*v) || c.rhs.uses(*v));

@@ -19,7 +19,7 @@ use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, Buffer, Encoding, Expr, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, Buffer, Expr, Scope, Stmt, TensorFunction};
 
 attr_struct! {
     /// Lets an unscheduled block write a scratch buffer that a new compute block copies to the original one.
@@ -46,8 +46,12 @@ impl Instruction for SplitEpilogue {
         only_writer(f, &block)?;
         let original = block.buffer;
         let old = f.buffers[original].clone();
-        let buffer =
-            f.buffers.push(Buffer { name: local, scope: Scope::Global, encoding: Encoding::Native, ..old.clone() });
+        let (dtype, encoding) = old.unpacked();
+        let buffer = f.buffers.push(Buffer { name: local, scope: Scope::Global, dtype, encoding, ..old.clone() });
+        // A reduction may sum up in a wider type.
+        if dtype != old.dtype && block.reduce.is_none() {
+            block.value = block.value.cast(old.dtype, dtype);
+        }
         let mut heads = Vec::new();
         let mut indices = Vec::new();
         for (v, d) in vars.iter().zip(&old.shape) {
@@ -61,12 +65,13 @@ impl Instruction for SplitEpilogue {
             indices.push(Int::var(var));
         }
         block.buffer = buffer;
+        let load = Expr::Load(buffer, indices.clone());
         let copy = Block {
             name: self.into,
             guards: vec![],
             buffer: original,
-            indices: indices.clone(),
-            value: Expr::Load(buffer, indices),
+            indices,
+            value: load.cast(dtype, old.dtype),
             reduce: None,
             stages: block.stages.clone(),
         };

@@ -107,6 +107,15 @@ pub struct Buffer {
     pub encoding: Encoding,
 }
 impl Buffer {
+    /// Dtype and encoding of scratch memory for what goes to this buffer later, where each element has a word of its own: threads
+    /// may store single elements, which they may not in packed words.
+    pub fn unpacked(&self) -> (DType, Encoding) {
+        match self.encoding {
+            Encoding::HalfPair => (DType::F32, Encoding::Native),
+            Encoding::Narrow => (self.dtype, Encoding::Narrow),
+            Encoding::Native | Encoding::ByteQuad => (self.dtype, Encoding::Native),
+        }
+    }
     /// Number of elements.
     pub fn numel(&self) -> Int {
         crate::int::product(&self.shape)

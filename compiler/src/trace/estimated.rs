@@ -5,6 +5,7 @@ use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Cost, KernelEstimate, estimate};
 use crate::text::parse_module;
+use crate::tir::Stmt;
 use rustc_hash::FxHashMap;
 
 impl CompileTrace {
@@ -22,12 +23,14 @@ impl CompileTrace {
         let mut known: FxHashMap<&str, Vec<KernelEstimate>> = FxHashMap::default();
         let mut out = Vec::with_capacity(self.kernels.len());
         for k in &self.kernels {
-            let of = |name: &str| {
-                let f = module.tensor_functions.get(&Name::new(name));
-                f.and_then(|f| estimate(f, &[], &profile).ok()).map_or(vec![], |e| e.kernels)
-            };
-            let list = known.entry(&k.function).or_insert_with(|| of(&k.function));
-            out.push(list.iter().find(|e| e.name.as_str() == k.entry).cloned());
+            let function = module.tensor_functions.get(&Name::new(&k.function));
+            let of = || function.and_then(|f| estimate(f, &[], &profile).ok()).map_or(vec![], |e| e.kernels);
+            let list = known.entry(&k.function).or_insert_with(of);
+            // A shader's entry point may have another name than the kernel; blocks keep theirs.
+            let has =
+                |body: &Stmt| k.blocks.iter().any(|b| body.blocks().iter().any(|own| own.name.as_str() == b.name));
+            let at = function.and_then(|f| f.kernels().iter().position(|(_, body)| has(body)));
+            out.push(at.and_then(|i| list.get(i)).cloned());
         }
         Ok(out)
     }

@@ -10,7 +10,7 @@ use super::min_cut::{CutGraph, INFINITE, ONE, ZERO};
 use super::scheme::{Scheme, moves_no_data};
 use crate::cost::{CostModel, NodeForm};
 use crate::graph::{BlockId, Function, NodeId, TensorType, ValueDef, ValueId};
-use crate::ops::permute::permute;
+use crate::ops::permute::{invert, permute};
 use crate::ops::transpose::Transpose;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -89,7 +89,9 @@ impl Costs<'_> {
         }
         for (form, &v) in m.results.iter().zip(&node.outputs) {
             if let Form::Permuted(p) = form {
-                cost += self.permutation(self.f.ty(v), p);
+                // Made in the other order, and brought back.
+                let ty = self.f.ty(v);
+                cost += self.permutation(&TensorType::new(ty.dtype, permute(&ty.shape, p)), &invert(p));
             }
         }
         cost
@@ -158,12 +160,14 @@ impl Chooser<'_> {
         (m.results[i] == Form::Moved).then(|| self.node[&n])
     }
     fn add_value(&mut self, root: ValueId, members: &[ValueId]) {
-        // The tensor exists at first in the layout of its frame; a change costs about as much in either direction.
-        let frame = self.frames.frame[&root];
-        let cost = self.costs.transform(self.f.ty(root), 1 - frame);
-        if cost == 0 {
+        // The tensor exists at first in the layout of its frame.
+        let (ty, frame) = (self.f.ty(root), self.frames.frame[&root]);
+        let away = self.costs.transform(ty, 1 - frame);
+        if away == 0 {
             return;
         }
+        let back = self.costs.scheme.moved(ty, 1 - frame).map_or(away, |moved| self.costs.transform(&moved, frame));
+        let [to_zero, to_one] = if frame == 0 { [back, away] } else { [away, back] };
         let terminal = |layout: u8| if layout == 0 { ZERO } else { ONE };
         let maker = self.maker(root).unwrap_or(terminal(self.frames.frame[&root]));
         let mut users: Vec<usize> = Vec::new();
@@ -186,13 +190,13 @@ impl Chooser<'_> {
         match users[..] {
             [] => {}
             [user] => {
-                self.g.add_cost(maker, user, cost);
-                self.g.add_cost(user, maker, cost);
+                self.g.add_cost(maker, user, to_one);
+                self.g.add_cost(user, maker, to_zero);
             }
             _ => {
                 let (some_one, some_zero) = (self.g.add_node(), self.g.add_node());
-                self.g.add_cost(maker, some_one, cost);
-                self.g.add_cost(some_zero, maker, cost);
+                self.g.add_cost(maker, some_one, to_one);
+                self.g.add_cost(some_zero, maker, to_zero);
                 for u in users {
                     self.g.add_cost(some_one, u, INFINITE);
                     self.g.add_cost(u, some_zero, INFINITE);

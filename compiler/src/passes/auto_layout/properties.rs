@@ -2,14 +2,17 @@
 
 use super::random_graphs::{conv_layouts, random_graph};
 use super::*;
-use crate::cost::CostModel;
+use crate::cost::{CostModel, EstimatedCost};
 use crate::cpu::run_function;
 use crate::ops::window::DataLayout;
 use crate::passes::run_pass;
 use crate::profile::DeviceProfile;
+use crate::schedule::estimate::Estimate;
 use crate::tensor::Tensor;
 use crate::text::print_module;
+use crate::tir::{BufferId, TensorFunction};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 fn context(mode: LayoutMode, fuse: FuseMode) -> PassContext {
     let mut cx = PassContext::new(DeviceProfile::lavapipe());
@@ -105,6 +108,7 @@ fn moved_ops(module: &Module) -> BTreeSet<&'static str> {
 #[test]
 fn auto_is_never_dearer_than_nchw_or_nhwc() {
     let scheme = Scheme { other: DataLayout::Nhwc };
+    let estimated = EstimatedCost::new(&DeviceProfile::lavapipe());
     let mut chosen = [0; 2];
     for seed in 100..300 {
         // Large enough that convolutions sometimes pay for transposes.
@@ -113,7 +117,7 @@ fn auto_is_never_dearer_than_nchw_or_nhwc() {
         let info = describe_block(&module, f, f.body);
         for dissolve in [false, true] {
             let frames = frames::find_frames(&module, f, f.body, &info, scheme, dissolve);
-            let costs = choose::Costs { f, frames: &frames, scheme, model: &AnalyticCost };
+            let costs = choose::Costs { f, frames: &frames, scheme, model: &estimated };
             let cost = |layout: Option<u8>| {
                 let pin = |n: NodeId| layout.filter(|_| frames.movable.get(&n).is_some_and(|m| m.anchor));
                 choose::choose(costs, f.body, &pin)
@@ -130,22 +134,23 @@ fn auto_is_never_dearer_than_nchw_or_nhwc() {
             let anchors: Vec<Name> =
                 frames.movable.iter().filter(|m| m.1.anchor).map(|m| module.main().nodes[*m.0].name).collect();
             let what = format!("seed {seed} {dissolve}:\n{before}\n=>\n{}", print_module(&new));
-            assert_eq!(cost_of(&new, &anchors), auto.cost, "{what}");
+            assert_eq!(cost_of(&new, &anchors, &estimated), auto.cost, "{what}");
         }
     }
     assert!(chosen.iter().all(|&n| n > 20), "the choice is trivial: {chosen:?}");
 }
 
 /// What the anchors of these names cost, and all transposes that the pass inserted.
-fn cost_of(module: &Module, anchors: &[Name]) -> u64 {
+fn cost_of(module: &Module, anchors: &[Name], model: &dyn CostModel) -> u64 {
     let f = module.main();
     let mut cost = 0;
     for n in f.walk() {
         let node = &f.nodes[n];
         let inserted = node.op.is::<crate::ops::transpose::Transpose>() && node.name.as_str().ends_with(".transpose");
         if inserted || anchors.contains(&node.name) {
-            let operand = |v: &Option<crate::graph::ValueId>| v.map(|v| (f.ty(v).clone(), false));
-            cost += AnalyticCost.node(&crate::cost::NodeForm {
+            let constant = |v| f.def_op::<crate::ops::control::Const>(v).is_some();
+            let operand = |v: &Option<crate::graph::ValueId>| v.map(|v| (f.ty(v).clone(), constant(v)));
+            cost += model.node(&crate::cost::NodeForm {
                 op: node.op.clone(),
                 inputs: node.inputs.iter().map(operand).collect(),
                 outputs: node.outputs.iter().map(|&v| f.ty(v).clone()).collect(),
@@ -158,18 +163,23 @@ fn cost_of(module: &Module, anchors: &[Name]) -> u64 {
 /// With uncertain costs a mix of layouts must gain more than the uncertainty; the choice is never dearer than either.
 #[test]
 fn uncertain_costs_prefer_one_layout() {
-    struct Noisy(f64);
+    struct Noisy(f64, EstimatedCost);
     impl CostModel for Noisy {
         fn node(&self, form: &crate::cost::NodeForm) -> u64 {
             // A digest of the op and its types, as noise of up to an eighth.
             let text = format!("{form:?}");
-            let digest = text.bytes().fold(7u64, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
-            AnalyticCost.node(form) / 128 * (112 + digest % 16)
+            let digest = crate::fingerprint::Fingerprint::of(|w| w.text(&text)).to_string();
+            let digest = u64::from_str_radix(&digest[..8], 16).expect("digits");
+            self.1.node(form) * (112 + digest % 16) / 128
+        }
+        fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
+            self.1.function(f, constants)
         }
         fn uncertainty(&self) -> f64 {
             self.0
         }
     }
+    let models = [0.0, 0.2].map(|u| Noisy(u, EstimatedCost::new(&DeviceProfile::lavapipe())));
     let scheme = Scheme { other: DataLayout::Nhwc };
     let mut mixed = [0; 2];
     for seed in 400..460 {
@@ -177,7 +187,7 @@ fn uncertain_costs_prefer_one_layout() {
         let f = module.main();
         let info = describe_block(&module, f, f.body);
         let frames = frames::find_frames(&module, f, f.body, &info, scheme, true);
-        for (i, model) in [Noisy(0.0), Noisy(0.2)].iter().enumerate() {
+        for (i, model) in models.iter().enumerate() {
             let costs = choose::Costs { f, frames: &frames, scheme, model };
             let uniform = |layout: u8| {
                 choose::choose(costs, f.body, &|n| frames.movable.get(&n).is_some_and(|m| m.anchor).then_some(layout))

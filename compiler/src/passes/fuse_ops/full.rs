@@ -1,5 +1,5 @@
 //! Fusion beyond the classic rules. The rules of [`RULES`] run one after another on the classic groups; each file says
-//! when its rule applies. A rule only joins whole groups, and never beyond the device's storage buffers for a kernel.
+//! when its rule applies; those that weigh one kernel against two ask the estimate. A rule only joins whole groups, and never beyond the device's storage buffers for a kernel.
 
 mod concat_in_place;
 mod multi_output;
@@ -11,11 +11,18 @@ mod row_chain;
 
 use super::forward::{ForwardGraph, Source};
 use super::partition::Partition;
-use crate::graph::{Function, Module, NodeId};
+use crate::cost::CostModel;
+use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::Int;
-use crate::passes::fusion_kind::NodeInfo;
+use crate::ops::control::Const;
+use crate::passes::fusion_kind::{NodeInfo, group_expression};
 use crate::profile::DeviceProfile;
+use crate::schedule::estimate::Cost;
+use crate::tir::BufferId;
 use rustc_hash::FxHashMap;
+
+/// The part of a cost that the estimate does not tell.
+const UNCERTAIN: f64 = 0.02;
 
 /// Every rule, in the order they run.
 const RULES: &[fn(&mut Extension<'_, '_>)] = &[
@@ -75,6 +82,8 @@ pub struct Extension<'a, 'g> {
     pub info: &'a FxHashMap<NodeId, NodeInfo>,
     /// The device.
     pub profile: &'a DeviceProfile,
+    /// What groups cost.
+    pub costs: &'a dyn CostModel,
     /// What was joined.
     pub made: Vec<Made>,
     /// What was not, and why.
@@ -85,6 +94,25 @@ impl Extension<'_, '_> {
     /// Applies the rules.
     pub fn run(&mut self) {
         RULES.iter().for_each(|rule| rule(self));
+    }
+    /// What these nodes, operands before users, cost as one group, and its kernels.
+    fn cost(&self, nodes: &[NodeId]) -> Result<(Cost, usize), String> {
+        let (te, outside, _) = group_expression(self.module, self.f, nodes)?;
+        let constant = |v: &ValueId| self.f.def_op::<Const>(*v).is_some();
+        let constants: Vec<BufferId> = outside.iter().filter(|o| constant(o.0)).map(|o| *o.1).collect();
+        let found = self.costs.function(&te, &constants);
+        found.as_ref().as_ref().map(|e| (e.cost, e.kernels.len())).map_err(String::clone)
+    }
+    /// Whether two groups cost less as one, in words with the parts of both costs. Of what the estimate cannot tell apart one kernel
+    /// is the better: what it does not store takes no memory either.
+    fn pays(&self, first: &[NodeId], second: &[NodeId]) -> Result<String, String> {
+        let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
+        let ((one, kernels), (first, of_first), (second, of_second)) =
+            (self.cost(&all)?, self.cost(first)?, self.cost(second)?);
+        let two = first + second;
+        let unknown = if kernels < of_first + of_second { UNCERTAIN } else { 0.0 };
+        let words = format!("{one} as one, {two} apart");
+        if one.total() < two.total() * (1.0 + unknown) { Ok(words) } else { Err(words) }
     }
     /// For each node of the graph those that it uses.
     fn makers(&self) -> Vec<Vec<usize>> {

@@ -1,4 +1,4 @@
-//! What a function costs on a device: an estimate in parts.
+//! What a function costs on a device: the one estimate that passes, rules and `explain` ask.
 //!
 //! [`estimate`] takes a function that is scheduled as it stands and weighs each kernel; of one that is not it tells the kernels
 //! that the rules would make, without making them: from the loops, the tiles that the rules name, and the elements that the
@@ -26,6 +26,7 @@ mod tests;
 mod units;
 
 pub use tally::KernelEstimate;
+pub(in crate::schedule) use units::{least_slices, sharing_costs, window_costs};
 
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
@@ -149,6 +150,15 @@ pub fn estimate(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
         Some(why) => Err(why),
         None => Ok(Estimate::of(kernels)),
     }
+}
+
+/// What a kernel costs that only moves so many bytes, in and out together, four words a thread.
+pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
+    let rates = rates::Rates::of(profile);
+    let accesses = bytes / (rates.lanes * 16) as f64;
+    let workgroups = (bytes / 4096.0).ceil();
+    let tally = tally::Tally { accesses, sector_bytes: bytes, workgroups, threads: 128.0, ..Default::default() };
+    tally.cost(bytes, &rates)
 }
 
 /// Estimates for one device; each different function once.

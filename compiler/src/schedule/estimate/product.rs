@@ -3,7 +3,7 @@
 use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::name::Name;
-use crate::schedule::rules::{ProductTile, product_tile};
+use crate::schedule::rules::{ProductTile, product_slices, product_tile};
 use crate::tir::{BinaryOp, Combiner, Expr};
 
 /// A product of a unit, by the loops of its reduction.
@@ -99,6 +99,11 @@ impl<'f> Product<'f> {
         let channels = self.depth.last().map_or(1, |l| l.1);
         product_tile(stages.profile, [batch, rows, columns, depth], taps, channels)
     }
+    /// Into how many slices the reduction may be cut.
+    pub fn slices(&self, stages: &Stages<'_>, tile: &ProductTile) -> Vec<i64> {
+        let [batch, depth] = [&self.batch, &self.depth].map(|l| iterations(l) as i64);
+        product_slices(stages.profile, tile, [batch, depth], self.depth.last().map_or(1, |l| l.1))
+    }
     /// Counts a kernel with this tile: both operands and the products.
     pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<Windows>) -> Tally {
         let times = windows.map_or(1.0, |w| w.times);
@@ -146,7 +151,7 @@ impl<'f> Product<'f> {
                 (Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / crate::traffic::SECTOR_BYTES as f64 }, 4)
             } else if stages.rates.software {
                 // A lane has rows, and loads several steps of each.
-                let width = [4, 3, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
+                let width = [4, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
                 (stages.touch(r, &Lanes { order: outer, width, along: Some(inner) }), width)
             } else {
                 // Copied together: along the depth or along the rows, whichever lies next to each other.
@@ -154,13 +159,15 @@ impl<'f> Product<'f> {
                 let by_depth: Vec<Loop> = outer.iter().copied().chain([step]).collect();
                 let by_rows: Vec<Loop> = [step].into_iter().chain(outer.iter().copied()).collect();
                 let last = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
+                // Elements that are no neighbours are copied one by one, each lane another.
                 let of = |order: &[Loop], n: i64| {
-                    let width = if n % 4 == 0 { 4 } else { 1 };
-                    (stages.touch(r, &Lanes { order, width, along: None }), width)
+                    let by = |width: i64| (stages.touch(r, &Lanes { order, width, along: None }), width);
+                    Some(by(4)).filter(|t| n % 4 == 0 && t.0.accesses == 1.0).unwrap_or_else(|| by(1))
                 };
                 let (a, b) = (of(&by_depth, step.1), of(&by_rows, last));
                 let each = |t: &(Touch, i64)| (t.0.accesses / t.1 as f64, t.0.sectors / t.1 as f64);
-                if each(&b) < each(&a) { b } else { a }
+                // Along the rows only in whole vectors.
+                if b.1 > 1 && each(&b) < each(&a) { b } else { a }
             };
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
         }

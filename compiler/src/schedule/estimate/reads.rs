@@ -6,10 +6,13 @@ use super::tally::{OPEN, Tally, operations};
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::rules::stands_before_window;
+use crate::schedule::rules::{different_elements, stands_before_window};
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors};
 use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Elements of a window that the rules unroll, at most.
+const LONGEST_UNROLLED: i64 = 64;
 
 /// A loop with its iterations.
 pub(super) type Loop = (Name, i64);
@@ -44,6 +47,11 @@ impl Read {
     /// The variables of its index.
     pub fn variables(&self) -> Vec<Name> {
         self.index.iter().flat_map(|i| i.vars()).collect()
+    }
+    /// The part of its elements in a window that is left for each of several neighbouring windows, which load what they share once.
+    pub fn shared(&self, window: &[Loop], tile: (Name, i64)) -> Option<f64> {
+        let of = |tile| different_elements(&self.index, window, tile).map(|n| n as f64);
+        Some(of(Some(tile))? / tile.1 as f64 / of(None)?)
     }
     /// The variable that is its index in dimension `d`.
     pub fn variable(&self, d: usize) -> Option<Name> {
@@ -132,6 +140,9 @@ impl<'f> Stages<'f> {
     pub fn stored(&self) -> Vec<usize> {
         (0..self.list.len()).filter(|&i| !self.inlined[i]).collect()
     }
+    pub fn position(&self, block: Name) -> Option<usize> {
+        self.list.iter().position(|s| s.block.name == block)
+    }
     /// The loops of a stage, and of them those that its store does not use.
     pub fn loops(&self, stage: usize) -> (Vec<Loop>, Vec<Loop>) {
         let s = &self.list[stage];
@@ -179,6 +190,40 @@ impl<'f> Stages<'f> {
         let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * times;
         self.count_touch(tally, r.buffer, t, subgroups, n * times);
     }
+    /// Counts the access of each element of a window, of which a `share` is left. A short window is unrolled: what its elements have
+    /// in common of a sector comes once.
+    pub fn count_window(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, window: &[Loop], share: f64) {
+        let (n, taps) = (iterations(lanes.order), iterations(window));
+        let mut t = self.touch(r, lanes);
+        if let Some(all) = self.sectors_of_window(r, lanes, window) {
+            t.sectors = t.sectors.min(all / taps);
+        }
+        let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * taps * share;
+        self.count_touch(tally, r.buffer, t, subgroups, n * taps * share);
+    }
+    /// Different sectors that the subgroup in the middle touches with all elements of a window; `None` for a long one.
+    fn sectors_of_window(&self, r: &Read, lanes: &Lanes<'_>, window: &[Loop]) -> Option<f64> {
+        let points = window.iter().map(|l| l.1).product::<i64>();
+        if points > LONGEST_UNROLLED || lanes.along.is_some() {
+            return None;
+        }
+        let bytes = element_bytes(&self.f.buffers[r.buffer], self.profile);
+        let dims: Vec<i64> = self.f.buffers[r.buffer].shape.iter().map(extent).collect();
+        let total = lanes.order.iter().map(|l| l.1).product::<i64>();
+        let span = (self.rates.lanes * lanes.width).min(total);
+        let base = total / 2 / span * span;
+        let mut seen: FxHashSet<i64> = FxHashSet::default();
+        for point in 0..points {
+            let tap = Lanes { order: window, width: 1, along: None };
+            let tap = place(&tap, point, 0);
+            for e in 0..span {
+                let own = place(lanes, base + e, 0);
+                let a = self.address(r, &dims, &|v| tap(v).or_else(|| own(v)))?;
+                seen.insert((a as f64 * bytes) as i64 / SECTOR_BYTES);
+            }
+        }
+        Some(seen.len() as f64)
+    }
     /// Counts what subgroups do to a buffer, of which they touch `elements`.
     pub fn count_touch(&self, tally: &mut Tally, b: BufferId, t: Touch, subgroups: f64, elements: f64) {
         if matches!(self.f.buffers[b].scope, Scope::Global) {
@@ -216,11 +261,23 @@ impl<'f> Stages<'f> {
             return Touch { accesses: 1.0, sectors: one(1) };
         }
         if moved(1) {
-            let aligned = starts.iter().all(|s| s.rem_euclid(lanes.width) == 0);
+            let aligned = starts.iter().all(|s| s.rem_euclid(lanes.width) == 0) && self.stays_aligned(r, &dims, lanes);
             let accesses = if aligned { 1.0 } else { lanes.width as f64 };
             return Touch { accesses, sectors: one(lanes.width) };
         }
         Touch { accesses: lanes.width as f64, sectors: lanes.width as f64 * one(1) }
+    }
+    /// True when a step of each loop that is none of `lanes` moves the address by whole vectors.
+    fn stays_aligned(&self, r: &Read, dims: &[i64], lanes: &Lanes<'_>) -> bool {
+        let of_lanes = |v: Name| lanes.order.iter().any(|l| l.0 == v) || lanes.along == Some(v);
+        let mut others: Vec<Name> = r.variables();
+        others.retain(|v| !of_lanes(*v));
+        let at = |step: Option<Name>| {
+            let own = place(lanes, 0, 0);
+            self.address(r, dims, &|v| own(v).or_else(|| (step == Some(v)).then(|| self.middle(v).map(|m| m + 1))?))
+        };
+        let here = at(None);
+        others.iter().all(|&v| here.zip(at(Some(v))).is_some_and(|(a, b)| (b - a) % lanes.width == 0))
     }
     fn address(&self, r: &Read, dims: &[i64], at: &dyn Fn(Name) -> Option<i64>) -> Option<i64> {
         let middle = |v: Name| at(v).or_else(|| self.middle(v));

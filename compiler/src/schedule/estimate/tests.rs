@@ -37,12 +37,32 @@ fn neighbours_cost_less_than_columns_and_exp_more_than_a_sum() {
     assert!(rows.total() > 8.0 * 1048.576, "{rows}");
 }
 
+/// A depthwise convolution of 3x3 over 14x14 elements of 384 channels, with the channels innermost or outermost.
+fn depthwise(channels_last: bool) -> TensorFunction {
+    let (shape, at) = if channels_last { ("1,14,14,384", "0, H, W, c") } else { ("1,384,14,14", "0, c, H, W") };
+    let index = |h: &str, w: &str| at.replace('H', h).replace('W', w);
+    let (x, y) = (index("h + r - 1", "w + s - 1"), index("h", "w"));
+    let inside = "h + r - 1 >= 0, h + r - 1 < 14, w + s - 1 >= 0, w + s - 1 < 14";
+    let loops = if channels_last { [("h", 14), ("w", 14), ("c", 384)] } else { [("c", 384), ("h", 14), ("w", 14)] };
+    let heads: String = loops.map(|(v, n)| format!("for {v} in 0..{n} {{ ")).concat();
+    let text = format!(
+        "tensor @f(%x: f32[{shape}], %w: f32[384,1,3,3], out %y: f32[{shape}]) {{
+  {heads} for r in 0..3 {{ for s in 0..3 {{
+    block y reduce sum init {{ %y[{y}] <- select(all({inside}), %x[{x}], 0.0) * %w[c, 0, r, s] }}
+  }} }} }} }} }}
+}}"
+    );
+    parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
 fn functions() -> Vec<(&'static str, TensorFunction)> {
     vec![
         ("matmul", matmul(64, 48, 32)),
         ("large matmul", matmul(1024, 512, 512)),
         ("conv", conv(1, 8, 12, 12, 16, 3, 1, 1)),
         ("larger conv", conv(1, 64, 56, 56, 64, 3, 1, 1)),
+        ("depthwise, channels last", depthwise(true)),
+        ("depthwise, channels first", depthwise(false)),
         ("row sum", row_sum(3, 777)),
         ("many row sums", row_sum(4096, 256)),
         ("elementwise", elementwise_chain(&[64, 30])),

@@ -5,7 +5,9 @@ use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
 use super::tally::{KernelEstimate, Tally};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::rules::{LARGEST_WINDOW, threads_for_a_result, window_index, worth_a_workgroup};
+use crate::schedule::rules::{
+    LARGEST_WINDOW, ProductTile, threads_for_a_result, usual_windows, window_index, worth_a_workgroup,
+};
 use crate::tir::{BufferId, TensorFunction};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
@@ -88,11 +90,24 @@ fn parts(stages: &Stages<'_>, stored: &[usize]) -> Vec<Part> {
 /// The kernels of one part, by the first rule that would take it: two for a product in slices.
 fn unit(stages: &Stages<'_>, p: &Part) -> Vec<KernelEstimate> {
     let Some(r) = p.reduce else { return vec![named(stages, p.output, &flat(stages, p.output))] };
-    match product(stages, p, r, None) {
-        None => vec![named(stages, p.output, &reduction(stages, p, r))],
-        Some((tally, 1)) => vec![named(stages, p.output, &tally)],
-        Some((tally, slices)) => {
-            vec![named(stages, r, &tally), named(stages, p.output, &sum_of_slices(stages, p, r, slices))]
+    let tiled = Product::of(stages, r).and_then(|product| Some((product.tile(stages, None)?, product)));
+    let Some((tile, product)) = tiled else { return vec![named(stages, p.output, &reduction(stages, p, r))] };
+    let all =
+        product.slices(stages, &tile).into_iter().map(|n| in_slices(stages, p, r, ProductTile { slices: n, ..tile }));
+    all.min_by(|a, b| total(a).total_cmp(&total(b))).unwrap_or_default()
+}
+
+fn total(kernels: &[KernelEstimate]) -> f64 {
+    kernels.iter().map(|k| k.cost.total()).sum()
+}
+
+/// The kernels of a product with this tile: one, or that of the slices and that of their sum.
+fn in_slices(stages: &Stages<'_>, p: &Part, r: usize, tile: ProductTile) -> Vec<KernelEstimate> {
+    match product(stages, p, r, &tile, None) {
+        None => vec![],
+        Some(tally) if tile.slices == 1 => vec![named(stages, p.output, &tally)],
+        Some(tally) => {
+            vec![named(stages, r, &tally), named(stages, p.output, &sum_of_slices(stages, p, r, tile.slices))]
         }
     }
 }
@@ -146,35 +161,65 @@ fn finish(stages: &Stages<'_>, tally: &mut Tally, s: usize, without: Option<Buff
     stages.count_read(tally, &Stages::store(block), lanes, times);
 }
 
-/// A reduction that is no product: few long ones a workgroup each, others a thread for each vector of results.
+/// A reduction that is no product: a workgroup for each result where its rule takes that and it costs less, else a thread for
+/// each vector of results.
 fn reduction(stages: &Stages<'_>, p: &Part, r: usize) -> Tally {
-    let block = stages.list[r].block;
     let (order, taps) = stages.loops(r);
     let (results, depth) = (iterations(&order), iterations(&taps));
-    let mut demand = stages.demand(&block.value);
+    let alone = thread_a_result(stages, p, r);
+    let Ok(threads) = threads_for_a_result(stages.profile, results as i64, depth as i64, false) else { return alone };
+    let shared = workgroup_a_result(stages, p, r, threads);
+    let cost = |t: &Tally| named(stages, p.output, t).cost.total();
+    if depth > 1.0 && (stages.rates.software || cost(&shared) < cost(&alone)) { shared } else { alone }
+}
+
+/// What the elements of a reduction take, each combined with those before.
+fn of_elements(stages: &Stages<'_>, r: usize) -> Demand {
+    let mut demand = stages.demand(&stages.list[r].block.value);
     demand.operations += 1.0;
-    let row = Lanes { order: &taps, width: 1, along: None };
-    let neighbours = demand.reads.iter().all(|x| stages.touch(x, &row).sectors <= stages.rates.lanes as f64 / 4.0);
-    let shared = threads_for_a_result(stages.profile, results as i64, depth as i64, neighbours, false);
-    let (own, _) = stages.loops(p.output);
-    if let (Ok(threads), true) = (shared, depth > 1.0) {
-        let mut tally = Tally { workgroups: results, threads: threads as f64, ..Tally::default() };
-        stages.count(&mut tally, &demand, &row, results);
-        tally.passes += results * (threads as f64 / stages.rates.lanes as f64).ceil() * 4.0;
-        finish(stages, &mut tally, p.output, Some(block.buffer), &Lanes { order: &own, width: 1, along: None }, 1.0);
-        return tally;
-    }
-    let (mut tally, width) = flat_tally(stages, &order);
-    stages.count(&mut tally, &demand, &Lanes { order: &order, width, along: None }, depth);
-    finish(stages, &mut tally, p.output, Some(block.buffer), &Lanes { order: &own, width, along: None }, 1.0);
+    demand
+}
+
+fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> Tally {
+    let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
+    let results = iterations(&order);
+    let mut tally = Tally { workgroups: results, threads: threads as f64, ..Tally::default() };
+    stages.count(&mut tally, &of_elements(stages, r), &Lanes { order: &taps, width: 1, along: None }, results);
+    tally.passes += results * (threads as f64 / stages.rates.lanes as f64).ceil() * 4.0;
+    let lanes = Lanes { order: &own, width: 1, along: None };
+    finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
     tally
 }
 
-/// A sum of products in tiles; `None` where no rule makes them. With windows, `p.output` stores one result for each window.
-fn product(stages: &Stages<'_>, p: &Part, r: usize, windows: Option<(Windows, &Part)>) -> Option<(Tally, i64)> {
+fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize) -> Tally {
+    let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
+    let (mut tally, width) = flat_tally(stages, &order);
+    let demand = of_elements(stages, r);
+    let tile = usual_windows(stages.profile, stages.list[r].block, &taps, &order);
+    let windows = tile.map_or(1.0, |t| t.1 as f64);
+    tally.workgroups = (tally.workgroups / windows).ceil();
+    tally.operations += demand.operations * iterations(&order) * iterations(&taps);
+    let lanes = Lanes { order: &order, width, along: None };
+    for x in &demand.reads {
+        // Neighbouring windows share loads.
+        let share = tile.and_then(|t| x.shared(&taps, t)).unwrap_or(1.0);
+        stages.count_window(&mut tally, x, &lanes, &taps, share);
+    }
+    let lanes = Lanes { order: &own, width, along: None };
+    finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
+    tally
+}
+
+/// A sum of products in such tiles; `None` for another reduction. With windows, `p.output` stores one result for each window.
+fn product(
+    stages: &Stages<'_>,
+    p: &Part,
+    r: usize,
+    tile: &ProductTile,
+    windows: Option<(Windows, &Part)>,
+) -> Option<Tally> {
     let product = Product::of(stages, r)?;
-    let tile = product.tile(stages, windows.map(|w| w.0))?;
-    let mut tally = product.count(stages, &tile, windows.map(|w| w.0));
+    let mut tally = product.count(stages, tile, windows.map(|w| w.0));
     let block = stages.list[r].block;
     let width = if tile.columns % 4 == 0 { 4 } else { 1 };
     // Loops of the consumer that store what those of the reduction compute.
@@ -210,7 +255,7 @@ fn product(stages: &Stages<'_>, p: &Part, r: usize, windows: Option<(Windows, &P
             finish(stages, &mut tally, outer.output, made, &Lanes { order: &own, width, along: None }, 1.0);
         }
     }
-    Some((tally, tile.slices))
+    Some(tally)
 }
 
 /// Softmax and normalisations: one stage spreads row reductions over their rows.
@@ -269,8 +314,12 @@ struct Pair {
 }
 
 impl Pair {
+    fn costs(&self) -> (f64, f64) {
+        (self.together.cost.total(), total(&self.apart))
+    }
     fn pays(&self) -> bool {
-        self.together.cost.total() < self.apart.iter().map(|k| k.cost.total()).sum::<f64>()
+        let (together, apart) = self.costs();
+        together < apart
     }
 }
 
@@ -299,8 +348,57 @@ fn pair(stages: &Stages<'_>, first: &Part, second: &Part) -> Option<Pair> {
         return None;
     }
     let times = iterations(&windows) * elements as f64 / results.max(1) as f64;
-    let (together, _) = product(stages, first, r, Some((Windows { times, taps: elements }, second)))?;
+    let windows = Windows { times, taps: elements };
+    let tile = product_loops.tile(stages, Some(windows))?;
+    let together = product(stages, first, r, &tile, Some((windows, second)))?;
     let together = named(stages, second.output, &together);
     let apart = [unit(stages, first), unit(stages, second)].concat();
     Some(Pair { together, apart })
+}
+
+/// What a product and windows over its results cost in nanoseconds as one kernel and as two: `first` with `epilogue` behind it,
+/// `second` the reduction of the windows. `None` where one kernel cannot be made.
+pub(in crate::schedule) fn window_costs(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    [first, epilogue, second, output]: [Name; 4],
+) -> Option<(f64, f64)> {
+    let stages = Stages::of(f, constants, profile);
+    Some(pair(&stages, &part(&stages, [first, epilogue])?, &part(&stages, [second, output])?)?.costs())
+}
+
+/// What a reduction costs in nanoseconds where `threads` share each result, and where each has its own. `blocks` are the reduction
+/// and what stores what is made of it; `None` where they are no plain stages.
+pub(in crate::schedule) fn sharing_costs(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    blocks: [Name; 2],
+    threads: i64,
+) -> Option<(f64, f64)> {
+    let stages = Stages::of(f, constants, profile);
+    let p = part(&stages, blocks)?;
+    let cost = |t: Tally| named(&stages, p.output, &t).cost.total();
+    Some((cost(workgroup_a_result(&stages, &p, p.reduce?, threads)), cost(thread_a_result(&stages, &p, p.reduce?))))
+}
+
+/// Of `domain`, the number of slices of its reduction that a product with this tile costs least with: each is a workgroup of its
+/// own, and one more kernel sums their results up. `blocks` are the product and what stores what is made of it.
+pub(in crate::schedule) fn least_slices(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    blocks: [Name; 2],
+    tile: &ProductTile,
+    domain: &[i64],
+) -> i64 {
+    let stages = Stages::of(f, constants, profile);
+    let Some((p, r)) = part(&stages, blocks).and_then(|p| Some((p, p.reduce?))) else { return 1 };
+    let cost = |n: i64| total(&in_slices(&stages, &p, r, ProductTile { slices: n, ..*tile }));
+    domain.iter().copied().min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
+}
+
+fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {
+    Some(Part { reduce: Some(stages.position(reduce)?), output: stages.position(output)? })
 }

@@ -8,7 +8,7 @@
 //! register tile of 8x8, or of 8x4 or 4x4 where registers are fewer, in pieces of 4 rows and 4 columns that lie as far apart as
 //! the threads are wide, so that the vectors of neighbouring threads touch. The tile is the largest that still gives two
 //! workgroups and [`THREADS_A_CORE`] threads per core. Where no tile does, a long reduction is cut into slices
-//! ([`split_depth`](super::split_depth)) that become workgroups.
+//! ([`split_depth`](super::split_depth)) that become workgroups, as many as the estimate finds cheapest.
 
 use super::analysis::{Contraction, Unit, contraction};
 use super::cooperate::copy_cooperatively;
@@ -16,8 +16,8 @@ use super::direct;
 use super::matmul_subgroup::pack_right;
 use super::pooling::{Window, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
-use super::split_depth::{slices, split_depth};
-use super::tiles::ProductTile;
+use super::split_depth::split_depth;
+use super::tiles::{ProductTile, product_slices};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
@@ -25,6 +25,7 @@ use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
 use crate::schedule::SoftwarePipeline;
 use crate::schedule::StageInShared;
+use crate::schedule::estimate::least_slices;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
@@ -59,8 +60,6 @@ struct Tile {
     /// Columns of a piece, all of one vector.
     width: i64,
     depth: i64,
-    /// Workgroups.
-    groups: i64,
 }
 
 impl Tile {
@@ -101,10 +100,15 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
     let step = sketch.choose("depth", &[16, 8], usual_depth(channels))?;
     let tile = choose_tile(sketch, (batch, rows, columns), taps, step)?;
-    let parts = usual_slices(sketch.profile, &tile, depth, channels);
-    if parts > 1 && unit.window.is_none() && batch == 1 {
+    let domain = match unit.window {
+        Some(_) => vec![1],
+        None => product_slices(sketch.profile, &tile.in_numbers(), [batch, depth], channels),
+    };
+    if domain.len() > 1 {
         let whole = sketch.clone();
-        let parts = sketch.choose("slices", &[parts, 1], parts)?;
+        let blocks = [unit.name(), unit.output];
+        let usual = least_slices(&sketch.f, sketch.constants, sketch.profile, blocks, &tile.in_numbers(), &domain);
+        let parts = sketch.choose("slices", &domain, usual)?;
         if parts > 1 {
             match compute_slices(sketch, unit, &c, &tile, parts) {
                 Ok(()) => return Ok(()),
@@ -192,8 +196,8 @@ impl Tiles<'_> {
     fn tile(&self, t: &Candidate) -> Tile {
         let of_thread = self.rows(t) / t.1;
         let (row_pieces, rows) = if self.taps > 1 { (1, of_thread) } else { (t.2, PIECE) };
-        let (taps, width, depth, groups) = (self.taps, self.width, self.depth, self.groups(t));
-        Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth, groups }
+        let (taps, width, depth) = (self.taps, self.width, self.depth);
+        Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth }
     }
 }
 
@@ -203,25 +207,11 @@ fn usual_depth(channels: i64) -> i64 {
     if channels % PIECE == 0 { 16 } else { 8 }
 }
 
-/// Slices of the reduction that fill the device.
-fn usual_slices(p: &DeviceProfile, tile: &Tile, depth: i64, channels: i64) -> i64 {
-    let steps = if channels % tile.depth == 0 { channels / tile.depth } else { 1 };
-    slices(THREADS_A_CORE * i64::from(p.cores), tile.groups * tile.threads.0 * tile.threads.1, depth, steps)
-}
-
 /// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and columns.
-/// The reduction has `depth` elements, of which `channels` lie next to each other.
-pub(super) fn usual_tile(
-    p: &DeviceProfile,
-    size: (i64, i64, i64),
-    taps: i64,
-    [depth, channels]: [i64; 2],
-) -> Option<ProductTile> {
+/// Of the reduction, `channels` elements lie next to each other.
+pub(super) fn usual_tile(p: &DeviceProfile, size: (i64, i64, i64), taps: i64, channels: i64) -> Option<ProductTile> {
     let tiles = Tiles::new(p, size, taps, usual_depth(channels));
-    let tile = tiles.tile(&tiles.usual(&tiles.usable())?);
-    let may = taps == 1 && size.0 == 1;
-    let slices = if may { usual_slices(p, &tile, depth, channels) } else { 1 };
-    Some(ProductTile { slices, ..tile.in_numbers() })
+    Some(tiles.tile(&tiles.usual(&tiles.usable())?).in_numbers())
 }
 
 fn choose_tile(sketch: &mut Sketch<'_>, size: (i64, i64, i64), taps: i64, depth: i64) -> Result<Tile, Decline> {

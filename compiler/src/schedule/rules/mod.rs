@@ -33,12 +33,13 @@ mod windows;
 
 pub use analysis::Unit;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
-pub use pooling::{Window, WindowWork, window_index};
+pub use pooling::{Window, window_index};
 pub(in crate::schedule) use reduction_threads::threads_for_a_result;
 pub(in crate::schedule) use rows::worth_a_workgroup;
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
-pub(in crate::schedule) use tiles::{ProductTile, product_tile};
+pub(in crate::schedule) use tiles::{ProductTile, product_slices, product_tile};
+pub(in crate::schedule) use windows::{different_elements, usual_windows};
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};
 use crate::name::Name;

@@ -18,13 +18,12 @@ use crate::int::{Int, product};
 use crate::name::Name;
 use crate::schedule::Inline;
 use crate::schedule::ScheduleError;
+use crate::schedule::estimate::window_costs;
 use crate::schedule::loops::loops_around_block;
 use crate::schedule::{ComputeAt, DecomposeReduction, LocalScope};
 use crate::tir::{Block, BufferId, TensorFunction};
 use std::collections::VecDeque;
 
-/// What storing a result and loading it again costs, in multiply-adds.
-const MEMORY: f64 = 8.0;
 /// Elements of a window that a register tile holds, at most.
 pub(in crate::schedule) const LARGEST_WINDOW: i64 = 16;
 
@@ -35,48 +34,6 @@ pub struct Window {
     pub block: Name,
     /// Elements of a window.
     pub taps: i64,
-}
-
-/// A contraction with windows over its results, in numbers.
-#[derive(Clone, Copy, Debug)]
-pub struct WindowWork {
-    /// Results of the contraction.
-    pub results: i64,
-    /// Multiply-adds for each.
-    pub depth: i64,
-    /// Windows.
-    pub windows: i64,
-    /// Elements of a window.
-    pub taps: i64,
-}
-
-impl WindowWork {
-    /// Whether a tile of registers holds a window.
-    ///
-    /// # Errors
-    /// The failed condition with its values.
-    pub fn fits(&self) -> Result<(), String> {
-        match self.taps > LARGEST_WINDOW {
-            true => Err(format!("a window has {} elements, a tile of registers at most {LARGEST_WINDOW}", self.taps)),
-            false => Ok(()),
-        }
-    }
-    /// Whether one kernel costs less than two: what windows share is computed for each of them, but nothing is stored
-    /// and loaded between.
-    ///
-    /// # Errors
-    /// The failed condition with its values.
-    pub fn pays(&self) -> Result<(), String> {
-        self.fits()?;
-        let times = (self.windows * self.taps) as f64 / self.results.max(1) as f64;
-        let again = (times - 1.0) * self.depth as f64;
-        if again > MEMORY {
-            return Err(format!(
-                "each result would be computed {times:.2} times: {again:.0} more multiply-adds, where storing and loading it costs {MEMORY}"
-            ));
-        }
-        Ok(())
-    }
 }
 
 /// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the reader
@@ -100,13 +57,21 @@ pub(in crate::schedule) fn stands_before_window(f: &TensorFunction, block: Name)
     let users = readers(f, b.buffer);
     let [user] = users.as_slice() else { return false };
     let windows = block_of(f, *user).is_some_and(|u| window_index(f, u, b.buffer).is_some());
-    windows
-        && f.body.blocks().iter().any(|r| {
-            r.reduce.is_some()
-                && r.name != *user
-                && b.value.loads().iter().any(|l| l.0 == r.buffer && *l.1 == b.indices)
-                && readers(f, r.buffer) == [block]
-        })
+    windows && is_epilogue(f, b, *user)
+}
+
+/// True when `b` makes something of a reduction's results, element by element, perhaps through blocks that do so too; nobody else
+/// reads them, and `but` is not the reduction.
+fn is_epilogue(f: &TensorFunction, b: &Block, but: Name) -> bool {
+    let one = |d: usize| f.buffers[b.buffer].shape[d].is(1);
+    let own = |l: &(BufferId, &[Int])| {
+        let same = |d: usize| l.1[d] == b.indices[d] || (l.1[d].is(0) && one(d));
+        l.1.len() == b.indices.len() && (0..l.1.len()).all(same) && readers(f, l.0) == [b.name]
+    };
+    let loads = b.value.loads();
+    let read: Vec<BufferId> = loads.iter().filter(|l| own(l)).map(|l| l.0).collect();
+    let makers = f.body.blocks().into_iter().filter(|m| read.contains(&m.buffer) && m.name != but && m.name != b.name);
+    makers.into_iter().any(|m| m.reduce.is_some() || is_epilogue(f, m, but))
 }
 
 /// Makes one unit of two wherever a rule takes it, and schedules that; the two leave the list. Whether they are one is a choice
@@ -204,26 +169,24 @@ fn schedule_pair(
     Err(why)
 }
 
-/// Inlines what stands between the two reductions.
+/// Inlines what stands between the two reductions, where one kernel costs less than two or is wished for: what windows share is
+/// computed for each of them, but nothing is stored and loaded between.
 fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> Result<Unit, Decline> {
     let (Some(reduce), Some(block)) = (first.reduce, second.reduce) else { return Err(Decline::other_kind()) };
-    let extents = |sketch: &Sketch<'_>, all: Name, only: &[Name]| -> Result<i64, Decline> {
-        let loops = sketch.loops(all)?.into_iter().filter(|l| only.contains(&l.var));
-        sketch.constant_extent(&product(&loops.map(|l| l.extent).collect::<Vec<_>>()))
-    };
-    let (inner, outer) = (sketch.f.reduction_loops(reduce), sketch.f.reduction_loops(block));
-    let windows: Vec<Name> = sketch.loops(block)?.iter().map(|l| l.var).filter(|v| !outer.contains(v)).collect();
-    let results = block_of(&sketch.f, reduce).map(|b| sketch.f.buffers[b.buffer].numel());
-    let work = WindowWork {
-        results: sketch.constant_extent(&results.ok_or_else(Decline::other_kind)?)?,
-        depth: extents(sketch, reduce, &inner)?,
-        windows: extents(sketch, block, &windows)?,
-        taps: extents(sketch, block, &outer)?,
-    };
-    let worth = if wished { work.fits() } else { work.pays() };
-    worth.map_err(Decline)?;
+    let loops = sketch.f.reduction_loops(block);
+    let extents: Vec<Int> =
+        sketch.loops(block)?.into_iter().filter(|l| loops.contains(&l.var)).map(|l| l.extent).collect();
+    let taps = sketch.constant_extent(&product(&extents))?;
+    if taps > LARGEST_WINDOW {
+        return Err(Decline(format!("a window has {taps} elements, a tile of registers at most {LARGEST_WINDOW}")));
+    }
+    let blocks = [reduce, first.output, block, second.output];
+    let costs = window_costs(&sketch.f, sketch.constants, sketch.profile, blocks);
+    if let Some((together, apart)) = costs.filter(|(together, apart)| !wished && together >= apart) {
+        return Err(Decline(format!("one kernel takes {:.1} us, two take {:.1}", together / 1e3, apart / 1e3)));
+    }
     sketch.apply(Inline { block: first.output })?;
-    let window = Some(Window { block, taps: work.taps });
+    let window = Some(Window { block, taps });
     Ok(Unit { reduce: Some(reduce), window, output: second.output, work: first.work + second.work })
 }
 

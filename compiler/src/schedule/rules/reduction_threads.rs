@@ -1,7 +1,7 @@
 //! Few long reductions: a workgroup for each result, whose threads share the reduction (`cooperate.rs`).
 //!
-//! Worth it where one thread a result would leave the device idle, and where neighbouring threads read neighbouring
-//! elements.
+//! Worth it where the estimate says so: where one thread a result would leave the device idle, and where neighbouring threads
+//! read neighbouring elements.
 
 use super::analysis::Unit;
 use super::cooperate::reduce_over_threads;
@@ -9,8 +9,8 @@ use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
+use crate::schedule::estimate::sharing_costs;
 use crate::schedule::{ComputeAt, LocalScope};
-use crate::tir::Expr;
 
 /// Takes reductions with few results.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
@@ -21,7 +21,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
         results *= sketch.constant_extent(&l.extent)?;
     }
     let depth: i64 = sketch.f.reduction_loops(reduce).iter().map(|v| sketch.extent_of(*v).unwrap_or(0)).product();
-    let threads = choose_threads(sketch, reduce, results, depth)?;
+    let threads = choose_threads(sketch, unit, results, depth)?;
     let names: Vec<Name> = loops.iter().map(|l| l.var).collect();
     if names.is_empty() {
         return Err(Decline("a scalar without loops".into()));
@@ -36,10 +36,10 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     Ok(())
 }
 
-fn choose_threads(sketch: &mut Sketch<'_>, reduce: Name, results: i64, depth: i64) -> Result<i64, Decline> {
+fn choose_threads(sketch: &mut Sketch<'_>, unit: &Unit, results: i64, depth: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
     let most = i64::from(p.max_invocations.min(p.max_workgroup_size[0]).min(256));
-    let default = default_threads(sketch, reduce, results, depth)?.min(most);
+    let default = default_threads(sketch, unit, results, depth)?.min(most);
     let mut domain: Vec<i64> = (2..=8).map(|n| 1 << n).filter(|t| *t <= most).collect();
     if !domain.contains(&default) {
         domain.push(default);
@@ -47,24 +47,33 @@ fn choose_threads(sketch: &mut Sketch<'_>, reduce: Name, results: i64, depth: i6
     sketch.choose("threads", &domain, default)
 }
 
-/// Threads that keep the device busy, or why one a result does.
-fn default_threads(sketch: &Sketch<'_>, reduce: Name, results: i64, depth: i64) -> Result<i64, Decline> {
-    threads_for_a_result(sketch.profile, results, depth, reads_neighbours(sketch, reduce), sketch.asked)
-        .map_err(Decline)
+/// Threads that share each result of a reduction, or why it has one of its own.
+fn default_threads(sketch: &Sketch<'_>, unit: &Unit, results: i64, depth: i64) -> Result<i64, Decline> {
+    let p = sketch.profile;
+    let threads = threads_for_a_result(p, results, depth, sketch.asked).map_err(Decline)?;
+    if p.software || sketch.asked {
+        return Ok(threads);
+    }
+    let blocks = [unit.name(), unit.output];
+    match sharing_costs(&sketch.f, sketch.constants, p, blocks, threads) {
+        Some((shared, alone)) if shared >= alone => {
+            let [shared, alone] = [shared, alone].map(|ns| ns / 1e3);
+            let why = format!("{results} results of depth {depth} take {alone:.1} us with a thread each");
+            Err(Decline(format!("{why}, {shared:.1} us with {threads}")))
+        }
+        _ => Ok(threads),
+    }
 }
 
-/// Threads that share each of `results` reductions of `depth` elements, or why one a result keeps the device as busy. `neighbours`:
-/// the elements of a reduction lie next to each other. `asked`: threads are wished for anyway.
+/// Threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`: they are wished for anyway.
 pub(in crate::schedule) fn threads_for_a_result(
     p: &DeviceProfile,
     results: i64,
     depth: i64,
-    neighbours: bool,
     asked: bool,
 ) -> Result<i64, String> {
-    let cores = i64::from(p.cores.max(1));
     if p.software {
-        let lanes = i64::from(p.fixed_subgroup().unwrap_or(8));
+        let (cores, lanes) = (i64::from(p.cores.max(1)), i64::from(p.fixed_subgroup().unwrap_or(8)));
         if !asked && (results >= cores * lanes || depth < 8 * lanes) {
             return Err(format!("{results} results of depth {depth} keep {cores} cores of {lanes} lanes busy"));
         }
@@ -73,25 +82,6 @@ pub(in crate::schedule) fn threads_for_a_result(
     if !asked && depth < 64 {
         return Err(format!("depth {depth} is too short to share"));
     }
-    if !asked && results >= 64 && !(results < 64 * cores && neighbours) {
-        return Err(format!("{results} results are enough for {cores} cores, or their elements lie apart"));
-    }
     let wanted = ((depth / 4).max(1) as u64).next_power_of_two() as i64;
     Ok(wanted.clamp(32, 256))
-}
-
-/// True when everything large that the reduction reads lies contiguously along its innermost loop.
-fn reads_neighbours(sketch: &Sketch<'_>, reduce: Name) -> bool {
-    let Some(last) = sketch.f.reduction_loops(reduce).last().copied() else { return false };
-    let blocks = sketch.f.body.blocks();
-    let Some(block) = blocks.iter().find(|b| b.name == reduce) else { return false };
-    let mut near = true;
-    block.value.visit(&mut |e| {
-        if let Expr::Load(_, ix) = e
-            && ix.iter().any(|i| i.uses(last))
-        {
-            near &= ix.last().is_some_and(|i| i.as_var() == Some(last));
-        }
-    });
-    near
 }

@@ -17,15 +17,11 @@ const MOST: i64 = 8;
 /// Multiply-adds of a slice at least: its result is stored and loaded once for that many, which is 64 operations a byte.
 const SHORTEST: i64 = 256;
 
-/// Into how many slices the reduction is cut: as few as bring `threads` to `wanted`, or as many as there may be; 1 for none. A
-/// slice has whole K steps, of which the innermost reduction loop has `steps`.
-pub(super) fn slices(wanted: i64, threads: i64, depth: i64, steps: i64) -> i64 {
+/// Into how many slices the reduction may be cut, 1 for none. A slice has whole K steps, of which the innermost reduction loop
+/// has `steps`.
+pub(super) fn slices(depth: i64, steps: i64) -> Vec<i64> {
     let may = |n: &i64| *n <= MOST && steps % n == 0 && depth / n >= SHORTEST;
-    let all: Vec<i64> = [2, 4, 8].into_iter().filter(may).collect();
-    if threads >= wanted {
-        return 1;
-    }
-    all.iter().find(|n| threads * **n >= wanted).or(all.last()).copied().unwrap_or(1)
+    std::iter::once(1).chain([2, 4, 8].into_iter().filter(may)).collect()
 }
 
 /// Cuts the innermost reduction loop into `parts` slices. Returns the unit of the slices; `unit` then sums their results.
@@ -49,12 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_are_as_few_as_fill_the_device() {
-        assert_eq!(slices(1000, 1000, 4096, 256), 1);
-        assert_eq!(slices(1000, 300, 4096, 256), 4);
-        assert_eq!(slices(1000, 10, 4096, 256), 8);
-        assert_eq!(slices(1000, 10, 600, 32), 2, "slices of at least 256");
-        assert_eq!(slices(1000, 10, 4096, 6), 2, "whole steps");
-        assert_eq!(slices(1000, 10, 300, 16), 1);
+    fn slices_are_whole_steps_and_long() {
+        assert_eq!(slices(4096, 256), [1, 2, 4, 8]);
+        assert_eq!(slices(600, 32), [1, 2], "slices of at least 256");
+        assert_eq!(slices(4096, 6), [1, 2], "whole steps");
+        assert_eq!(slices(300, 16), [1]);
     }
 }

@@ -1,6 +1,6 @@
 //! The tiles that the rules for products would take, in numbers: what the estimate counts with.
 
-use super::{matmul_subgroup, matmul_tiled};
+use super::{matmul_subgroup, matmul_tiled, split_depth};
 use crate::profile::DeviceProfile;
 
 /// A workgroup's part of a product.
@@ -35,6 +35,20 @@ pub(in crate::schedule) fn product_tile(
         true if small(matmul_subgroup::LEAST_COLUMNS) => None,
         true => matmul_subgroup::usual_tile(p, [rows, columns], taps),
         false if small(matmul_tiled::LEAST) || rows < matmul_tiled::LEAST => None,
-        false => matmul_tiled::usual_tile(p, (batch, rows, columns), taps, [depth, channels]),
+        false => matmul_tiled::usual_tile(p, (batch, rows, columns), taps, channels),
     }
+}
+
+/// Into how many slices the reduction of a product with this tile may be cut, 1 for none; sizes as for [`product_tile`].
+pub(in crate::schedule) fn product_slices(
+    p: &DeviceProfile,
+    tile: &ProductTile,
+    [batch, depth]: [i64; 2],
+    channels: i64,
+) -> Vec<i64> {
+    if p.software || batch > 1 {
+        return vec![1];
+    }
+    let steps = if channels % tile.depth == 0 { channels / tile.depth } else { 1 };
+    split_depth::slices(depth, steps)
 }

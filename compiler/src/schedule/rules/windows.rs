@@ -11,6 +11,7 @@ use super::elementwise::bind_flat;
 use super::sketch::{Decline, Sketch};
 use crate::int::Int;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::tir::Block;
 use rustc_hash::FxHashSet;
 
@@ -78,45 +79,77 @@ fn tiles(sketch: &Sketch<'_>, unit: &Unit, reduce: Name) -> Result<Vec<Tile>, De
     for l in sketch.loops(reduce)?.iter().filter(|l| inside.contains(&l.var)) {
         window.push((l.var, sketch.constant_extent(&l.extent)?));
     }
+    let mut results: Vec<ResultLoop> = Vec::new();
+    for l in &sketch.loops(unit.output)? {
+        let own = map.iter().find(|m| m.1 == l.var).map(|m| m.0);
+        results.push(ResultLoop { along: l.var, own, extent: sketch.constant_extent(&l.extent)? });
+    }
+    tiles_of(sketch.profile, sketch.asked, r, &window, &results)
+}
+
+/// A loop of the output, the variable of the reduction that it is, and its iterations.
+struct ResultLoop {
+    along: Name,
+    own: Option<Name>,
+    extent: i64,
+}
+
+fn tiles_of(
+    p: &DeviceProfile,
+    asked: bool,
+    r: &Block,
+    window: &[(Name, i64)],
+    loops: &[ResultLoop],
+) -> Result<Vec<Tile>, Decline> {
     let taps: i64 = window.iter().map(|w| w.1).product();
     if taps < 2 || taps * LARGEST_TILE > MOST_LOADS {
         return Err(Decline::other_kind());
     }
-    let loops = sketch.loops(unit.output)?;
-    let mut results = 1i64;
-    for l in &loops {
-        results *= sketch.constant_extent(&l.extent)?;
-    }
+    let results: i64 = loops.iter().map(|l| l.extent).product();
     // The vector's loop stays whole: its neighbours are loaded together.
-    let last = loops.iter().rev().find(|l| !l.extent.is(1)).ok_or_else(Decline::other_kind)?;
-    let lanes =
-        [4, 2].into_iter().find(|w| sketch.constant_extent(&last.extent).is_ok_and(|e| e % w == 0)).unwrap_or(1);
-    let alone = loads_of(r, &window, None).ok_or_else(Decline::other_kind)? as f64;
-    let for_each = if sketch.profile.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
-    let fewest = if sketch.asked { 1 } else { i64::from(sketch.profile.cores.max(1)) * for_each };
+    let last = loops.iter().rev().find(|l| l.extent != 1).ok_or_else(Decline::other_kind)?;
+    let lanes = [4, 2].into_iter().find(|w| last.extent % w == 0).unwrap_or(1);
+    let alone = loads_of(r, window, None).ok_or_else(Decline::other_kind)? as f64;
+    let for_each = if p.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
+    let fewest = if asked { 1 } else { i64::from(p.cores.max(1)) * for_each };
     let mut tiles: Vec<Tile> = Vec::new();
-    for l in loops.iter().filter(|l| lanes == 1 || l.var != last.var) {
-        let (Some(&(v, _)), Some(extent)) = (map.iter().find(|m| m.1 == l.var), l.extent.as_const()) else { continue };
+    for l in loops.iter().filter(|l| lanes == 1 || l.along != last.along) {
+        let Some(v) = l.own else { continue };
         let moving: Vec<Name> = window.iter().map(|w| w.0).filter(|w| together(r, v, *w)).collect();
-        for windows in 2..=LARGEST_TILE.min(extent) {
-            let count = (extent + windows - 1) / windows;
-            if results / extent * count / lanes < fewest {
+        for windows in 2..=LARGEST_TILE.min(l.extent) {
+            let count = (l.extent + windows - 1) / windows;
+            if results / l.extent * count / lanes < fewest {
                 continue;
             }
-            let Some(loads) = loads_of(r, &window, Some((v, windows))) else { continue };
-            let loads = loads as f64 * count as f64 / extent as f64;
-            tiles.push(Tile { along: l.var, windows, loads, moving: moving.clone() });
+            let Some(loads) = loads_of(r, window, Some((v, windows))) else { continue };
+            let loads = loads as f64 * count as f64 / l.extent as f64;
+            tiles.push(Tile { along: l.along, windows, loads, moving: moving.clone() });
         }
     }
     let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b });
     let best = best.ok_or_else(|| Decline(format!("no tile leaves {fewest} threads")))?;
-    if !sketch.asked && alone / best.loads < LEAST_GAIN {
+    if !asked && alone / best.loads < LEAST_GAIN {
         return Err(Decline(format!(
             "a tile of {} results loads {:.1} elements for each, one alone {alone}",
             best.windows, best.loads
         )));
     }
     Ok(tiles)
+}
+
+/// The loop of the results along which a thread has neighbouring windows, and how many, where the rule would take a reduction with
+/// these loops of its window and of its results.
+pub(in crate::schedule) fn usual_windows(
+    p: &DeviceProfile,
+    r: &Block,
+    window: &[(Name, i64)],
+    results: &[(Name, i64)],
+) -> Option<(Name, i64)> {
+    let loops: Vec<ResultLoop> =
+        results.iter().map(|&(v, extent)| ResultLoop { along: v, own: Some(v), extent }).collect();
+    let tiles = tiles_of(p, false, r, window, &loops).ok()?;
+    let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b })?;
+    Some((best.along, best.windows))
 }
 
 /// True when a load has an index with both variables.
@@ -129,10 +162,19 @@ fn together(r: &Block, a: Name, b: Name) -> bool {
 /// Different elements that the block loads for `tile.1` neighbours along the variable `tile.0`, or for one result.
 /// `None` when an index follows from data.
 fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Option<usize> {
+    r.value.loads().iter().map(|(_, index)| different_elements(index, window, tile)).sum()
+}
+
+/// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when it follows
+/// from data.
+pub(in crate::schedule) fn different_elements(
+    index: &[Int],
+    window: &[(Name, i64)],
+    tile: Option<(Name, i64)>,
+) -> Option<usize> {
     let mut loops: Vec<(Name, i64)> = window.to_vec();
     loops.extend(tile);
-    let mut seen: FxHashSet<(usize, Vec<i64>)> = FxHashSet::default();
-    let loads = r.value.loads();
+    let mut seen: FxHashSet<Vec<i64>> = FxHashSet::default();
     let points: i64 = loops.iter().map(|l| l.1).product();
     for point in 0..points {
         let at = |name: Name| {
@@ -145,10 +187,7 @@ fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Opt
             }
             Some(0)
         };
-        for (n, (_, ix)) in loads.iter().enumerate() {
-            let place: Option<Vec<i64>> = ix.iter().map(|i: &Int| i.eval(&at)).collect();
-            seen.insert((n, place?));
-        }
+        seen.insert(index.iter().map(|i| i.eval(&at)).collect::<Option<Vec<i64>>>()?);
     }
     Some(seen.len())
 }

@@ -4,18 +4,16 @@
 //! conv + relu ─ max_pool 2x2 stride 2    =>    conv + relu + max_pool, whose tiles hold whole windows
 //! ```
 //!
-//! Applies when nobody else uses what the windows are of, when a tile of registers holds a window, and when computing what
-//! windows share once for each costs less than storing every result and loading it again
-//! ([`WindowWork`](crate::schedule::rules::WindowWork) has the cost): windows that do not overlap share nothing. The kernel has as
-//! many results of the convolution to compute as before, so that it keeps the device as busy.
+//! Applies when nobody else uses what the windows are of, when a tile of registers holds a window, and when one kernel costs less
+//! than two: what windows share is computed once for each, but no result is stored and loaded again. Windows that do not overlap
+//! share nothing.
 
 use super::super::forward::Source;
 use super::{Extension, Made, Missed, shape_of};
 use crate::graph::{NodeId, ValueId};
-use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
-use crate::schedule::rules::{WindowWork, window_index};
-use crate::tir::{BinaryOp, BufferId, Combiner, Expr, FusionKind, Stage, TensorFunction};
+use crate::schedule::rules::window_index;
+use crate::tir::{BufferId, FusionKind};
 
 const RULE: &str = "pooling-epilogue";
 
@@ -27,24 +25,24 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
         if !heavy || !matches!(cx.g.nodes[pool].source, Source::Node(_)) {
             continue;
         }
-        if let Some((value, work)) = operands.iter().find_map(|&value| Some((value, windows(cx, value, pool)?))) {
-            visit(cx, value, pool, &work);
+        if let Some((value, taps)) = operands.iter().find_map(|&value| Some((value, windows(cx, value, pool)?))) {
+            visit(cx, value, pool, taps);
         }
     }
 }
 
-fn visit(cx: &mut Extension<'_, '_>, value: usize, pool: usize, work: &WindowWork) {
+fn visit(cx: &mut Extension<'_, '_>, value: usize, pool: usize, taps: i64) {
     let node = |i: usize| cx.g.nodes[i].source.node();
     let (own, other) = (node(pool), node(value));
     let name = |n: NodeId| cx.f.nodes[n].name;
-    match check(cx, value, pool, work) {
-        Ok(()) => {
+    match check(cx, value, pool) {
+        Ok(costs) => {
             let members = cx.p.members_of(value);
             cx.p.join(value, pool);
             cx.p.raise_kind(pool, FusionKind::OutElementwiseFusable);
             let mut made = Made::of(RULE, cx.g, &members);
-            let taps = work.taps;
-            made.what = Some(format!("{} reduces windows of {taps} where {} is computed", name(own), name(other)));
+            let (own_name, other_name) = (name(own), name(other));
+            made.what = Some(format!("{own_name} reduces windows of {taps} where {other_name} is computed: {costs}"));
             made.nodes.push(own);
             cx.made.push(made);
         }
@@ -55,8 +53,8 @@ fn visit(cx: &mut Extension<'_, '_>, value: usize, pool: usize, work: &WindowWor
     }
 }
 
-/// The windows that node `pool` reduces of `value`, when that is the result of another group around a contraction.
-fn windows(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Option<WindowWork> {
+/// Elements of the windows that node `pool` reduces of `value`, when that is the result of another group around an anchor.
+fn windows(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Option<i64> {
     let root = cx.p.root(value);
     let apart = root != cx.p.root(pool) && cx.p.group_kind(root) == FusionKind::OutElementwiseFusable;
     let Source::Node(maker) = cx.g.nodes[value].source else { return None };
@@ -69,89 +67,27 @@ fn windows(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Option<Wind
         return None;
     }
     let operand = *cx.f.nodes[maker].outputs.first()?;
-    let pooled = Windows::of(cx, cx.g.nodes[pool].source.node(), operand)?;
-    let product = Product::of(cx, cx.g.nodes[anchor].source.node())?;
-    // Windows over columns would have every row of the tile wait for all of its columns.
-    if pooled.along.iter().any(|&d| product.rows.get(d) != Some(&true)) {
+    elements_of_window(cx, cx.g.nodes[pool].source.node(), operand)
+}
+
+/// Elements of the windows that node `n` reduces of `operand`, when that is its only reduction and reads nothing else.
+fn elements_of_window(cx: &Extension<'_, '_>, n: NodeId, operand: ValueId) -> Option<i64> {
+    let (te, outside, _) = group_expression(cx.module, cx.f, &[n]).ok()?;
+    let buffer: BufferId = *outside.get(&operand)?;
+    let stages = te.stages()?;
+    if stages.iter().filter(|s| s.block.reduce.is_some()).count() != 1 {
         return None;
     }
-    let results = cx.f.ty(operand).numel().as_const()?;
-    Some(WindowWork { results, depth: product.depth, windows: pooled.windows, taps: pooled.taps })
-}
-
-/// A sum of products.
-struct Product {
-    /// Products that each result sums up.
-    depth: i64,
-    /// For each dimension of the result: the weights do not know it.
-    rows: Vec<bool>,
-}
-
-impl Product {
-    /// The tensor expression of `n`, when that is its only reduction.
-    fn of(cx: &Extension<'_, '_>, n: NodeId) -> Option<Product> {
-        let (te, outside, _) = group_expression(cx.module, cx.f, &[n]).ok()?;
-        let stages = te.stages()?;
-        let mut sums = stages.iter().filter(|s| s.block.reduce.is_some());
-        let (one, None) = (sums.next()?, sums.next()) else { return None };
-        one.block.reduce.as_ref().filter(|r| r.combiner == Combiner::Sum)?;
-        let Expr::Binary(BinaryOp::Mul, a, b) = without_casts(&one.block.value) else { return None };
-        let buffers: Vec<BufferId> =
-            outside.iter().filter(|(v, _)| cx.f.def_op::<Const>(**v).is_some()).map(|o| *o.1).collect();
-        let constant = |e: &Expr| matches!(without_casts(e), Expr::Load(b, _) if buffers.contains(b));
-        let weights = if constant(b) || !constant(a) { b } else { a };
-        let mut known = Vec::new();
-        weights.visit_ints(&mut |i| known.extend(i.vars()));
-        let rows = one.block.indices.iter().map(|i| i.vars().iter().all(|v| !known.contains(v))).collect();
-        Some(Product { depth: reduction_iterations(&te, one)?, rows })
-    }
-}
-
-fn without_casts(e: &Expr) -> &Expr {
-    match e {
-        Expr::Cast(_, a) => without_casts(a),
-        _ => e,
-    }
-}
-
-fn reduction_iterations(te: &TensorFunction, s: &Stage<'_>) -> Option<i64> {
-    let loops = te.reduction_loops(s.block.name);
-    s.loops.iter().filter(|l| loops.contains(&l.0)).map(|l| l.1.as_const()).product()
-}
-
-/// Windows over an operand.
-struct Windows {
-    windows: i64,
-    taps: i64,
-    /// The operand's dimensions that they go along.
-    along: Vec<usize>,
-}
-
-impl Windows {
-    /// Those that node `n` reduces of `operand`, when that is its only reduction and reads nothing else.
-    fn of(cx: &Extension<'_, '_>, n: NodeId, operand: ValueId) -> Option<Windows> {
-        let (te, outside, _) = group_expression(cx.module, cx.f, &[n]).ok()?;
-        let buffer: BufferId = *outside.get(&operand)?;
-        let stages = te.stages()?;
-        if stages.iter().filter(|s| s.block.reduce.is_some()).count() != 1 {
-            return None;
-        }
-        let mut readers = stages.iter().filter(|s| s.block.reads(buffer));
-        let (one, None) = (readers.next()?, readers.next()) else { return None };
-        let index = window_index(&te, one.block, buffer)?;
-        if one.block.value.loads().iter().any(|l| l.0 != buffer) {
-            return None;
-        }
-        let taps = reduction_iterations(&te, one)?;
-        let all: Option<i64> = one.loops.iter().map(|l| l.1.as_const()).product();
-        let loops = te.reduction_loops(one.block.name);
-        let along = (0..index.len()).filter(|&d| loops.iter().any(|v| index[d].uses(*v))).collect();
-        Some(Windows { windows: all? / taps.max(1), taps, along })
-    }
+    let mut readers = stages.iter().filter(|s| s.block.reads(buffer));
+    let (one, None) = (readers.next()?, readers.next()) else { return None };
+    window_index(&te, one.block, buffer)?;
+    let alone = one.block.value.loads().iter().all(|l| l.0 == buffer);
+    let taps: Option<i64> = one.reduction().iter().map(|l| l.1.as_const()).product();
+    taps.filter(|_| alone)
 }
 
 /// Whether the two groups become one.
-fn check(cx: &mut Extension<'_, '_>, value: usize, pool: usize, work: &WindowWork) -> Result<(), String> {
+fn check(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Result<String, String> {
     let (front, behind) = (cx.p.members_of(value), cx.p.members_of(pool));
     let name = |i: usize| cx.f.nodes[cx.g.nodes[i].source.node()].name;
     for &m in &front {
@@ -169,10 +105,11 @@ fn check(cx: &mut Extension<'_, '_>, value: usize, pool: usize, work: &WindowWor
             return Err(format!("the group of {} has {reductions} reductions, or a concat", name(what)));
         }
     }
-    work.pays()?;
+    let nodes = |members: &[usize]| members.iter().map(|&m| cx.g.nodes[m].source.node()).collect::<Vec<NodeId>>();
+    let costs = cx.pays(&nodes(&front), &nodes(&behind))?;
     let roots = [cx.p.root(value), cx.p.root(pool)];
     match cx.p.fits(&roots) {
-        true => Ok(()),
+        true => Ok(costs),
         false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
     }
 }
