@@ -11,6 +11,8 @@ use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunc
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+/// Iterations of a stage that are counted, at most.
+const MOST_ITERATIONS: f64 = (1u64 << 53) as f64;
 /// Elements of a window that the rules unroll, at most.
 const LONGEST_UNROLLED: i64 = 64;
 
@@ -132,6 +134,11 @@ impl<'f> Stages<'f> {
         };
         let inlined = list.iter().map(|s| is_inlined(f, s, &results)).collect();
         Stages { f, profile, constants, rates: Rates::of(profile), list, maker, inlined, results }
+    }
+    /// True when the iterations of each stage can be counted in 64 bits, and a little arithmetic done with their number.
+    pub fn can_be_counted(&self) -> bool {
+        let iterations = |s: &Stage<'_>| s.loops.iter().map(|l| extent(&l.1) as f64).product::<f64>();
+        self.list.iter().all(|s| iterations(s) <= MOST_ITERATIONS)
     }
     pub fn is_result(&self, b: BufferId) -> bool {
         self.results.contains(&b)

@@ -119,3 +119,16 @@ fn more_work_costs_more_and_equal_functions_are_estimated_once() {
     let again = estimator.estimate(&small, &[]);
     assert!(std::sync::Arc::ptr_eq(&again, &estimator.estimate(&small.clone(), &[])));
 }
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let loops: String = (0..5).map(|i| format!("for i{i} in 0..1000000 {{ ")).collect();
+    let index = "i0, i1, i2, i3, i4";
+    let shape = "1000000,1000000,1000000,1000000,1000000";
+    let text = format!(
+        "tensor @f(%x: f32[{shape}], out %y: f32[{shape}]) {{\n  {loops} block y {{ %y[{index}] <- %x[{index}] }} }} }} }} }} }}\n}}"
+    );
+    let f = parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let why = estimate(&f, &[], &ada()).expect_err("too many");
+    assert!(why.contains("more iterations"), "{why}");
+}

@@ -30,6 +30,9 @@ pub(super) fn kernels(
         return Err("it is scheduled in part".into());
     }
     let stages = Stages::of(f, constants, profile);
+    if !stages.can_be_counted() {
+        return Err("it has more iterations than can be counted".into());
+    }
     let stored = stages.stored();
     if let Some(kernel) = rows(&stages, &stored) {
         return Ok(vec![kernel]);
@@ -400,5 +403,6 @@ pub(in crate::schedule) fn least_slices(
 }
 
 fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {
-    Some(Part { reduce: Some(stages.position(reduce)?), output: stages.position(output)? })
+    let (reduce, output) = (stages.position(reduce)?, stages.position(output)?);
+    stages.can_be_counted().then_some(Part { reduce: Some(reduce), output })
 }
