@@ -106,7 +106,7 @@ fn match_shape(input: Name, old: &[Dim], new: &[usize], map: &mut FxHashMap<Name
 /// Gives open dimensions their sizes, everywhere in the module, and infers all types anew.
 ///
 /// # Errors
-/// A name that no open dimension has, a negative size, or a node that does not accept the new types.
+/// A name that no open dimension has, a negative size (of a dimension or of what is computed from several), or a node that does not accept the new types.
 pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindError> {
     let known = open_dims(module);
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
@@ -114,6 +114,11 @@ pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindEr
         bind_one(&known, name, value, &mut map)?;
     }
     substitute_dims(module, &map);
+    for (name, ty) in input_ports(module) {
+        if ty.shape.iter().any(|d| d.as_const().is_some_and(|d| d < 0)) {
+            return Err(BindError::BadSize { name, value: format!("{ty:?}"), why: "a size is negative".into() });
+        }
+    }
     // The entry comes last: the types of calls follow from the callees' results.
     let entry = module.entry;
     let callees: Vec<Name> = module.functions.keys().copied().filter(|&n| n != entry).collect();
@@ -434,5 +439,16 @@ mod tests {
         assert!(bind_dims(&mut m, &[(Name::new("n"), -1)]).is_err());
         assert!(set_input_shape(&mut m, Name::new("z"), &[1]).is_err());
         assert!(set_input_shape(&mut m, Name::new("x"), &[1]).is_err());
+    }
+
+    #[test]
+    fn sizes_that_come_to_less_than_none_are_refused() {
+        let text =
+            "graph @main(%x: f32[a - b,6]) -> (y: f32[a - b,6]) {\n  %0 = relu %x : f32[a - b,6]\n  return %0\n}\n";
+        let mut m = crate::text::parse_module(text).unwrap();
+        let [a, b] = ["a", "b"].map(Name::new);
+        let why = bind_dims(&mut m.clone(), &[(a, 1), (b, 2)]).unwrap_err().to_string();
+        assert_eq!(why, "`x` cannot be f32[-1,6]: a size is negative");
+        bind_dims(&mut m, &[(a, 2), (b, 2)]).unwrap();
     }
 }
