@@ -1,5 +1,6 @@
-//! Fusion beyond the classic rules. The rules of [`RULES`] run one after another on the classic groups; each file says
-//! when its rule applies; those that weigh one kernel against two ask the estimate. A rule only joins whole groups, and never beyond the device's storage buffers for a kernel.
+//! Fusion beyond the classic rules. The rules of [`RULES`] run one after another on the classic groups; each file says when its
+//! rule applies; those that weigh one kernel against two ask the estimate. A rule only joins whole groups, and never beyond the
+//! device's storage buffers for a kernel.
 
 mod concat_in_place;
 mod multi_output;

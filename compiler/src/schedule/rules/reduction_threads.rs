@@ -55,14 +55,14 @@ fn default_threads(sketch: &Sketch<'_>, unit: &Unit, results: i64, depth: i64) -
         return Ok(threads);
     }
     let blocks = [unit.name(), unit.output];
-    match sharing_costs(&sketch.f, sketch.constants, p, blocks, threads) {
-        Some((shared, alone)) if shared >= alone => {
-            let [shared, alone] = [shared, alone].map(|ns| ns / 1e3);
-            let why = format!("{results} results of depth {depth} take {alone:.1} us with a thread each");
-            Err(Decline(format!("{why}, {shared:.1} us with {threads}")))
-        }
-        _ => Ok(threads),
+    let (shared, alone) = sharing_costs(&sketch.f, sketch.constants, p, blocks, threads)
+        .ok_or_else(|| Decline("whether a workgroup a result pays cannot be estimated".into()))?;
+    if shared >= alone {
+        let [shared, alone] = [shared, alone].map(|ns| ns / 1e3);
+        let why = format!("{results} results of depth {depth} take {alone:.1} us with a thread each");
+        return Err(Decline(format!("{why}, {shared:.1} us with {threads}")));
     }
+    Ok(threads)
 }
 
 /// Threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`: they are wished for anyway.
