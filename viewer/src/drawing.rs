@@ -213,7 +213,7 @@ pub fn lines(node: &Node, name: &str, detail: Detail) -> Vec<String> {
         out.push(short(name));
     }
     if detail.attributes && !node.attrs.is_empty() {
-        out.extend(split_attributes(&node.attrs).into_iter().take(6).map(|a| short(a)));
+        out.extend(split_attributes(&node.attrs).into_iter().take(6).map(short));
     }
     if !detail.constants {
         return out;

@@ -132,10 +132,10 @@ fn header(ui: &mut Ui, v: &mut Viewer) {
             v.help = !v.help;
         }
         ui.toggle_value(&mut v.dock, "Details").on_hover_text("What stands beside the graph");
-        if let Some(said) = v.message.clone() {
-            if ui.add(egui::Label::new(egui::RichText::new(said).small()).sense(egui::Sense::click())).clicked() {
-                v.message = None;
-            }
+        if let Some(said) = v.message.clone()
+            && ui.add(egui::Label::new(egui::RichText::new(said).small()).sense(egui::Sense::click())).clicked()
+        {
+            v.message = None;
         }
     });
 }
