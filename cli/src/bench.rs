@@ -1,7 +1,7 @@
 //! `weft bench`
 
 use crate::args::{BenchArgs, Common};
-use crate::ceilings::{self, Ceilings};
+use crate::ceilings;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor, profile_on, recorded, run_on_cpu};
 use crate::models::{inputs_for, load};
@@ -10,7 +10,7 @@ use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::passes::{AmpMode, FuseMode, LayoutMode};
 use compiler::tensor::Tensor;
-use compiler::trace::{DispatchTime, Times};
+use compiler::trace::{Ceilings, DispatchTime, Times};
 use runtime_gpu::{Resident, Session};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
         (Device::Cpu, false) => None,
     };
     if a.models.is_empty() {
-        return ceilings.map_or(Ok(()), |c| c.show(&device, &a.common));
+        return ceilings.map_or(Ok(()), |c| ceilings::show(&c, &device, &a.common));
     }
     let json_alone = a.common.json.as_deref() == Some("-");
     let mut lines = if json_alone { None } else { Some(Lines::new(&a.models)?) };
@@ -168,6 +168,7 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
             dispatches,
             latency_ms: number(&v, &["latency_ms", "median"]),
             device_ms: number(&v, &["device_ms", "median"]),
+            ceilings,
         });
         crate::trace::write(path, &trace, common)?;
     }

@@ -11,8 +11,8 @@ use crate::output::{Progress, print_text, table, write_file, write_json};
 use compiler::compile::{CompileOptions, compile};
 use compiler::cost::MeasureKernel;
 use compiler::profile::DeviceProfile;
+use compiler::trace::Ceilings;
 use runtime_gpu::{Gpu, KernelTimer};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shaders_gen::Emitter;
 use std::collections::BTreeMap;
@@ -21,32 +21,15 @@ use std::path::PathBuf;
 /// Timed runs of each kernel; the fastest counts.
 const RUNS: usize = 10;
 
-/// What a device can do at best.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ceilings {
-    /// Gigabytes read and written a second by a copy.
-    pub copy_gb_s: f64,
-    /// Floating-point operations in f32 by fused multiply-adds, in 10^9 a second.
-    pub fma_gflops: f64,
-    /// The same by cooperative matrices; none until Weft uses them.
-    pub matrix_gflops: Option<f64>,
-}
-
-impl Ceilings {
-    /// The share of the ceiling that binds a kernel with these rates.
-    pub fn fraction(&self, gflops: f64, gb_s: f64) -> f64 {
-        (gflops / self.fma_gflops).max(gb_s / self.copy_gb_s)
+/// Prints them alone.
+pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
+    if write_json(common, &json!({ "schema": 1, "device": device.describe(), "ceilings": c }))? {
+        return Ok(());
     }
-    /// Prints them alone.
-    pub fn show(&self, device: &Device, common: &Common) -> CliResult<()> {
-        if write_json(common, &json!({ "schema": 1, "device": device.describe(), "ceilings": self }))? {
-            return Ok(());
-        }
-        let mut t = table(&["ceiling", ""]);
-        t.add_row(["copy".to_string(), format!("{:.1} GB/s", self.copy_gb_s)]);
-        t.add_row(["multiply-add in f32".to_string(), format!("{:.1} GFLOP/s", self.fma_gflops)]);
-        print_text(&t.to_string())
-    }
+    let mut t = table(&["ceiling", ""]);
+    t.add_row(["copy".to_string(), format!("{:.1} GB/s", c.copy_gb_s)]);
+    t.add_row(["multiply-add in f32".to_string(), format!("{:.1} GFLOP/s", c.fma_gflops)]);
+    print_text(&t.to_string())
 }
 
 /// Measures a device and keeps the result in the user's cache folder.

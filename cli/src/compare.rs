@@ -72,6 +72,7 @@ fn errors(a: &CompareArgs, device: &Device, nodes: &[NodeError], outputs: &[(Str
         name: name.to_string(),
         max_abs: d.max_abs,
         rel_l2: d.rel_l2,
+        max_magnitude: d.max_magnitude,
         pass: d.pass,
     };
     Errors {

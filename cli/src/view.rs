@@ -1,5 +1,8 @@
 //! `weft view`: a compilation in a window.
 
+#[cfg(feature = "view")]
+mod live;
+
 use crate::args::ViewArgs;
 use crate::args::shared::refuse_for_trace;
 use crate::error::{CliError, CliResult, Code};
@@ -47,7 +50,9 @@ fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
         view: a.view.clone(),
     };
     let Some(path) = &a.screenshot else {
-        return viewer::open(trace, &shot).map_err(|why| match why {
+        let given: Vec<String> = std::env::args().skip_while(|a| a != "view").skip(1).collect();
+        let machine = live::Machine::new(&given, &a.model, &trace.model, &a.common.device);
+        return viewer::open(trace, &shot, std::sync::Arc::new(machine)).map_err(|why| match why {
             viewer::Fault::Asked(why) => CliError::usage(why),
             viewer::Fault::Window(why) => CliError::new(Code::Device, format!("the window does not open: {why}"))
                 .help("it needs a display; `--screenshot F.png` and `weft report` need none"),

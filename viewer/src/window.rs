@@ -1,8 +1,10 @@
 //! The window.
 
+use crate::live::Host;
 use crate::start::{Fault, Shot, prepare, select};
 use crate::{Viewer, show};
 use compiler::trace::CompileTrace;
+use std::sync::Arc;
 
 struct App {
     viewer: Viewer,
@@ -22,12 +24,16 @@ impl eframe::App for App {
     }
 }
 
-/// Opens a window on a trace; returns when it is closed.
+/// Opens a window on a trace; returns when it is closed. `host` compiles and measures what one changes there.
 ///
 /// # Errors
 /// When the trace is damaged, has no such pass or view, or there is no display or no device to draw with.
-pub fn open(trace: CompileTrace, shot: &Shot) -> Result<(), Fault> {
+pub fn open(trace: CompileTrace, shot: &Shot, host: Arc<dyn Host>) -> Result<(), Fault> {
     let mut viewer = Viewer::new(trace).map_err(|e| Fault::Asked(e.to_string()))?;
+    // Opening a device takes a moment: it is there when a schedule is edited.
+    let early = host.clone();
+    std::thread::spawn(move || early.device().is_ok());
+    viewer.host = Some(host);
     prepare(&mut viewer, shot)?;
     let app = App { viewer, select: shot.select.clone() };
     let title = format!("Weft: {}", app.viewer.trace().model);

@@ -4,9 +4,6 @@ use compiler::compile::GroupKind;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::{Call, CompileTrace, Group};
 
-/// The pass whose remarks are about the borders of groups.
-const FUSION: &str = "fuse-ops";
-
 /// The pass whose remarks are about schedules.
 pub const SCHEDULING: &str = "schedule";
 
@@ -18,18 +15,16 @@ pub struct Relations<'a> {
     pub feeds: Vec<Vec<usize>>,
     /// For each group its dispatches, in order.
     pub dispatches: Vec<Vec<&'a Call>>,
+    /// For each group the remarks about its border.
+    borders: Vec<Vec<usize>>,
 }
 
 impl<'a> Relations<'a> {
     /// Relates the groups.
     pub fn new(t: &'a CompileTrace) -> Relations<'a> {
-        let mut feeds = vec![vec![]; t.groups.len()];
-        for (i, g) in t.groups.iter().enumerate() {
-            g.reads.iter().for_each(|&from| feeds[from].push(i));
-        }
         let mut dispatches = vec![vec![]; t.groups.len()];
         t.calls().for_each(|c| dispatches[c.group].push(c));
-        Relations { t, feeds, dispatches }
+        Relations { t, feeds: t.readers(), dispatches, borders: t.border_remarks() }
     }
     /// A group.
     pub fn group(&self, i: usize) -> &'a Group {
@@ -41,23 +36,7 @@ impl<'a> Relations<'a> {
     }
     /// Why nothing more followed in the group's kernel: the failed conditions of fusion about its own nodes.
     pub fn boundary(&self, i: usize) -> Vec<String> {
-        let g = self.group(i);
-        let about_own = |r: &&Remark| {
-            let own = r.nodes.first().is_some_and(|n| g.nodes.iter().any(|o| o == n.as_str()));
-            r.kind == RemarkKind::Missed && r.pass.as_str() == FUSION && own
-        };
-        let mut why: Vec<String> = self.t.remarks.iter().filter(about_own).map(|r| r.message.clone()).collect();
-        why.dedup();
-        if g.is_result {
-            why.push("its result is a result of the model".into());
-        }
-        if why.is_empty() {
-            why.push(match self.feeds[i].as_slice() {
-                [] => "nothing reads its result".into(),
-                to => format!("no rule joins it with group {}", numbers(to)),
-            });
-        }
-        why
+        self.t.border_of_group(i, &self.borders[i], &self.feeds[i])
     }
     /// What the schedule rules said of the group: which took it, or why others declined.
     pub fn scheduling(&self, i: usize, kind: RemarkKind) -> Vec<&'a str> {

@@ -16,6 +16,27 @@ pub struct Times {
     pub latency_ms: f64,
     /// Milliseconds of a run with inputs and results on the device: the median.
     pub device_ms: f64,
+    /// What the device can do at best, where that was measured.
+    pub ceilings: Option<Ceilings>,
+}
+
+/// What a device can do at best, measured by kernels of Weft's own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ceilings {
+    /// Gigabytes read and written a second by a copy.
+    pub copy_gb_s: f64,
+    /// Floating-point operations in f32 by fused multiply-adds, in 10^9 a second.
+    pub fma_gflops: f64,
+    /// The same by cooperative matrices; none until Weft uses them.
+    pub matrix_gflops: Option<f64>,
+}
+
+impl Ceilings {
+    /// The share of the ceiling that binds a kernel with these rates: the larger of its shares of both, as in the roofline
+    /// model (Williams, Waterman, Patterson, 2009).
+    pub fn fraction(&self, gflops: f64, gb_s: f64) -> f64 {
+        (gflops / self.fma_gflops).max(gb_s / self.copy_gb_s)
+    }
 }
 
 /// The time of a dispatch over several runs, in microseconds.
@@ -68,6 +89,8 @@ pub struct NodeError {
     pub max_abs: f64,
     /// Norm of the difference relative to that of the reference.
     pub rel_l2: f64,
+    /// Largest magnitude of the reference: beyond 65504 f16 has no numbers.
+    pub max_magnitude: f64,
     /// Within the tolerance.
     pub pass: bool,
 }

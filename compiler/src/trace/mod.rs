@@ -30,7 +30,7 @@ pub use build::Contents;
 pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
 pub use file::{MAGIC, TraceError, VERSION};
-pub use measured::{DispatchTime, Errors, NodeError, Times};
+pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Times};
 pub use origins::{LineOrigins, line_origins};
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
 pub use record::{Recording, StageRecorder};

@@ -258,12 +258,13 @@ fn the_layout_belongs_to_the_version() {
             dispatches: vec![DispatchTime { median_us: 2.0, min_us: 1.0, max_us: 3.0 }],
             latency_ms: 4.0,
             device_ms: 5.0,
+            ceilings: Some(Ceilings { copy_gb_s: 6.0, fma_gflops: 7.0, matrix_gflops: None }),
         }),
         errors: Some(Errors {
             device: "d".into(),
             against: "cpu".into(),
             cumulative: true,
-            nodes: vec![NodeError { name: "n".into(), max_abs: 1.0, rel_l2: 2.0, pass: true }],
+            nodes: vec![NodeError { name: "n".into(), max_abs: 1.0, rel_l2: 2.0, max_magnitude: 3.0, pass: true }],
             outputs: vec![],
         }),
     };
@@ -271,7 +272,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (3, "ff3e02c9f02cc926"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (4, "2a93b6fe8fada511"), "{} bytes", plain.len());
 }
 
 #[test]

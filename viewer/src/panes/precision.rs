@@ -81,6 +81,10 @@ fn errors(ui: &mut Ui, v: &mut Viewer) {
             ui.painter().rect_filled(patch, 2.0, heat(share, dark));
             ui.monospace(RichText::new(format!("{:.1e}", n.rel_l2)).small()).on_hover_text("relative, of the norms");
             ui.monospace(RichText::new(format!("{:.1e}", n.max_abs)).small()).on_hover_text("largest difference");
+            let beyond = n.max_magnitude > 65504.0;
+            let largest = RichText::new(format!("{:.1e}", n.max_magnitude)).small();
+            let largest = if beyond { largest.color(Color32::from_rgb(210, 60, 60)) } else { largest };
+            ui.monospace(largest).on_hover_text("largest magnitude; f16 ends at 65504");
             let name = RichText::new(&n.name).small();
             let name = if n.pass { name } else { name.color(Color32::from_rgb(210, 60, 60)) };
             if ui.selectable_label(v.marks(std::slice::from_ref(&n.name)), name).clicked() {

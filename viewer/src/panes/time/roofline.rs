@@ -6,10 +6,10 @@ use crate::state::Viewer;
 use egui::{Color32, Ui};
 use egui_plot::{Line, Plot, PlotPoint, PlotPoints, Points};
 
-/// Peak rates of the device that the times are from: 10^9 operations and 10^9 bytes a second; `None` where nobody knows them.
+/// Peak rates of the device that the times are from, as they were measured: 10^9 operations and 10^9 bytes a second.
 fn ceilings(v: &Viewer) -> Option<(f64, f64)> {
-    let profile: compiler::profile::DeviceProfile = serde_json::from_str(&v.trace().profile).ok()?;
-    (profile.gflops > 0.0 && profile.gb_s > 0.0).then_some((profile.gflops, profile.gb_s))
+    let c = v.trace().times.as_ref()?.ceilings?;
+    (c.fma_gflops > 0.0 && c.copy_gb_s > 0.0).then_some((c.fma_gflops, c.copy_gb_s))
 }
 
 /// A power of ten as a number with its unit left to the axis.
@@ -39,9 +39,14 @@ pub(super) fn show(ui: &mut Ui, v: &mut Viewer, rows: &[Row]) {
         return;
     }
     let roofs = ceilings(v);
-    if roofs.is_none() {
-        ui.weak("No roof: the peak rates of this device are not known.");
-    }
+    match roofs {
+        None => ui.weak(
+            "No roof: the ceilings of this device were not measured; `weft bench --ceilings`, then `bench -o` again.",
+        ),
+        Some((flops, bytes)) => {
+            ui.weak(format!("Roof: {flops:.0} GFLOP/s, {bytes:.1} GB/s, as `weft bench --ceilings` measured"))
+        }
+    };
     let marked = |i: &usize| v.marks(&v.trace().groups[rows[*i].group].origins);
     let (own, rest): (Vec<_>, Vec<_>) = points.iter().partition(|(i, _)| marked(i));
     let series = |list: &[&(usize, [f64; 2])]| PlotPoints::from(list.iter().map(|p| p.1).collect::<Vec<_>>());

@@ -1,0 +1,111 @@
+//! `weft view` through the command: pictures without a window, and what is refused. Built with the feature `view`.
+#![cfg(feature = "view")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn weft(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().expect("weft starts")
+}
+
+const MODEL: &str = "const @w : f32[8,4,3,3] = splat(0.25)
+graph @main(%x: f32[1,4,8,8]) -> (y: f32[1,8,8,8]) {
+  %0 = const @w : f32[8,4,3,3]
+  %1 = conv %x, %0 {pads=[1,1,1,1]} : f32[1,8,8,8] !from(\"Conv_0\")
+  %2 = relu %1 : f32[1,8,8,8] !from(\"Relu_1\")
+  return %2
+}
+";
+
+/// A folder with a model and its trace.
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).expect("a folder for the test");
+    let (model, trace) = (path.join("m.weft"), path.join("m.trace"));
+    std::fs::write(&model, MODEL).expect("the model is written");
+    let o = weft(&["compile", text(&model), "--target", "lavapipe", "-q", "-o", text(&trace)]);
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn said(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stderr).into_owned()
+}
+
+/// Takes a picture; `None` where there is no device to draw with, which the command says.
+fn picture(model: &Path, out: &Path, more: &[&str]) -> Option<image::RgbaImage> {
+    let o = weft(&[&["view", text(model), "--screenshot", text(out)], more].concat());
+    if o.status.code() == Some(5) && said(&o).contains("no device to draw with") {
+        eprintln!("!!! no picture is taken: there is no device to draw with");
+        return None;
+    }
+    assert!(o.status.success(), "{}", said(&o));
+    Some(image::open(out).expect("a picture").to_rgba8())
+}
+
+#[test]
+fn pictures_are_taken_of_traces_and_models() {
+    let f = folder("view-pictures");
+    let (trace, model) = (f.join("m.trace"), f.join("m.weft"));
+    let Some(graph) = picture(&trace, &f.join("a.png"), &["--view", "graph", "--size", "600x400"]) else { return };
+    assert_eq!(graph.dimensions(), (600, 400));
+    let colours: std::collections::BTreeSet<[u8; 4]> = graph.pixels().map(|p| p.0).collect();
+    assert!(colours.len() > 50, "there are boxes and text on it: {} colours", colours.len());
+    let more = ["--view", "kernel", "--select", "Relu_1", "--size", "600x400", "--pixels", "2", "--dark"];
+    let kernel = picture(&model, &f.join("b.png"), &[&more[..], &["--target", "lavapipe", "-q"]].concat());
+    let kernel = kernel.expect("a device was there before");
+    assert_eq!(kernel.dimensions(), (1200, 800));
+    let mean =
+        |p: &image::RgbaImage| p.pixels().map(|p| u64::from(p.0[0])).sum::<u64>() / u64::from(p.width() * p.height());
+    assert!(mean(&kernel) + 60 < mean(&graph), "dark is darker: {} {}", mean(&kernel), mean(&graph));
+}
+
+#[test]
+fn what_is_not_there_is_refused_with_what_is() {
+    let f = folder("view-refused");
+    let (trace, out) = (f.join("m.trace"), f.join("a.png"));
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["--pass", "fuse-oops"], 2, "there is no pass `fuse-oops`; there are source, "),
+        (&["--view", "graf"], 2, "there is no view `graf`; there are graph, "),
+        (&["--select", "nobody"], 2, "no box of this stage is `nobody`"),
+        (&["--size", "9x9"], 2, "give a width and a height"),
+        (&["--pixels", "40"], 2, "give a number from 0.5 to 4"),
+        (&["--amp", "fp16"], 2, "amp"),
+    ];
+    for (more, code, why) in cases {
+        let o = weft(&[&["view", text(&trace), "--screenshot", text(&out)], more].concat());
+        if o.status.code() == Some(5) && said(&o).contains("no device to draw with") {
+            continue;
+        }
+        assert_eq!(o.status.code(), Some(code), "{more:?}: {}", said(&o));
+        assert!(said(&o).contains(why), "{more:?}: {}", said(&o));
+        assert!(!out.exists(), "{more:?} left a picture");
+    }
+    let damaged = f.join("damaged.trace");
+    let mut bytes = std::fs::read(&trace).expect("the trace");
+    bytes.truncate(bytes.len() / 2);
+    std::fs::write(&damaged, bytes).expect("it is written");
+    let o = weft(&["view", text(&damaged), "--screenshot", text(&out)]);
+    assert_eq!(o.status.code(), Some(3), "{}", said(&o));
+}
+
+#[test]
+fn without_a_display_the_window_says_what_needs_none() {
+    let f = folder("view-window");
+    let o = Command::new(env!("CARGO_BIN_EXE_weft"))
+        .args(["view", text(&f.join("m.trace"))])
+        .env_remove("DISPLAY")
+        .env_remove("WAYLAND_DISPLAY")
+        .output()
+        .expect("weft starts");
+    // On other systems there is a display whatever the environment says.
+    if cfg!(target_os = "linux") {
+        assert_eq!(o.status.code(), Some(5), "{}", said(&o));
+        assert!(said(&o).contains("`--screenshot F.png` and `weft report` need none"), "{}", said(&o));
+    }
+}
