@@ -4,6 +4,7 @@
 #
 #     scripts/view-window.sh WEFT F.trace FOLDER [WIDTHxHEIGHT]
 #
+# CLICK is where a box stands when the top of the graph is shown, in hundredths of width and height (default "42 18").
 # WEFT is the command built with `--features view`. Needs Xvfb, xdotool and ImageMagick (Debian: xvfb xdotool imagemagick), and a
 # Vulkan driver, in software too. It fails when the window does not open, does not answer a key with another picture, or
 # writes to stderr, and when it is gone at the end.
@@ -71,10 +72,11 @@ keys 8;            shot 11-remarks
 keys 1 c;          shot 12-columns
 keys c ctrl+k;     shot 13-from-left-to-right
 keys ctrl+k ctrl+f
+sleep 1
 xdotool type --window "$window" --delay 60 'kind:contraction'
 keys Return;       shot 14-search
-keys Escape t;     shot 15-top
-click 45 50;       shot 16-click
+keys Escape Escape Escape t; shot 15-top
+click ${CLICK:-42 18};       shot 16-click
 keys o;            shot 17-opened-in-place
 keys Left;         shot 18-pass-before
 keys ctrl+d ctrl+i; shot 19-attributes

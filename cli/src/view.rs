@@ -8,7 +8,10 @@ use crate::args::shared::refuse_for_trace;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
-use compiler::compile::CompileOptions;
+use crate::output::log;
+use compiler::compile::{CompileError, CompileOptions, compile_graph};
+use compiler::name::Name;
+use compiler::remark::{Remark, RemarkKind};
 use compiler::trace::{CompileTrace, Contents};
 use shaders_gen::Emitter;
 use std::path::Path;
@@ -35,7 +38,21 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
-    let c = compile_with(module, &options, &a.common, &profile)?;
+    let c = match compile_with(module.clone(), &options, &a.common, &profile) {
+        // One can look at what passes make of it all the same.
+        Err(CompileError::NeedsCpu(why)) => {
+            log(&a.common, format!("no kernels: {why}"));
+            let mut graph = compile_graph(module, &options, &profile)?;
+            graph.remarks.push(Remark {
+                pass: Name::new("plan"),
+                kind: RemarkKind::Missed,
+                nodes: vec![],
+                message: format!("no kernels: {why}"),
+            });
+            graph
+        }
+        done => done?,
+    };
     CompileTrace::new(&a.model, &c, &options, &Emitter, Contents::Summary).map_err(|e| CliError::new(Code::Bug, e))
 }
 
@@ -71,7 +88,7 @@ fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
     picture.write_to(&mut bytes, image::ImageFormat::Png).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
     crate::output::write_file(path, bytes.get_ref())?;
     let [w, h] = [picture.width(), picture.height()];
-    crate::output::log(&a.common, format!("wrote {w}x{h} pixels to {}", path.display()));
+    log(&a.common, format!("wrote {w}x{h} pixels to {}", path.display()));
     Ok(())
 }
 

@@ -109,3 +109,21 @@ fn without_a_display_the_window_says_what_needs_none() {
         assert!(said(&o).contains("`--screenshot F.png` and `weft report` need none"), "{}", said(&o));
     }
 }
+
+#[test]
+fn a_model_with_branches_is_shown_without_kernels() {
+    let out = folder("view-branches").join("a.png");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/if.weft");
+    let o = weft(&["view", text(&model), "--target", "lavapipe", "--screenshot", text(&out), "--view", "remarks"]);
+    if o.status.code() == Some(5) && said(&o).contains("no device to draw with") {
+        eprintln!("!!! no picture is taken: there is no device to draw with");
+        return;
+    }
+    assert!(o.status.success(), "{}", said(&o));
+    assert!(
+        said(&o).contains("no kernels: `if_2` (if) is control flow that only the CPU executor runs"),
+        "{}",
+        said(&o)
+    );
+    assert!(out.exists());
+}

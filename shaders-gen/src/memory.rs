@@ -137,7 +137,7 @@ impl KernelEmitter<'_> {
             let v = self.b.slice(whole, offset as u32, count);
             self.decode_native(v, layout.word, buffer)
         } else {
-            self.decode_packed(whole, layout.word, offset as u32, count)
+            self.decode_packed(whole, layout.word, buffer, offset as u32, count)
         };
         self.remember(buffer, key, v);
         Ok(v)
@@ -182,8 +182,8 @@ impl KernelEmitter<'_> {
         } else {
             let sub = self.ranges.simplify(&i.rem(i64::from(pack)));
             match sub.as_const() {
-                Some(c) => self.decode_packed(word, layout.word, c as u32, 1),
-                None => self.decode_one_of(word, layout.word, &sub)?,
+                Some(c) => self.decode_packed(word, layout.word, buffer, c as u32, 1),
+                None => self.decode_one_of(word, layout.word, buffer, &sub)?,
             }
         };
         self.remember(buffer, key, v);

@@ -103,10 +103,12 @@ impl Builder {
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc if !float => a,
             _ if !float => a,
             UnaryOp::Tanh => {
-                // tanh of more than 10 is 1 in f32; some drivers overflow to NaN far out.
+                // tanh of more than 10 is 1 in f32; some drivers overflow to NaN far out. A clamp alone would lose NaN.
                 let (low, high) = (self.c(a, -10.0), self.c(a, 10.0));
-                let inside = self.math(M::Clamp, &[a, low, high]);
-                self.math(M::Tanh, &[inside])
+                let (inside, size) = (self.math(M::Clamp, &[a, low, high]), self.math(M::Abs, &[a]));
+                let far = self.binary(B::Greater, size, high);
+                let near = self.select(far, inside, a);
+                self.math(M::Tanh, &[near])
             }
             UnaryOp::QuantizeF16 => self.quantize_half(a),
             UnaryOp::QuantizeBf16 => self.quantize_brain_half(a),

@@ -18,8 +18,8 @@ impl KernelEmitter<'_> {
         if word == Word::F16 { self.b.convert(v, Kind::F32) } else { v }
     }
 
-    /// `count` elements from `first` on of packed words.
-    pub fn decode_packed(&mut self, words: Value, word: Word, first: u32, count: u8) -> Value {
+    /// `count` elements of `buffer` from `first` on of packed words.
+    pub fn decode_packed(&mut self, words: Value, word: Word, buffer: BufferId, first: u32, count: u8) -> Value {
         let pack = word.pack();
         let mut parts = Vec::with_capacity(count as usize);
         let mut e = first;
@@ -27,6 +27,7 @@ impl KernelEmitter<'_> {
             let w = self.b.component(words, e / pack);
             let take = (pack - e % pack).min(first + u32::from(count) - e);
             let all = self.unpack(w, word);
+            let all = self.decode_native(all, word, buffer);
             if take == u32::from(count) && take == pack {
                 return all;
             }
@@ -64,7 +65,7 @@ impl KernelEmitter<'_> {
     }
 
     /// Element `sub` of a packed word, at run time.
-    pub fn decode_one_of(&mut self, w: Value, word: Word, sub: &Int) -> Result<Value, EmitError> {
+    pub fn decode_one_of(&mut self, w: Value, word: Word, buffer: BufferId, sub: &Int) -> Result<Value, EmitError> {
         let sub = self.int(sub)?;
         let sub = Value { handle: sub, kind: Kind::I32, lanes: 1 };
         let sub = self.b.bitcast(sub, Kind::U32);
@@ -72,7 +73,8 @@ impl KernelEmitter<'_> {
         let by = self.b.mul(sub, bits);
         let low = self.b.binary(B::ShiftRight, w, by);
         let all = self.unpack(low, word);
-        Ok(self.b.component(all, 0))
+        let one = self.b.component(all, 0);
+        Ok(self.decode_native(one, word, buffer))
     }
 
     /// A value as storage words.

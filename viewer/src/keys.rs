@@ -89,9 +89,12 @@ bindings! {
     CTRL [I] "Ctrl I" "constants in the boxes" true |v, _| v.detail.constants = !v.detail.constants;
     CTRL_SHIFT [E] "Ctrl Shift E" "write a picture of the window" true |v, ui| v.message = Some(export::write(v, ui.ctx(), Export::Png));
     CTRL_ALT [E] "Ctrl Alt E" "write the graph as SVG" true |v, ui| v.message = Some(export::write(v, ui.ctx(), Export::Svg));
-    NONE [Escape] "Esc" "select nothing, close this" false |v, _| {
-        v.help = false;
-        v.select([]);
+    NONE [Escape] "Esc" "close this; end the search; select nothing" false |v, _| {
+        match () {
+            _ if v.help => v.help = false,
+            _ if !v.search.text.is_empty() => v.search.text.clear(),
+            _ => v.select([]),
+        }
     };
 }
 

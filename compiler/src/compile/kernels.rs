@@ -130,9 +130,14 @@ impl Built {
 fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Result<Built, CompileError> {
     let t = &request.function;
     let written = !t.pending.is_empty() || !t.kernels().is_empty();
-    let fail = |message: String| match written {
-        true => CompileError::Schedule { function: t.name.to_string(), message },
-        false => CompileError::Bug { at: t.name.to_string(), message },
+    let fail = |message: String| match (written, t.stages()) {
+        (true, _) => CompileError::Schedule { function: t.name.to_string(), message },
+        // Only text has such bodies.
+        (false, None) => {
+            let why = "its body is no sequence of plain loop nests, and has no `kernel` and no `schedule` of its own";
+            CompileError::Schedule { function: t.name.to_string(), message: format!("{why}: {message}") }
+        }
+        (false, Some(_)) => CompileError::Bug { at: t.name.to_string(), message },
     };
     let scheduled = match written {
         true => as_written(t, &request.constants, profile),

@@ -161,7 +161,7 @@ pub struct CompileOptions {
 /// # Errors
 /// A failing pass, open dimensions, modules that only the CPU executor can run, bugs.
 pub fn compile(
-    mut module: Module,
+    module: Module,
     options: &CompileOptions,
     profile: &DeviceProfile,
     emitter: &dyn EmitKernel,
@@ -170,6 +170,74 @@ pub fn compile(
     let now = || options.clock.as_ref().map(|c| c.now_ms());
     let start = now();
     let sources = names::Sources::of(&module);
+    let mut graph = run_passes(module, options, profile, progress)?;
+    let lowering = now();
+    let remarks = std::mem::take(&mut graph.cx.remarks);
+    let mut compiled = planning::plan_module(graph.module, profile, emitter, remarks, &sources, progress)?;
+    compiled.passes = graph.cx.stats;
+    compiled.printed = graph.cx.printed;
+    compiled.transposes = graph.transposes;
+    // Laid out again at compile time, and packed when a session opens.
+    let packed =
+        compiled.plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { packer: Some(_), .. }));
+    compiled.transposes.weight_folded = graph.cx.folded_layouts + packed.count();
+    if let (Some(start), Some(lowering), Some(end)) = (start, lowering, now()) {
+        compiled.ms = end - start;
+        compiled.timings = vec![("passes".into(), lowering - start), ("schedules and kernels".into(), end - lowering)];
+    }
+    if let Some(recorder) = graph.recorder {
+        recorder.add("lowered", &compiled.unscheduled_module());
+        recorder.add("scheduled", &compiled.module);
+        compiled.recording = Some(recorder.finish());
+    }
+    Ok(compiled)
+}
+
+/// The passes alone: no groups, no kernels, an empty plan. For looking at modules that [`compile`] refuses because only the CPU
+/// executor runs them.
+///
+/// # Errors
+/// A failing pass.
+pub fn compile_graph(
+    module: Module,
+    options: &CompileOptions,
+    profile: &DeviceProfile,
+) -> Result<Compiled, CompileError> {
+    let now = || options.clock.as_ref().map(|c| c.now_ms());
+    let start = now();
+    let graph = run_passes(module, options, profile, &mut |_, _, _| {})?;
+    let ms = start.zip(now()).map_or(0.0, |(start, end)| end - start);
+    Ok(Compiled {
+        module: graph.module,
+        unscheduled: IndexMap::new(),
+        groups: vec![],
+        plan: Plan::default(),
+        memory: MemoryReport::default(),
+        remarks: graph.cx.remarks,
+        passes: graph.cx.stats,
+        transposes: TransposeReport { weight_folded: graph.cx.folded_layouts, ..graph.transposes },
+        printed: graph.cx.printed,
+        profile: profile.clone(),
+        ms,
+        timings: vec![("passes".into(), ms)],
+        recording: graph.recorder.map(|r| r.finish()),
+    })
+}
+
+/// A module behind all passes.
+struct Graph {
+    module: Module,
+    cx: PassContext,
+    transposes: TransposeReport,
+    recorder: Option<StageRecorder>,
+}
+
+fn run_passes(
+    mut module: Module,
+    options: &CompileOptions,
+    profile: &DeviceProfile,
+    progress: Progress<'_>,
+) -> Result<Graph, CompileError> {
     let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);
@@ -187,26 +255,7 @@ pub fn compile(
     let transposes = count_transposes(&module);
     Sequential::new(fusion).run(&mut module, &mut cx)?;
     progress("passes", list.len(), list.len());
-    let lowering = now();
-    let remarks = std::mem::take(&mut cx.remarks);
-    let mut compiled = planning::plan_module(module, profile, emitter, remarks, &sources, progress)?;
-    compiled.passes = cx.stats;
-    compiled.printed = cx.printed;
-    compiled.transposes = transposes;
-    // Laid out again at compile time, and packed when a session opens.
-    let packed =
-        compiled.plan.buffers.iter().filter(|b| matches!(b.content, Content::Constant { packer: Some(_), .. }));
-    compiled.transposes.weight_folded = cx.folded_layouts + packed.count();
-    if let (Some(start), Some(lowering), Some(end)) = (start, lowering, now()) {
-        compiled.ms = end - start;
-        compiled.timings = vec![("passes".into(), lowering - start), ("schedules and kernels".into(), end - lowering)];
-    }
-    if let Some(recorder) = recorder {
-        recorder.add("lowered", &compiled.unscheduled_module());
-        recorder.add("scheduled", &compiled.module);
-        compiled.recording = Some(recorder.finish());
-    }
-    Ok(compiled)
+    Ok(Graph { module, cx, transposes, recorder })
 }
 
 /// Why compilation failed.

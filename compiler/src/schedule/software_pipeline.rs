@@ -146,7 +146,7 @@ impl SoftwarePipeline {
             b
         };
         let first = load(Int::new(0), &by, first_name);
-        let mut ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
+        let mut ahead = load(k.clone() + 1, &next_by, next_name);
         ahead.guards.push(Cond::lt(k.clone() + 1, extent.clone()));
         let mut store = copy.clone();
         let loaded = Expr::Load(next, own.iter().map(|l| Int::var(l.var)).collect());

@@ -285,10 +285,14 @@ fn place(graph: &Graph, options: &Options, ranks: Vec<usize>, l: &Layered, ways:
     let centers: Vec<[f32; 2]> = (0..l.real).map(|v| [x[v] - left, middles[ranks[v]]]).collect();
     let lower = |v: usize| [centers[v][0], centers[v][1] + graph.sizes[v][1] / 2.0];
     let upper = |v: usize| [centers[v][0], centers[v][1] - graph.sizes[v][1] / 2.0];
+    // An edge runs straight beside a box that is much higher than its own.
+    let beside = |v: usize| (heights[ranks[v]] - graph.sizes[v][1]) / 2.0 > options.layer_gap / 2.0;
+    let border = |v: usize, side: f32| [centers[v][0], middles[ranks[v]] + side * heights[ranks[v]] / 2.0];
     let routes = graph.edges.iter().zip(ways).map(|(&(from, to), way)| match way {
         Way::Cut => Route::Portal(lower(from), upper(to)),
         Way::Through(bends) => {
             let mut points = vec![lower(from)];
+            points.extend(beside(from).then(|| border(from, 1.0)));
             for (i, &b) in bends.iter().enumerate() {
                 let layer = ranks[from] + 1 + i;
                 // A bend passes its layer straight, beside the boxes of it.
@@ -296,6 +300,7 @@ fn place(graph: &Graph, options: &Options, ranks: Vec<usize>, l: &Layered, ways:
                 points.push([x[b] - left, middles[layer] - half]);
                 points.push([x[b] - left, middles[layer] + half]);
             }
+            points.extend(beside(to).then(|| border(to, -1.0)));
             points.push(upper(to));
             Route::Line(points)
         }

@@ -55,6 +55,22 @@ fn a_long_edge_runs_straight_beside_the_boxes() {
 }
 
 #[test]
+fn an_edge_does_not_cross_the_higher_box_beside_its_end() {
+    // 1 and 2 stand side by side, 2 is a frame; 3 reads 1, 4 stands below 2.
+    let edges = [(0, 1), (0, 2), (1, 3), (1, 4), (2, 4), (2, 3)];
+    let mut sizes = boxes(5);
+    sizes[2] = [200.0, 300.0];
+    let l = layout(&Graph { sizes: sizes.clone(), edges: edges.to_vec(), ..Graph::default() }, &Options::default());
+    check(&sizes, &edges, &l);
+    let frame = [0, 1].map(|i| [l.centers[2][i] - sizes[2][i] / 2.0, l.centers[2][i] + sizes[2][i] / 2.0]);
+    for (route, &(from, to)) in l.routes.iter().zip(&edges).filter(|(_, e)| e.0 == 1 || e.1 == 1) {
+        let Route::Line(points) = route else { panic!("a portal") };
+        let inside = |p: &[f32; 2]| [0, 1].iter().all(|&i| p[i] > frame[i][0] + 0.01 && p[i] < frame[i][1] - 0.01);
+        assert!(!Route::pieces(points, Direction::Down).iter().any(inside), "{from} to {to}: {points:?}");
+    }
+}
+
+#[test]
 fn a_value_made_early_stands_where_it_is_used() {
     let l = lay(5, &[(0, 1), (1, 2), (2, 3), (4, 3)]);
     assert_eq!(l.ranks[4], 2);

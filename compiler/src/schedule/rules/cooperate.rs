@@ -110,16 +110,18 @@ fn run_lengths(sketch: &Sketch<'_>, copy: Name, loops: &[Name], threads: i64) ->
     lengths
 }
 
-/// By how many elements of device memory and of its own buffer the block moves with a step of `var`; as much as there is where
-/// that is no constant.
+/// By how many elements of device memory and of its own buffer the block moves with a step of `var`: in the middle of all loops
+/// where that differs from place to place, as behind a clamp to the border; as much as there is where it is not known.
 fn strides(sketch: &Sketch<'_>, block: Name, var: Name) -> (i64, i64) {
     let blocks = sketch.f.body.blocks();
     let Some(b) = blocks.iter().find(|b| b.name == block) else { return (0, 0) };
     let bounds = sketch.f.bounds();
+    let middle = |v: Name| sketch.extent_of(v).map(|n| (n - 1) / 2);
     let step = |buffer: BufferId, ix: &[Int]| {
         let flat = int::flatten_index(ix, &sketch.f.buffers[buffer].shape);
         let next = flat.substitute(var, &(Int::var(var) + 1));
-        int::simplify(&(next - flat), &bounds).as_const().map_or(i64::MAX, i64::abs)
+        let by = int::simplify(&(next - flat), &bounds);
+        by.as_const().or_else(|| by.eval(&middle)).map_or(i64::MAX, i64::abs)
     };
     let global = b.value.loads().into_iter().filter(|(b, _)| sketch.f.buffers[*b].scope == Scope::Global);
     (global.map(|(b, ix)| step(b, ix)).max().unwrap_or(0), step(b.buffer, &b.indices))
