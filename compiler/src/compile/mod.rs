@@ -238,6 +238,9 @@ fn run_passes(
     profile: &DeviceProfile,
     progress: Progress<'_>,
 ) -> Result<Graph, CompileError> {
+    if !module.functions.contains_key(&module.entry) {
+        return Err(CompileError::Option(format!("the module has no graph function @{} to start in", module.entry)));
+    }
     let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);

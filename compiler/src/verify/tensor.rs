@@ -3,10 +3,11 @@
 use super::{VerifyError, reads_buffer};
 use crate::arena::Id;
 use crate::dtype::DType;
-use crate::int::{self, Bounds, Int, IntNode};
+use crate::int::{self, Bounds, Facts, Int, IntNode};
 use crate::name::Name;
+use crate::text::print_cond;
 use crate::tir::{
-    Access, BinaryOp, Block, Buffer, BufferId, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction,
+    Access, BinaryOp, Block, Buffer, BufferId, Cond, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction,
     UnaryOp,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -238,6 +239,7 @@ impl Verifier<'_> {
             Ok(t) if b.reduce.is_some() && t.is_float() == buffer.dtype.is_float() && t != DType::Bool => {}
             Ok(t) => self.error(&place, format!("the value is {t}, %{} is {}", buffer.name, buffer.dtype)),
         }
+        self.first_iteration(&place, b);
         if let Scope::Subgroup { lane_dim, .. } = buffer.scope
             && let Some(lane) = b.indices.get(lane_dim as usize)
         {
@@ -245,6 +247,25 @@ impl Verifier<'_> {
             if !own {
                 self.error(&place, format!("the store to %{} is not to the lane's own elements", buffer.name));
             }
+        }
+    }
+    /// A reduction that sets its identity itself does so in the first iteration of its loops, which no condition may leave out.
+    fn first_iteration(&mut self, place: &str, b: &Block) {
+        if !b.reduce.is_some_and(|r| r.init) || b.guards.is_empty() {
+            return;
+        }
+        let loops = self.f.reduction_loops(b.name);
+        let (own, others): (Vec<&Cond>, Vec<&Cond>) =
+            b.guards.iter().partition(|c| loops.iter().any(|v| c.lhs.uses(*v) || c.rhs.uses(*v)));
+        if own.is_empty() {
+            return;
+        }
+        let mut facts = Facts::new(self.bounds.get_or_init(|| self.f.bounds()).clone());
+        facts.assume(&others.into_iter().cloned().collect::<Vec<_>>());
+        let first = |i: &Int| loops.iter().fold(i.clone(), |i, v| i.substitute(*v, &Int::new(0)));
+        if let Some(c) = own.into_iter().find(|c| facts.decide(&c.map(&mut |i| first(i))) != Some(true)) {
+            let text = "may leave out the first iteration, which sets the identity: set it in a block of its own, without `init`";
+            self.error(place, format!("the condition {} {text}", print_cond(c, Some(self.f))));
         }
     }
     /// The dtype of a value whose parts agree.
