@@ -34,6 +34,6 @@ impl Pass for ScaleConstants {
 }
 
 fn main() -> ExitCode {
-    let extensions = cli::Extensions { passes: vec![PassDef::of::<ScaleConstants>()] };
-    cli::run(std::env::args_os(), &extensions)
+    let extensions = cli::Extensions { passes: vec![PassDef::of::<ScaleConstants>()], ..cli::Extensions::default() };
+    cli::run(std::env::args_os(), extensions)
 }

@@ -34,7 +34,11 @@ mod view;
 mod zoo;
 
 use args::Command;
+use compiler::onnx::OnnxImport;
+use compiler::ops::{OpDef, register_op};
 use compiler::passes::PassDef;
+use compiler::schedule::rules::{self, Rule};
+use compiler::schedule::{InstructionDef, register_instruction};
 use error::{CliError, CliResult, Code, catch_bugs};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -45,6 +49,22 @@ use std::process::ExitCode;
 pub struct Extensions {
     /// Passes that `weft opt --passes` finds by name, before those of the table.
     pub passes: Vec<PassDef>,
+    /// Ops that models and text may name, each with its ONNX importers.
+    pub ops: Vec<(OpDef, &'static [OnnxImport])>,
+    /// Schedule instructions that text and rules may use.
+    pub instructions: Vec<InstructionDef>,
+    /// Schedule rules, which are asked before those of the table.
+    pub rules: Vec<Rule>,
+}
+
+impl Extensions {
+    /// Makes what has a table of its own known there.
+    fn register(&mut self) -> CliResult<()> {
+        let ops = self.ops.drain(..).map(|(op, onnx)| register_op(op, onnx));
+        let instructions = self.instructions.drain(..).map(register_instruction);
+        let rules = self.rules.drain(..).map(rules::register);
+        ops.chain(instructions).chain(rules).collect::<Result<(), String>>().map_err(CliError::usage)
+    }
 }
 
 /// Vulkan loaders print a line on stderr when the session folder is not set; nothing of ours uses it.
@@ -57,7 +77,7 @@ fn quiet_loader() {
 
 /// The command with the arguments `args` (the program's name first). To be called first in `main`: it may set a
 /// variable of the environment.
-pub fn run(args: impl IntoIterator<Item = OsString>, extensions: &Extensions) -> ExitCode {
+pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions) -> ExitCode {
     quiet_loader();
     let args: Vec<OsString> = args.into_iter().collect();
     let cli = match args::shared::parse(args.iter().cloned()) {
@@ -70,7 +90,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extensions: &Extensions) ->
     };
     std::panic::set_hook(Box::new(|_| {}));
     let common = cli.command.common();
-    let result = catch_bugs(|| dispatch(&cli.command, extensions));
+    let registered = extensions.register();
+    let result = registered.and_then(|()| catch_bugs(|| dispatch(&cli.command, &extensions)));
     output::log_stages(common);
     match result {
         Ok(()) => ExitCode::SUCCESS,

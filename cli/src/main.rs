@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(std::env::args_os(), &cli::Extensions::default())
+    cli::run(std::env::args_os(), cli::Extensions::default())
 }

@@ -24,6 +24,7 @@ pub mod passes;
 pub mod pattern;
 pub mod plan;
 pub mod profile;
+pub mod registry;
 pub mod remark;
 pub mod schedule;
 pub mod te;

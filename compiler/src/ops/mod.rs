@@ -78,6 +78,7 @@ use crate::graph::{Function, Node, NodeId, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::onnx::{ExportContext, OnnxImport};
+use crate::registry::Table;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use std::fmt;
@@ -300,14 +301,14 @@ pub struct OpDef {
 /// which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the braces.
 macro_rules! ops {
     ($($family:ident { $($op:ident),* $(,)? })*) => {
-        /// Every op, by family.
-        pub static OPS: &[OpDef] = &[$($(OpDef {
+        /// Every op, by family; [`register_op`] adds one.
+        pub static OPS: Table<OpDef> = Table::new(&[$($(OpDef {
             name: <$family::$op as AttrStruct>::NAME,
             family: stringify!($family),
             from_attrs: |a| <$family::$op as AttrStruct>::from_attrs(a).map(OpRef::new),
-        },)*)*];
-        /// The ONNX importers, by family.
-        pub static ONNX_IMPORTS: &[&[OnnxImport]] = &[$($family::ONNX),*];
+        },)*)*]);
+        /// The ONNX importers, by family; [`register_op`] adds those of an op.
+        pub static ONNX_IMPORTS: Table<&[OnnxImport]> = Table::new(&[$($family::ONNX),*]);
     };
 }
 
@@ -382,6 +383,28 @@ pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static Onn
         .flat_map(|family| family.iter())
         .filter(|i| i.domain == domain && i.op_type == op_type && (i.since <= opset || !domain.is_empty()))
         .max_by_key(|i| i.since)
+}
+
+/// Adds an op of one's own to the table, and its ONNX importers: text and models may then name it. To be called before anything is
+/// parsed.
+///
+/// # Errors
+/// When there is an op of this name, or an importer of one of these operators, domains and opsets.
+pub fn register_op(op: OpDef, onnx: &'static [OnnxImport]) -> Result<(), String> {
+    let name = op.name;
+    let taken = |i: &OnnxImport| onnx.iter().any(|o| (o.domain, o.op_type, o.since) == (i.domain, i.op_type, i.since));
+    if let Some(i) = ONNX_IMPORTS.iter().flat_map(|family| family.iter()).find(|i| taken(i)) {
+        return Err(format!("there is an importer of {} {} from opset {} on", i.domain, i.op_type, i.since));
+    }
+    OPS.add(op, |o| o.name == name).map_err(|_| format!("there is an op `{name}`"))?;
+    if onnx.is_empty() { Ok(()) } else { ONNX_IMPORTS.add(onnx, |_| false) }
+}
+
+impl OpDef {
+    /// The row of an op type of one's own.
+    pub fn of<T: Op + AttrStruct>() -> OpDef {
+        OpDef { name: T::NAME, family: "own", from_attrs: |a| T::from_attrs(a).map(OpRef::new) }
+    }
 }
 
 /// The table row of an op name.

@@ -13,7 +13,7 @@ use crate::tir::{BinaryOp, Expr, UnaryOp};
 
 /// Which element types an elementwise function takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Domain {
+pub enum Domain {
     /// All of them.
     Any,
     /// Integers and floats, computed in their own type.
@@ -49,18 +49,20 @@ pub(super) fn math_dtype(dtype: DType) -> DType {
 }
 
 /// Type of an elementwise function's result.
-pub(super) fn infer_map(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorType>> {
+///
+/// # Errors
+/// Without an operand, and for an element type outside the domain.
+pub fn infer_map(cx: &InferContext<'_>, domain: Domain) -> OpResult<Vec<TensorType>> {
     let x = cx.require(0)?;
     domain.check(x.dtype)?;
     Ok(vec![x.clone()])
 }
 
 /// The stage `out[i] = f(x[i], dtype of x[i])`. `f` gives a bool where the result is one, else the dtype it was given.
-pub(super) fn compute_map(
-    cx: &mut ComputeContext<'_>,
-    domain: Domain,
-    f: impl FnOnce(Expr, DType) -> Expr,
-) -> OpResult<()> {
+///
+/// # Errors
+/// Without an operand.
+pub fn compute_map(cx: &mut ComputeContext<'_>, domain: Domain, f: impl FnOnce(Expr, DType) -> Expr) -> OpResult<()> {
     let x = cx.require(0)?;
     let (from, to, shape) = (cx.dtype(x), cx.output_type(0).dtype, cx.shape(x));
     let math = domain.math(from);

@@ -49,6 +49,7 @@ pub use simplify::{simplify_conds, simplify_expr, simplify_function};
 use crate::attr::{AttrObject, AttrStruct, Attrs};
 use crate::check::sharing::{Violation, violations};
 use crate::name::Name;
+use crate::registry::Table;
 use crate::tir::TensorFunction;
 use std::fmt;
 use std::sync::Arc;
@@ -139,11 +140,11 @@ pub struct InstructionDef {
 macro_rules! instructions {
     ($($module:ident :: $op:ident),* $(,)?) => {
         $(pub use $module::$op;)*
-        /// Every schedule instruction.
-        pub static INSTRUCTIONS: &[InstructionDef] = &[$(InstructionDef {
+        /// Every schedule instruction; [`register_instruction`] adds one.
+        pub static INSTRUCTIONS: Table<InstructionDef> = Table::new(&[$(InstructionDef {
             name: <$module::$op as AttrStruct>::NAME,
             from_attrs: |a| <$module::$op as AttrStruct>::from_attrs(a).map(InstrRef::new),
-        }),*];
+        }),*]);
     };
 }
 
@@ -171,6 +172,22 @@ instructions! {
     software_pipeline::SoftwarePipeline,
     cut_kernel::CutKernel,
     choose::Choose,
+}
+
+impl InstructionDef {
+    /// The row of an instruction type.
+    pub fn of<T: Instruction + AttrStruct>() -> InstructionDef {
+        InstructionDef { name: T::NAME, from_attrs: |a| T::from_attrs(a).map(InstrRef::new) }
+    }
+}
+
+/// Adds an instruction of one's own to the table: schedules in text may then name it. To be called before anything is parsed.
+///
+/// # Errors
+/// When there is an instruction of this name.
+pub fn register_instruction(i: InstructionDef) -> Result<(), String> {
+    let name = i.name;
+    INSTRUCTIONS.add(i, |d| d.name == name).map_err(|_| format!("there is an instruction `{name}`"))
 }
 
 /// The table row of an instruction name.

@@ -7,8 +7,8 @@ use crate::int::{self, Bounds, Facts, Int, IntNode};
 use crate::name::Name;
 use crate::text::print_cond;
 use crate::tir::{
-    Access, BinaryOp, Block, Buffer, BufferId, Cond, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction,
-    UnaryOp,
+    Access, BinaryOp, Block, Buffer, BufferId, Cond, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt,
+    TensorFunction, UnaryOp,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::OnceCell;

@@ -44,6 +44,7 @@ pub(in crate::schedule) use windows::{different_elements, usual_windows};
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::registry::Table;
 use crate::tir::{BufferId, TensorFunction};
 use script::{FUNCTION, RULE, Script};
 
@@ -97,8 +98,8 @@ pub struct Rule {
     pub apply: fn(&mut Sketch<'_>, &Unit) -> Result<(), Decline>,
 }
 
-/// Every rule, in the order they are asked.
-pub static RULES: &[Rule] = &[
+/// Every rule, in the order they are asked; [`register`] adds one before them.
+pub static RULES: Table<Rule> = Table::new(&[
     Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
     Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
@@ -106,11 +107,26 @@ pub static RULES: &[Rule] = &[
     Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
     Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
     Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },
-];
+]);
+
+/// Adds a rule of one's own. It is asked before those of the table: the last of them declines nothing. To be called before anything
+/// is compiled.
+///
+/// # Errors
+/// When there is a rule of this name.
+pub fn register(rule: Rule) -> Result<(), String> {
+    let name = rule.name;
+    RULES.add(rule, |r| r.name == name).map_err(|_| format!("there is a rule `{name}`"))
+}
+
+/// The rules in the order they are asked.
+fn all() -> impl Iterator<Item = &'static Rule> {
+    RULES.added().into_iter().chain(RULES.own())
+}
 
 /// The names of all rules, in the order they are asked.
 pub fn names() -> Vec<&'static str> {
-    RULES.iter().map(|r| r.name).collect()
+    all().map(|r| r.name).collect()
 }
 
 impl Rule {
@@ -134,8 +150,8 @@ impl Rule {
 
 /// The rules in the order they are asked for this profile: first those that are asked for by name.
 fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
-    let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| RULES.iter().find(|r| r.name == n)).collect();
-    let rest: Vec<&Rule> = RULES.iter().filter(|r| !profile.asks_for(r.name)).collect();
+    let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
+    let rest: Vec<&Rule> = all().filter(|r| !profile.asks_for(r.name)).collect();
     named.into_iter().chain(rest)
 }
 

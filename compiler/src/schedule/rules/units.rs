@@ -6,7 +6,7 @@ use super::partition::{partition_by_bindings, partition_concats};
 use super::pooling::schedule_windows;
 use super::script::{APART, FUNCTION, RULE, Script};
 use super::sketch::{Decline, Sketch};
-use super::{RULES, Rule, Scheduled, Takes, in_order};
+use super::{Rule, Scheduled, Takes, all, in_order};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::{InstrRef, ScheduleError, SplitEpilogue};
@@ -45,7 +45,7 @@ fn schedule_parts(mut sketch: Sketch<'_>) -> Result<Scheduled, ScheduleError> {
     let wished = whole.as_ref().is_some_and(|u| sketch.script.wish(u.name(), FUNCTION).is_some());
     let asks_for = |r: &Rule| sketch.profile.asks_for(r.name);
     let asks_for_units =
-        !sketch.profile.asked_rules.is_empty() && !RULES.iter().any(|r| r.takes == Takes::Functions && asks_for(r));
+        !sketch.profile.asked_rules.is_empty() && !all().any(|r| r.takes == Takes::Functions && asks_for(r));
     if asks_for_units && !wished {
         let (scheduled, taken_by) = schedule_units(sketch.clone(), vec![])?;
         if taken_by.iter().any(|rule| sketch.profile.asks_for(rule)) {
@@ -197,7 +197,7 @@ pub(super) fn candidates(sketch: &Sketch<'_>, unit: &Unit) -> Vec<(&'static Rule
     let usual = in_order(sketch.profile).filter(|r| r.takes.fits(unit));
     let usual = usual.map(|r| (r, sketch.profile.asks_for(r.name)));
     let Some((name, required)) = sketch.script.wished_word(unit.name(), RULE) else { return usual.collect() };
-    let wished = RULES.iter().filter(|r| r.name == name && r.takes.fits(unit));
+    let wished = all().filter(|r| r.name == name && r.takes.fits(unit));
     match required {
         true => wished.map(|r| (r, true)).collect(),
         // It took the unit before, perhaps only because it was asked for.

@@ -281,7 +281,7 @@ fn every_instruction_has_a_header_a_filetest_and_a_row_of_documentation() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |path: String| std::fs::read_to_string(root.join(&path)).unwrap_or_else(|e| panic!("{path}: {e}"));
     let docs = read("docs/schedule.md".into());
-    for def in super::INSTRUCTIONS {
+    for def in super::INSTRUCTIONS.iter() {
         let file = def.name.replace('-', "_");
         let source = read(format!("compiler/src/schedule/{file}.rs"));
         let head: String = source.lines().take_while(|l| l.starts_with("//!")).collect();

@@ -113,7 +113,7 @@ impl Draw {
 
     /// An instruction with attributes from what the function has.
     pub fn instruction(&mut self, f: &TensorFunction) -> Option<InstrRef> {
-        let def = &INSTRUCTIONS[self.below(INSTRUCTIONS.len())];
+        let def = &INSTRUCTIONS.own()[self.below(INSTRUCTIONS.own().len())];
         let mut attrs = Attrs::new();
         let loops = loops_of(f);
         for key in attributes(def) {

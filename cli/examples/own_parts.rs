@@ -1,0 +1,107 @@
+//! The `weft` command with an op, a schedule instruction and a schedule rule of one's own.
+//!
+//! ```text
+//! cargo run -p cli --example own_parts -- run net.weft
+//! ```
+//!
+//! `cube` is an op, with an importer of ONNX's operator `Cube` of the domain `example`; `reverse-loop` an instruction; `one-workgroup` a
+//! rule that uses it. What a function of one's own has to look like is in `docs/add-an-op.md` and `docs/add-a-rule.md`.
+
+use compiler::attr_struct;
+use compiler::graph::{TensorType, ValueId};
+use compiler::int::Int;
+use compiler::name::Name;
+use compiler::onnx::{ImportContext, OnnxImport};
+use compiler::ops::unary::{Domain, compute_map, infer_map};
+use compiler::ops::{InferContext, Op, OpDef, OpResult};
+use compiler::schedule::rules::{Decline, Rule, Sketch, Takes, Unit};
+use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal};
+use compiler::te::ComputeContext;
+use compiler::tir::{Expr, LoopKind, Stmt, TensorFunction};
+use std::process::ExitCode;
+
+attr_struct! {
+    /// `scale * x^3`, elementwise.
+    pub struct Cube("cube") {
+        /// The factor.
+        pub scale: f64 = 1.0,
+    }
+}
+
+impl Op for Cube {
+    fn arity(&self) -> (usize, usize) {
+        (1, 1)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        infer_map(cx, Domain::Float)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        compute_map(cx, Domain::Float, |x, t| x.clone() * x.clone() * x * Expr::constant(self.scale, t))
+    }
+}
+
+const ONNX: &[OnnxImport] = &[OnnxImport { op_type: "Cube", domain: "example", since: 1, import: import_cube }];
+
+fn import_cube(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let op = Cube { scale: cx.attrs.float("scale").unwrap_or(1.0) };
+    let x = cx.input(0)?;
+    Ok(vec![cx.add(op, &[x])?])
+}
+
+attr_struct! {
+    /// Runs a serial loop from its last iteration to its first.
+    pub struct ReverseLoop("reverse-loop") {
+        /// The loop.
+        pub r#loop: Name = "".into(),
+    }
+}
+
+impl Instruction for ReverseLoop {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let mut found = false;
+        f.body.visit_mut(&mut |s| {
+            let Stmt::For(l) = s else { return };
+            if l.var != self.r#loop || l.kind != LoopKind::Serial {
+                return;
+            }
+            found = true;
+            let last = l.extent.clone() - 1 - Int::var(l.var);
+            l.body.visit_mut(&mut |s| {
+                if let Stmt::Block(b) = s {
+                    b.map_ints(&mut |i| i.substitute(self.r#loop, &last));
+                }
+            });
+        });
+        if found { Ok(()) } else { Err(Refusal::at(self.r#loop, "is no serial loop")) }
+    }
+}
+
+/// Takes lone blocks of at most 64 elements: one workgroup, whose threads store the elements from behind.
+fn one_workgroup(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let loops = sketch.loops(unit.output)?;
+    let mut total = 1;
+    for l in &loops {
+        total *= sketch.constant_extent(&l.extent)?;
+    }
+    if loops.is_empty() || total > 64 {
+        return Err(Decline(format!("{total} elements are more than 64")));
+    }
+    let vars: Vec<Name> = loops.iter().map(|l| l.var).collect();
+    let flat = sketch.fuse(&vars, Name::new(&format!("{}_i", unit.output)))?;
+    sketch.apply(ReverseLoop { r#loop: flat })?;
+    let threads = sketch.choose("threads", &[total, 1], total)?;
+    let parts = sketch.split(flat, &[1, threads, 0], &["g", "t", "i"])?;
+    sketch.bind(parts[0], Axis::GroupX)?;
+    sketch.bind(parts[1], Axis::LocalX)?;
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let extensions = cli::Extensions {
+        ops: vec![(OpDef::of::<Cube>(), ONNX)],
+        instructions: vec![InstructionDef::of::<ReverseLoop>()],
+        rules: vec![Rule { name: "one-workgroup", takes: Takes::Blocks, tiles: false, apply: one_workgroup }],
+        ..cli::Extensions::default()
+    };
+    cli::run(std::env::args_os(), extensions)
+}

@@ -1,0 +1,75 @@
+//! An op, an instruction and a rule of one's own, registered by `examples/own_parts.rs`, take part in everything.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    let profile = test.ancestors().nth(2).expect("target/<profile>/deps/<test>");
+    profile.join("examples").join(format!("own_parts{}", std::env::consts::EXE_SUFFIX))
+}
+
+fn run(program: &Path, args: &[&str]) -> Output {
+    let out = Command::new(program).args(args).output();
+    out.unwrap_or_else(|e| panic!("{}: {e}", program.display()))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const MODEL: &str = "graph @main(%x: f32[2,4]) -> (y: f32[2,4]) {
+  %0 = cube %x {scale=0.5} : f32[2,4]
+  %1 = relu %0 : f32[2,4]
+  return %1
+}
+";
+
+/// What a run printed of its result.
+fn values(out: &Output) -> Vec<f64> {
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let list = json["outputs"][0]["values"].as_array().expect("the values of a small result").clone();
+    list.iter().map(|v| v.as_f64().expect("a number")).collect()
+}
+
+#[test]
+fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let model = folder.join("cube.weft");
+    std::fs::write(&model, MODEL).expect("the model is written");
+    let model = model.to_str().expect("UTF-8");
+
+    let on = |device: &str, file: &str| values(&run(&example(), &["run", file, "--device", device, "--json", "-q"]));
+    let want = on("cpu", model);
+    assert!(want.iter().any(|v| *v > 0.0) && want.contains(&0.0), "{want:?}");
+    let same = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+    assert!(same(&want, &on("auto", model)));
+
+    let json = run(&example(), &["compile", model, "--target", "lavapipe", "--json", "-q"]);
+    assert!(text(&json.stdout).contains("\"one-workgroup\""), "{}", text(&json.stdout));
+    let made = run(&example(), &["compile", model, "--target", "lavapipe", "--emit", "weft", "-q"]);
+    let written = text(&made.stdout);
+    assert!(written.contains("reverse-loop {loop=relu_1_i}") && written.contains("point=threads"), "{written}");
+    let file = folder.join("compiled.weft");
+    // Another choice than the rule's own is followed, too.
+    let edited = written.replacen("point=threads, value=8", "point=threads, value=1", 1);
+    assert_ne!(written, edited);
+    for content in [written, edited] {
+        std::fs::write(&file, &content).expect("the schedule is written");
+        assert!(same(&want, &on("auto", file.to_str().expect("UTF-8"))), "{content}");
+    }
+}
+
+#[test]
+fn the_command_itself_does_not_know_them() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-unknown");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let model = folder.join("cube.weft");
+    std::fs::write(&model, MODEL).expect("the model is written");
+    let o = run(Path::new(env!("CARGO_BIN_EXE_weft")), &["run", model.to_str().expect("UTF-8")]);
+    assert_eq!(o.status.code(), Some(3), "{}", text(&o.stderr));
+    assert!(text(&o.stderr).contains("there is no op `cube`"), "{}", text(&o.stderr));
+}
