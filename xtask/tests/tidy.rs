@@ -404,6 +404,7 @@ fn every_chore_and_document_is_there() {
         "docs/add-a-pass.md",
         "docs/passes.md",
         "docs/add-a-rule.md",
+        "docs/add-an-instruction.md",
     ];
     let missing = files.iter().filter(|f| !root().join(f).exists());
     assert_none("missing", missing.map(|f| f.to_string()).collect());
