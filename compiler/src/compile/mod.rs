@@ -238,8 +238,9 @@ fn run_passes(
     profile: &DeviceProfile,
     progress: Progress<'_>,
 ) -> Result<Graph, CompileError> {
-    if !module.functions.contains_key(&module.entry) {
-        return Err(CompileError::Option(format!("the module has no graph function @{} to start in", module.entry)));
+    if !module.functions.get(&module.entry).is_some_and(|f| !f.primitive) {
+        let why = format!("the module has no graph function @{} to start in, or it is marked `primitive`", module.entry);
+        return Err(CompileError::Option(why));
     }
     let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());

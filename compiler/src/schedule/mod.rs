@@ -14,6 +14,7 @@ mod simplify;
 mod testing;
 
 mod bind;
+mod cache_write;
 mod choose;
 mod compute_at;
 mod cut_kernel;
@@ -160,6 +161,7 @@ instructions! {
     stage_in_shared::StageInShared,
     stage_in_subgroup::StageInSubgroup,
     compute_at::ComputeAt,
+    cache_write::CacheWrite,
     decompose_reduction::DecomposeReduction,
     split_epilogue::SplitEpilogue,
     pad_reduction::PadReduction,

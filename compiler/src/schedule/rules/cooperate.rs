@@ -5,7 +5,7 @@ use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use crate::int::{self, Int};
 use crate::name::Name;
-use crate::schedule::{Axis, DecomposeReduction, MemoryScope, Rfactor};
+use crate::schedule::{Axis, CacheWrite, DecomposeReduction, MemoryScope, Rfactor};
 use crate::tir::{BufferId, Scope};
 
 /// Elements of one vector.
@@ -170,17 +170,23 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, at: Name
     let axis = Some(Axis::LocalX);
     sketch.apply(Rfactor { block, r#loop: parts[1], into: part, scope: shared, at: Some(at), axis })?;
     let of_part = |v: Name| Name::new(&format!("{part}_{v}"));
-    set_identity(sketch, part, of_part(parts[0]))?;
+    accumulate(sketch, part, of_part(parts[0]))?;
     let mut rest = parts[1];
     if threads > SERIAL {
         let halves = sketch.split(rest, &[0, threads.min(SERIAL * SERIAL) / SERIAL], &["o", "i"])?;
         let tree = Name::new(&format!("{block}_tree"));
         sketch.apply(Rfactor { block, r#loop: halves[1], into: tree, scope: shared, at: Some(at), axis })?;
         let of_tree = |v: Name| Name::new(&format!("{tree}_{v}"));
-        set_identity(sketch, tree, of_tree(halves[0]))?;
+        accumulate(sketch, tree, of_tree(halves[0]))?;
         rest = halves[1];
     }
     set_identity(sketch, block, rest)
+}
+
+/// Sums up in a register what `block` stores in workgroup memory, inside loop `at`.
+fn accumulate(sketch: &mut Sketch<'_>, block: Name, at: Name) -> Result<(), Decline> {
+    sketch.apply(CacheWrite { block, at, into: Name::new(&format!("{block}_out")) })?;
+    set_identity(sketch, block, at)
 }
 
 fn set_identity(sketch: &mut Sketch<'_>, block: Name, at: Name) -> Result<(), Decline> {
