@@ -343,6 +343,9 @@ pub struct ViewArgs {
     /// What to show: graph, whole, hulls, compare, node, kernel, text, groups, time, timeline, roofline, memory, precision, remarks
     #[arg(long)]
     pub view: Option<String>,
+    /// Another compilation to stand beside this one, boxes matched by what they came from
+    #[arg(long, value_name = "F.trace")]
+    pub beside: Option<PathBuf>,
     /// Width and height of the window in points
     #[arg(long, value_name = "WxH", default_value = "1400x900", value_parser = window_size)]
     pub size: [f32; 2],

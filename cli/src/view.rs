@@ -28,7 +28,8 @@ pub fn execute(a: &ViewArgs) -> CliResult<()> {
         }
         false => compiled(a)?,
     };
-    show(trace, a)
+    let beside = a.beside.as_deref().map(crate::trace::read).transpose()?;
+    show(trace, beside, a)
 }
 
 fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
@@ -57,7 +58,7 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
 }
 
 #[cfg(feature = "view")]
-fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
+fn show(trace: CompileTrace, beside: Option<CompileTrace>, a: &ViewArgs) -> CliResult<()> {
     let shot = viewer::Shot {
         size: a.size,
         scale: a.pixels,
@@ -65,6 +66,7 @@ fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
         pass: a.pass.clone(),
         select: a.select.clone(),
         view: a.view.clone(),
+        beside: beside.map(Box::new),
     };
     let Some(path) = &a.screenshot else {
         let given: Vec<String> = std::env::args().skip_while(|a| a != "view").skip(1).collect();
@@ -93,7 +95,7 @@ fn show(trace: CompileTrace, a: &ViewArgs) -> CliResult<()> {
 }
 
 #[cfg(not(feature = "view"))]
-fn show(_: CompileTrace, _: &ViewArgs) -> CliResult<()> {
+fn show(_: CompileTrace, _: Option<CompileTrace>, _: &ViewArgs) -> CliResult<()> {
     Err(CliError::new(Code::Usage, "this build has no viewer").help(
         "build with `cargo build --release --package cli --features view`; `weft inspect` and `weft explain` show traces as text",
     ))

@@ -56,6 +56,8 @@ fn pictures_are_taken_of_traces_and_models() {
     assert_eq!(graph.dimensions(), (600, 400));
     let colours: std::collections::BTreeSet<[u8; 4]> = graph.pixels().map(|p| p.0).collect();
     assert!(colours.len() > 50, "there are boxes and text on it: {} colours", colours.len());
+    let beside = picture(&trace, &f.join("c.png"), &["--beside", text(&trace), "--size", "600x400", "--view", "graph"]);
+    assert!(beside.is_some_and(|b| b != graph), "two graphs are not one");
     let more = ["--view", "kernel", "--select", "Relu_1", "--size", "600x400", "--pixels", "2", "--dark"];
     let kernel = picture(&model, &f.join("b.png"), &[&more[..], &["--target", "lavapipe", "-q"]].concat());
     let kernel = kernel.expect("a device was there before");
@@ -69,12 +71,13 @@ fn pictures_are_taken_of_traces_and_models() {
 fn what_is_not_there_is_refused_with_what_is() {
     let f = folder("view-refused");
     let (trace, out) = (f.join("m.trace"), f.join("a.png"));
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["--pass", "fuse-oops"], 2, "there is no pass `fuse-oops`; there are source, "),
         (&["--view", "graf"], 2, "there is no view `graf`; there are graph, "),
         (&["--select", "nobody"], 2, "no box of this stage is `nobody`"),
         (&["--size", "9x9"], 2, "give a width and a height"),
         (&["--pixels", "40"], 2, "give a number from 0.5 to 4"),
+        (&["--beside", "nowhere.trace"], 3, "cannot read nowhere.trace"),
         (&["--amp", "fp16"], 2, "amp"),
     ];
     for (more, code, why) in cases {

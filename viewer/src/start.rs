@@ -3,6 +3,7 @@
 use crate::canvas::colour::ColourBy;
 use crate::panes::time::Part;
 use crate::{Tab, Viewer};
+use compiler::trace::CompileTrace;
 
 /// Why nothing is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,10 +29,12 @@ pub struct Shot {
     pub select: Option<String>,
     /// What is shown beside the graph, and how: some of [`VIEWS`], with commas between them.
     pub view: Option<String>,
+    /// Another compilation, to stand at the left.
+    pub beside: Option<Box<CompileTrace>>,
 }
 impl Default for Shot {
     fn default() -> Self {
-        Shot { size: [1400.0, 900.0], scale: 1.0, dark: false, pass: None, select: None, view: None }
+        Shot { size: [1400.0, 900.0], scale: 1.0, dark: false, pass: None, select: None, view: None, beside: None }
     }
 }
 
@@ -56,8 +59,11 @@ pub const VIEWS: &[(&str, &str)] = &[
 /// Shows the pass and the view that are asked for.
 ///
 /// # Errors
-/// A pass or a view that is not there.
+/// A pass or a view that is not there, and a damaged trace to stand beside.
 pub fn prepare(v: &mut Viewer, shot: &Shot) -> Result<(), Fault> {
+    if let Some(other) = &shot.beside {
+        v.compare_with(CompileTrace::clone(other)).map_err(|e| Fault::Asked(e.to_string()))?;
+    }
     if let Some(pass) = &shot.pass {
         let stages = &v.trace().stages;
         let by_number = pass.parse().ok().filter(|i: &usize| *i < stages.len());

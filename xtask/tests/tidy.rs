@@ -121,6 +121,33 @@ fn outside_crates_stay_in_their_rooms() {
     assert_none("crates outside their room", broken);
 }
 
+/// Licences that a dependency may have: those of `deny.toml`.
+fn allowed_licences() -> Vec<spdx::Licensee> {
+    let text = read(&root().join("deny.toml"));
+    let list = text.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).expect("deny.toml has a list");
+    let names = list.lines().filter_map(|l| l.trim().strip_prefix('"')?.strip_suffix("\","));
+    names.map(|n| spdx::Licensee::parse(n).unwrap_or_else(|e| panic!("deny.toml: {n}: {e}"))).collect()
+}
+
+#[test]
+fn dependencies_have_licences_that_go_with_ours() {
+    let mut command = MetadataCommand::new();
+    command.manifest_path(root().join("Cargo.toml")).features(cargo_metadata::CargoOpt::AllFeatures);
+    let all = command.exec().expect("cargo metadata");
+    let allowed = allowed_licences();
+    let refused = |p: &Package| {
+        let Some(licence) = &p.license else { return Some(format!("{} names no licence", p.name)) };
+        match spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX) {
+            Err(e) => Some(format!("{}: {licence}: {e}", p.name)),
+            Ok(e) if e.evaluate(|r| allowed.iter().any(|a| a.satisfies(r))) => None,
+            Ok(_) => Some(format!("{} has {licence}", p.name)),
+        }
+    };
+    let foreign: Vec<&Package> = all.packages.iter().filter(|p| p.source.is_some()).collect();
+    assert!(foreign.len() > 100 && allowed.len() > 10, "{} packages, {} licences", foreign.len(), allowed.len());
+    assert_none("licences that deny.toml does not allow", foreign.into_iter().filter_map(refused).collect());
+}
+
 #[test]
 fn versions_are_pinned_once() {
     let mut broken = Vec::new();

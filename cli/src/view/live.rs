@@ -22,6 +22,7 @@ const OWN: &[(&str, bool)] = &[
     ("--pass", true),
     ("--select", true),
     ("--view", true),
+    ("--beside", true),
     ("--size", true),
     ("--pixels", true),
     ("--dark", false),

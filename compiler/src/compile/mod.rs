@@ -239,7 +239,8 @@ fn run_passes(
     progress: Progress<'_>,
 ) -> Result<Graph, CompileError> {
     if !module.functions.get(&module.entry).is_some_and(|f| !f.primitive) {
-        let why = format!("the module has no graph function @{} to start in, or it is marked `primitive`", module.entry);
+        let why =
+            format!("the module has no graph function @{} to start in, or it is marked `primitive`", module.entry);
         return Err(CompileError::Option(why));
     }
     let recorder = options.record.then(|| StageRecorder::new(&module));
