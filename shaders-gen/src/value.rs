@@ -29,6 +29,9 @@ impl KernelEmitter<'_> {
                 Ok(self.b.unary_op(*op, v, t))
             }
             Expr::Binary(op, a, b) => {
+                if let Some(known) = beyond_words(*op, a, b) {
+                    return Ok(self.b.constant(Kind::Bool, 1, if known { 1.0 } else { 0.0 }));
+                }
                 let t = a.dtype(self.f);
                 let exponent = match &**b {
                     Expr::Const(Scalar::Float(x), _) => Some(*x),
@@ -140,6 +143,26 @@ impl KernelEmitter<'_> {
             (_, Scalar::Float(v)) => self.b.i32(v as i32),
         };
         Ok(Value { handle, kind, lanes: 1 })
+    }
+}
+
+/// What a comparison with a 64-bit constant comes to that no value of 32 bits reaches; the other side is proved to fit into them.
+fn beyond_words(op: BinaryOp, a: &Expr, b: &Expr) -> Option<bool> {
+    let far = |e: &Expr| match e {
+        Expr::Const(Scalar::Int(v), DType::I64) => i32::try_from(*v).err().map(|_| *v > 0),
+        _ => None,
+    };
+    let above = match (far(a), far(b)) {
+        (None, Some(high)) => high,
+        (Some(high), None) => !high,
+        _ => return None,
+    };
+    match op {
+        BinaryOp::Lt | BinaryOp::Le => Some(above),
+        BinaryOp::Gt | BinaryOp::Ge => Some(!above),
+        BinaryOp::Eq => Some(false),
+        BinaryOp::Ne => Some(true),
+        _ => None,
     }
 }
 
