@@ -52,6 +52,7 @@ pub(super) fn verify(f: &TensorFunction, errors: &mut Vec<VerifyError>) {
         }
     }
     v.stmt(&f.body, true);
+    v.lifetimes();
     v.prepacks();
 }
 
@@ -138,6 +139,24 @@ impl Verifier<'_> {
                 let outer = self.kernel.replace(*name);
                 self.stmt(body, false);
                 self.kernel = outer;
+            }
+        }
+    }
+    /// Registers and workgroup memory last as long as the nest that they are used in: outside of kernels, nothing says that two nests
+    /// are run by the same threads.
+    fn lifetimes(&mut self) {
+        let f = self.f;
+        let Stmt::Seq(list) = &f.body else { return };
+        let mut first: FxHashMap<BufferId, usize> = FxHashMap::default();
+        for (n, s) in list.iter().enumerate().filter(|(_, s)| !matches!(s, Stmt::Kernel(..))) {
+            for b in s.blocks() {
+                let local = |(id, buffer): &(BufferId, &Buffer)| buffer.scope != Scope::Global && b.accesses(*id);
+                for (id, buffer) in f.buffers.iter().filter(local) {
+                    if *first.entry(id).or_insert(n) != n {
+                        let text = format!("%{} is no device memory, and was used by another nest", buffer.name);
+                        self.error(&format!("block {}", b.name), text);
+                    }
+                }
             }
         }
     }
