@@ -25,7 +25,9 @@
 //!   dimensions; loads inside index expressions are of integers; divisors are positive;
 //! - values: operands of one dtype, conditions are bool, and the stored value has the buffer's dtype;
 //! - stores to subgroup buffers use the loop bound to `local_x` along the lane dimension;
-//! - kernels stand at the top level only, with distinct names; a buffer that is not global is used in one kernel;
+//! - kernels stand at the top level only, with distinct names; a buffer that is not global is used in one kernel,
+//!   outside of kernels in one nest;
+//! - a reduction that sets its identity itself has no condition that may leave out the first iteration of its loops;
 //! - prepacks: a read parameter, packed by a valid function with one read and one write parameter of its shape.
 //!
 //! Not checked here: that accesses are in bounds, write parameters written completely and threads do not race (what comes
