@@ -238,7 +238,7 @@ fn run_passes(
     profile: &DeviceProfile,
     progress: Progress<'_>,
 ) -> Result<Graph, CompileError> {
-    if !module.functions.get(&module.entry).is_some_and(|f| !f.primitive) {
+    if module.functions.get(&module.entry).is_none_or(|f| f.primitive) {
         let why =
             format!("the module has no graph function @{} to start in, or it is marked `primitive`", module.entry);
         return Err(CompileError::Option(why));
