@@ -170,6 +170,7 @@ const REFUSED: &[(&str, i32)] = &[
     ("m6_", 3),
     ("m7_", 3),
     ("q1", 3),
+    ("merged_before_what_it_reads", 3),
     ("register_between_nests", 3),
     ("sched-wrong-", 3),
 ];

@@ -51,11 +51,12 @@ impl MergeNests {
             }
         }
         let reads: Vec<BufferId> = buffers_read(&block.value).into_iter().filter(|b| *b != into.buffer).collect();
-        let later: &[Stmt] = match &f.body {
-            Stmt::Seq(list) => &list[place..],
-            _ => &[],
+        // What is left may be one nest.
+        let rest: &[Stmt] = match &f.body {
+            Stmt::Seq(list) => list,
+            one => std::slice::from_ref(one),
         };
-        match later.iter().any(|s| any_block(s, |b| reads.contains(&b.buffer))) {
+        match rest[place.min(rest.len())..].iter().any(|s| any_block(s, |b| reads.contains(&b.buffer))) {
             true => Err(Refusal::at(self.block, format!("reads what is written after `{}`", self.into))),
             false => Ok(()),
         }
@@ -166,5 +167,17 @@ mod tests {
         assert!(refusal(&two([4, 4], true), "merge-nests {block=y, into=s}").contains("other elements"));
         assert!(refusal(&softmax(4, 7), "merge-nests {block=y, into=exp}").contains("written after"));
         assert!(refusal(&row_sum(4, 6), "merge-nests {block=y, into=y}").contains("no block"));
+    }
+
+    #[test]
+    fn what_is_made_between_the_two_is_made_before_both() {
+        let text = "tensor @f(%x: f32[8], out %s: f32[8], out %y: f32[8]) {
+  buffer %t: f32[8] global
+  for i in 0..8 { block s { %s[i] <- max(%x[i], 0.0) } }
+  for j in 0..8 { block t { %t[j] <- %x[j] * 2.0 } }
+  for k in 0..8 { block y { %y[k] <- %t[k] - %s[k] } }
+}";
+        let f = crate::text::parse_tensor_function(text).expect("a tensor function");
+        assert!(refusal(&f, "merge-nests {block=y, into=s}").contains("reads what is written after `s`"));
     }
 }
