@@ -299,6 +299,9 @@ pub struct ExplainArgs {
     /// One source node
     #[arg(long)]
     pub node: Option<String>,
+    /// One kernel, by its name: what its schedule chose, and what the other choices are estimated to cost
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["node", "sort"])]
+    pub kernel: Option<String>,
     /// A table of the groups by what was measured of them: their times, or their errors
     #[arg(long, value_name = "time|error", value_parser = ["time", "error"])]
     pub sort: Option<String>,

@@ -36,14 +36,17 @@ pub fn read_npy(path: &Path) -> CliResult<Tensor> {
     read_array(&read_plain(path).map_err(|e| fail(e.to_string()))?).map_err(fail)
 }
 
-/// Refuses an array of more elements than a number counts or than there are bytes. The header is Python's text of a dictionary.
+/// Refuses a header that is longer than the file, and an array of more elements than a number counts or than there are bytes. The header is Python's text of a dictionary.
 fn check_size(bytes: &[u8]) -> Result<(), String> {
     let length = match bytes {
         [_, _, _, _, _, _, 1, _, a, b, ..] => 2 + usize::from(u16::from_le_bytes([*a, *b])),
         [_, _, _, _, _, _, _, _, a, b, c, d, ..] => 4 + u32::from_le_bytes([*a, *b, *c, *d]) as usize,
         _ => return Ok(()),
     };
-    let end = length.saturating_add(8).min(bytes.len());
+    let end = length.saturating_add(8);
+    if end > bytes.len() {
+        return Err(format!("its header is {length} bytes long, but it holds {}", bytes.len() - 8));
+    }
     let header = String::from_utf8_lossy(&bytes[8..end]);
     for (at, _) in header.match_indices("shape") {
         let list = header[at..].split_once(['(', '[']).and_then(|l| l.1.split_once([')', ']'])).map_or("", |l| l.0);

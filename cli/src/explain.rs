@@ -2,6 +2,7 @@
 //!
 //! A model is compiled and its trace explained, so that a model and its trace say the same.
 
+mod kernel;
 mod measured;
 mod model;
 mod node;
@@ -27,6 +28,9 @@ pub fn execute(a: &ExplainArgs) -> CliResult<()> {
         false => compiled(a)?,
     };
     let relations = Relations::new(&trace);
+    if let Some(name) = &a.kernel {
+        return kernel::explain(a, &relations, name);
+    }
     match (&a.node, &a.sort) {
         (Some(node), _) => node::explain(a, &relations, node),
         (None, Some(by)) => measured::explain(a, &relations, by),
@@ -40,7 +44,7 @@ fn compiled(a: &ExplainArgs) -> CliResult<CompileTrace> {
     let profile = target_profile(&a.common)?;
     let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
     // Estimates are told from the recorded stages.
-    let record = a.common.verbose > 0;
+    let record = a.common.verbose > 0 || a.kernel.is_some();
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record, ..compile_options(pipeline, &a.common)? };
     let c = compile_with(module, &options, &a.common, &profile)?;

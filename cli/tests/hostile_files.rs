@@ -218,6 +218,7 @@ fn arrays_that_claim_more_than_they_hold() {
     let model = case("let.weft");
     let run = |file: &str, message: &str| refused(&["run", &model, "--device", "cpu", "-i", &corpus(file)], 3, message);
     run("shape_beyond_the_file.npy", "its shape is (2147483647, 2, 2, 2, ), but it holds 32 bytes");
+    run("header_beyond_the_file.npz", "its header is");
     run("shape_overflow.npz", "its shape (1, 9223372036854775807, 2, 2, ) is not possible");
 }
 

@@ -100,6 +100,7 @@ fn every_command() {
         ("compile", "compile block.weft --target lavapipe"),
         ("explain", "explain block.weft --target lavapipe"),
         ("explain --node", "explain block.weft --target lavapipe --node Conv_3"),
+        ("explain --kernel", "explain block.weft --target ada --kernel Conv_3+max_pool+concat"),
         ("run", "run block.weft --device cpu"),
         ("run", "run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json"),
         ("compare", "compare block.weft --device auto --against cpu"),

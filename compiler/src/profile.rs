@@ -82,6 +82,12 @@ impl DeviceProfile {
     pub fn identity(&self) -> String {
         [&self.name, &self.driver, &self.driver_version, &self.processor].map(String::as_str).join(" | ")
     }
+    /// The driver's compiler moves loads behind arithmetic that does not need them, unless they stand under a condition, as Mesa's
+    /// for AMD and Intel do. That for NVIDIA waits for what a condition loads where it ends, before the arithmetic
+    /// (benches/results/2026-11-22-gpu-compilers.md).
+    pub fn sinks_loads(&self) -> bool {
+        ["radv", "intel open-source mesa"].iter().any(|d| self.driver.starts_with(d))
+    }
     /// A profile by name.
     pub fn named(name: &str) -> Option<DeviceProfile> {
         Self::all().into_iter().find(|p| p.name == name)

@@ -81,6 +81,8 @@ pub(crate) struct Builder {
     locals: FxHashMap<Handle<LocalVariable>, Handle<Expression>>,
     globals: FxHashMap<Handle<naga::GlobalVariable>, Handle<Expression>>,
     bits: FxHashMap<u32, Handle<LocalVariable>>,
+    /// What conversions from f16 were made of.
+    halves: FxHashMap<Handle<Expression>, Value>,
     /// What is being built comes from.
     pub sources: Sources,
     pub capabilities: naga::valid::Capabilities,
@@ -95,6 +97,7 @@ impl Builder {
             function: naga::Function::default(),
             scopes: vec![ScopeBlock::default()],
             literals: FxHashMap::default(),
+            halves: FxHashMap::default(),
             locals: FxHashMap::default(),
             globals: FxHashMap::default(),
             bits: FxHashMap::default(),
@@ -353,9 +356,16 @@ impl Builder {
         }
         if kind == Kind::F16 {
             self.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16;
+            // What came from a half is that half: not every driver finds out.
+            if let Some(half) = self.halves.get(&a.handle) {
+                return *half;
+            }
         }
         let s = kind.scalar();
         let handle = self.emit(Expression::As { expr: a.handle, kind: s.kind, convert: Some(s.width) });
+        if a.kind == Kind::F16 {
+            self.halves.insert(handle, a);
+        }
         Value { handle, kind, lanes: a.lanes }
     }
     /// The same bits as another 32-bit kind.

@@ -321,8 +321,8 @@ impl Terms {
         out
     }
 
-    /// Values of the terms one after another, until `visit` says false; true when these were all, false when the loops were cut
-    /// short.
+    /// Values of the terms one after another, until `visit` says false; true when these were all. Where they are more than `tries`,
+    /// the first few of each term with those of the others, and then those of each term alone.
     fn for_each_combination(&self, tries: i64, visit: &mut dyn FnMut(&[i64]) -> bool) -> bool {
         let product = |list: &[i64]| list.iter().try_fold(1i64, |n, e| n.checked_mul(*e));
         let whole: Option<Vec<i64>> = self.list.iter().map(|t| t.1).collect();
@@ -335,7 +335,7 @@ impl Terms {
         let mut values = vec![0; extents.len()];
         for _ in 0..product(&extents).unwrap_or(0).min(4 * tries) {
             if !visit(&values) {
-                break;
+                return complete;
             }
             // The first term counts fastest.
             for (value, extent) in values.iter_mut().zip(&extents) {
@@ -344,6 +344,15 @@ impl Terms {
                     break;
                 }
                 *value = 0;
+            }
+        }
+        for (term, tried) in extents.iter().enumerate() {
+            for value in *tried..self.list[term].1.unwrap_or(0).min(tries) {
+                values.fill(0);
+                values[term] = value;
+                if !visit(&values) {
+                    return complete;
+                }
             }
         }
         complete

@@ -81,6 +81,14 @@ mod tests {
     }
 
     #[test]
+    fn a_reduction_loop_stays_apart_from_others_in_large_nests() {
+        // More elements than are tried one by one: the fused loop alone shows it.
+        let f = conv(2, 8, 16, 16, 8, 3, 1, 1);
+        let g = scheduled(&f, &["reorder {loops=[conv_i2, conv_r0, conv_i3]}"]);
+        assert!(refusal(&g, "fuse {loops=[conv_r0, conv_i3], into=p}").contains("not told from others"));
+    }
+
+    #[test]
     fn loops_must_be_adjacent() {
         let f = matmul(3, 4, 5);
         assert!(refusal(&f, "fuse {loops=[mm_i0, mm_r0], into=p}").contains("not directly"));

@@ -4,9 +4,11 @@
 //! loaded before it and then loads for the next one, so that all loads of an iteration are under way during its computation. What
 //! is computed from a loaded element (a select between it and padding, a conversion) is computed where it is stored, so that
 //! nothing waits for the load before; the element is then loaded whether or not it is wanted, from a place that is clamped into
-//! its buffer. The last iteration loads nothing; its condition also keeps drivers from moving loads behind the computation, to
-//! the end of the loop, where only the next iteration wants them. With `double_buffer`, the staged buffer has two halves in turn
-//! and the store need not wait for the readers.
+//! its buffer. The last iteration loads nothing; its condition also keeps some drivers from moving loads behind the computation, to
+//! the end of the loop, where only the next iteration wants them. Others wait for what was loaded at the end of the condition, before
+//! the computation: `always` leaves it out. With `double_buffer`, the staged buffer has two halves in turn
+//! and the store need not wait for the readers. Of a loop of one iteration nothing is loaded ahead: all its loads come before its
+//! stores.
 //!
 //! Before -> after, `software-pipeline {loop=k, buffers=[as]}`:
 //!
@@ -43,6 +45,8 @@ attr_struct! {
         pub buffers: Vec<Name> = vec![],
         /// Two halves of each buffer in turn, instead of one that is stored after the last read.
         pub double_buffer: bool = false,
+        /// The last iteration loads too, the elements that it has already: no condition stands around the loads.
+        pub always: bool = false,
     }
 }
 
@@ -148,7 +152,9 @@ impl SoftwarePipeline {
         let first = load(Int::new(0), &by, first_name);
         // The condition makes the clamp needless, but with it drivers address with fewer instructions (NAK: 336 of 339 a loop).
         let mut ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
-        ahead.guards.push(Cond::lt(k.clone() + 1, extent.clone()));
+        if !self.always {
+            ahead.guards.push(Cond::lt(k.clone() + 1, extent.clone()));
+        }
         let mut store = copy.clone();
         let loaded = Expr::Load(next, own.iter().map(|l| Int::var(l.var)).collect());
         store.value = match held.from {
@@ -208,7 +214,9 @@ impl Instruction for SoftwarePipeline {
             }
             before.push(p.first);
             body[n] = p.store;
-            loads.push(p.next);
+            if !l.extent.is(1) {
+                loads.push(p.next);
+            }
             last = last.max(n + 1);
         }
         body.splice(last..last, loads);
@@ -264,8 +272,9 @@ mod tests {
     #[test]
     fn the_next_tile_is_prefetched() {
         let f = matmul(6, 7, 10);
-        for double in [false, true] {
-            let pipeline = format!("software-pipeline {{loop=ko, buffers=[as, ws], double_buffer={double}}}");
+        for (double, always) in [(false, false), (true, false), (false, true), (true, true)] {
+            let attributes = format!("double_buffer={double}, always={always}");
+            let pipeline = format!("software-pipeline {{loop=ko, buffers=[as, ws], {attributes}}}");
             let g = scheduled(&f, &STAGE);
             let g = scheduled(&g, &BIND);
             let g = scheduled(&g, &["decompose-reduction {block=mm, at=ko}", &pipeline, "cut-kernel {}"]);

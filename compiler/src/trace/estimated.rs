@@ -1,9 +1,11 @@
 //! What the kernels of a compilation are estimated to cost, told from its scheduled tensor functions.
 
 use super::CompileTrace;
+use crate::graph::Module;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Cost, KernelEstimate, estimate};
+use crate::schedule::rules::{Alternative, alternatives};
 use crate::text::parse_module;
 use crate::tir::Stmt;
 use rustc_hash::FxHashMap;
@@ -14,12 +16,7 @@ impl CompileTrace {
     /// # Errors
     /// A trace without scheduled tensor functions, or of a device or text that this version does not read.
     pub fn estimates(&self) -> Result<Vec<Option<KernelEstimate>>, String> {
-        let at = self.stages.iter().rposition(|s| s.label == "scheduled");
-        let at = at.ok_or("this trace has no scheduled tensor functions")?;
-        let profile: DeviceProfile = serde_json::from_str(&self.profile)
-            .map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
-        let text = self.stage_text(at).map_err(|e| e.to_string())?.unwrap_or_default();
-        let module = parse_module(&text).map_err(|e| format!("the scheduled text does not parse: {e}"))?;
+        let (module, profile) = self.functions_of("scheduled")?;
         let mut known: FxHashMap<&str, Vec<KernelEstimate>> = FxHashMap::default();
         let mut out = Vec::with_capacity(self.kernels.len());
         for k in &self.kernels {
@@ -33,6 +30,26 @@ impl CompileTrace {
             out.push(at.and_then(|i| list.get(i)).cloned());
         }
         Ok(out)
+    }
+    /// The module of a stage, and the device of the compilation.
+    fn functions_of(&self, label: &str) -> Result<(Module, DeviceProfile), String> {
+        let at = self.stages.iter().rposition(|s| s.label == label);
+        let at = at.ok_or_else(|| format!("this trace has no {label} tensor functions"))?;
+        let profile: DeviceProfile = serde_json::from_str(&self.profile)
+            .map_err(|e| format!("the trace's device is not one that this Weft knows: {e}"))?;
+        let text = self.stage_text(at).map_err(|e| e.to_string())?.unwrap_or_default();
+        let module = parse_module(&text).map_err(|e| format!("the {label} text does not parse: {e}"))?;
+        Ok((module, profile))
+    }
+    /// The schedule of a kernel's function, and the others that differ from it in one choice, each with its estimate.
+    ///
+    /// # Errors
+    /// As for [`CompileTrace::estimates`], and for a kernel whose function the trace does not have.
+    pub fn alternatives(&self, kernel: usize) -> Result<Vec<Alternative>, String> {
+        let (module, profile) = self.functions_of("lowered")?;
+        let name = &self.kernels[kernel].function;
+        let f = module.tensor_functions.get(&Name::new(name)).ok_or_else(|| format!("the trace has no @{name}"))?;
+        alternatives(f, &profile).map_err(|e| e.to_string())
     }
     /// The cost of all dispatches, by these estimates of kernels; and how many dispatches have none.
     pub fn estimated_cost(&self, estimates: &[Option<KernelEstimate>]) -> (Cost, usize) {

@@ -7,7 +7,7 @@
 //! - *arithmetic*: scalar operations;
 //! - *issue*: loads and stores that subgroups issue, a vector counting once;
 //! - *shared passes* over the banks of workgroup memory, and *sectors* of device memory, as [`crate::traffic`] counts them;
-//! - *waves*: cores that idle for want of workgroups;
+//! - *waves*: cores that idle for want of workgroups, at all or in the last round;
 //! - *launch*: a fixed price of a kernel and of each workgroup.
 //!
 //! A GPU computes while it waits for memory, so that the larger of both counts; a processor that stands for one does one after
@@ -26,7 +26,7 @@ mod tests;
 mod units;
 
 pub use tally::KernelEstimate;
-pub(in crate::schedule) use units::{least_slices, sharing_costs, window_costs};
+pub(in crate::schedule) use units::{product_costs, sharing_costs, window_costs};
 
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;

@@ -3,7 +3,7 @@
 use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::name::Name;
-use crate::schedule::rules::{ProductTile, product_slices, product_tile};
+use crate::schedule::rules::{ProductTile, product_candidates};
 use crate::tir::{BinaryOp, Combiner, Expr};
 
 /// A product of a unit, by the loops of its reduction.
@@ -16,6 +16,9 @@ pub(super) struct Product<'f> {
     right: &'f Expr,
     packed: bool,
 }
+
+/// Operations of a thread for each step of the reduction beside its arithmetic: two barriers, the loop, addresses of what it copies.
+const STEP: f64 = 32.0;
 
 /// Windows over the rows of a product: how often each result is computed, and elements of a window.
 #[derive(Clone, Copy)]
@@ -88,21 +91,18 @@ impl<'f> Product<'f> {
     pub fn has_rows(&self, v: Name) -> bool {
         self.rows.iter().any(|l| l.0 == v)
     }
-    /// The tile that a rule would take.
-    pub fn tile(&self, stages: &Stages<'_>, windows: Option<Windows>) -> Option<ProductTile> {
+    /// The tiles that a rule may take.
+    pub fn candidates(&self, stages: &Stages<'_>, windows: Option<Windows>) -> Vec<ProductTile> {
         let (taps, times) = windows.map_or((1, 1.0), |w| (w.taps, w.times));
         let rows = (iterations(&self.rows) * times) as i64;
         if self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty() {
-            return None;
+            return vec![];
         }
         let [columns, depth, batch] = [&self.columns, &self.depth, &self.batch].map(|l| iterations(l) as i64);
         let channels = self.depth.last().map_or(1, |l| l.1);
-        product_tile(stages.profile, [batch, rows, columns, depth], taps, channels)
-    }
-    /// Into how many slices the reduction may be cut.
-    pub fn slices(&self, stages: &Stages<'_>, tile: &ProductTile) -> Vec<i64> {
-        let [batch, depth] = [&self.batch, &self.depth].map(|l| iterations(l) as i64);
-        product_slices(stages.profile, tile, [batch, depth], self.depth.last().map_or(1, |l| l.1))
+        let reads = [self.left, self.right].map(|e| stages.demand(e).reads);
+        let bytes = reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype.size() as i64).max().unwrap_or(4);
+        product_candidates(stages.profile, [batch, rows, columns, depth], taps, (channels, bytes))
     }
     /// Counts a kernel with this tile: both operands and the products.
     pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<Windows>) -> Tally {
@@ -130,6 +130,7 @@ impl<'f> Product<'f> {
             tally.passes += subgroups * depth * vectors * 1.5;
             tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0;
             tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64;
+            tally.operations += tiles * tile.threads as f64 * (depth / tile.depth as f64).ceil() * STEP;
         }
         tally
     }

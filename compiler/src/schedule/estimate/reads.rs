@@ -6,7 +6,7 @@ use super::tally::{OPEN, Tally, operations};
 use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::rules::{different_elements, stands_before_window};
+use crate::schedule::rules::{different_elements, dimension_to_pack, stands_before_window};
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -37,6 +37,8 @@ pub(super) struct Stages<'f> {
 pub(super) struct Read {
     pub buffer: BufferId,
     index: Vec<Int>,
+    /// The dimension that packing puts innermost.
+    innermost: Option<usize>,
 }
 
 impl Read {
@@ -54,6 +56,10 @@ impl Read {
     pub fn shared(&self, window: &[Loop], tile: (Name, i64)) -> Option<f64> {
         let of = |tile| different_elements(&self.index, window, tile).map(|n| n as f64);
         Some(of(Some(tile))? / tile.1 as f64 / of(None)?)
+    }
+    /// Its dimensions as they lie in memory, outermost first.
+    fn dimensions(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.index.len()).filter(|d| Some(*d) != self.innermost).chain(self.innermost)
     }
     /// The variable that is its index in dimension `d`.
     pub fn variable(&self, d: usize) -> Option<Name> {
@@ -177,13 +183,20 @@ impl<'f> Stages<'f> {
                 }
                 Some(_) => {}
                 None if d.reads.iter().any(|r| r.buffer == *buffer && r.index == index) => {}
-                None => d.reads.push(Read { buffer: *buffer, index }),
+                None => d.reads.push(Read { buffer: *buffer, index, innermost: None }),
             }
         });
     }
+    /// Constants among the reads, packed for neighbours along the innermost loop of `order`.
+    pub fn pack(&self, demand: &mut Demand, order: &[Loop]) {
+        let Some(last) = order.iter().rev().find(|l| l.1 > 1) else { return };
+        for r in demand.reads.iter_mut().filter(|r| self.constants.contains(&r.buffer)) {
+            r.innermost = dimension_to_pack(&r.index, &self.f.buffers[r.buffer].shape, last.0);
+        }
+    }
     /// The element that a block stores.
     pub fn store(block: &Block) -> Read {
-        Read { buffer: block.buffer, index: block.indices.clone() }
+        Read { buffer: block.buffer, index: block.indices.clone(), innermost: None }
     }
     /// Counts the reads of `demand` by `lanes`, each `times` times, and its operations.
     pub fn count(&self, tally: &mut Tally, demand: &Demand, lanes: &Lanes<'_>, times: f64) {
@@ -288,7 +301,7 @@ impl<'f> Stages<'f> {
     }
     fn address(&self, r: &Read, dims: &[i64], at: &dyn Fn(Name) -> Option<i64>) -> Option<i64> {
         let middle = |v: Name| at(v).or_else(|| self.middle(v));
-        r.index.iter().zip(dims).try_fold(0i64, |flat, (i, d)| flat.checked_mul(*d)?.checked_add(i.eval(&middle)?))
+        r.dimensions().try_fold(0i64, |flat, d| flat.checked_mul(dims[d])?.checked_add(r.index[d].eval(&middle)?))
     }
     /// The middle of the range of a loop or symbol.
     fn middle(&self, v: Name) -> Option<i64> {

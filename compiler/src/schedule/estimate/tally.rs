@@ -102,7 +102,14 @@ impl Tally {
         }
         let parallel = self.workgroups * if rates.software { 1.0 } else { self.threads };
         let busy = (parallel / rates.busy).clamp(1e-3, 1.0);
-        cost.waves = (computed + cost.sectors - cost.hidden) * (1.0 / busy - 1.0);
+        let rounds = match rates.software {
+            true => 1.0,
+            false => (self.workgroups / rates.cores).ceil() * rates.cores / self.workgroups.max(1.0),
+        };
+        // The core with the most workgroups computes longest, where there are enough of them; memory serves all alike.
+        let (longest, moved) = (computed * rounds.max(1.0 / busy), cost.sectors / busy);
+        let both = if rates.software { longest + moved } else { longest.max(moved) };
+        cost.waves = both - (computed + cost.sectors - cost.hidden);
         cost.launch = rates.launch + rates.workgroup * self.workgroups / rates.cores;
         cost
     }

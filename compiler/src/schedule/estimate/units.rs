@@ -93,11 +93,10 @@ fn parts(stages: &Stages<'_>, stored: &[usize]) -> Vec<Part> {
 /// The kernels of one part, by the first rule that would take it: two for a product in slices.
 fn unit(stages: &Stages<'_>, p: &Part) -> Vec<KernelEstimate> {
     let Some(r) = p.reduce else { return vec![named(stages, p.output, &flat(stages, p.output))] };
-    let tiled = Product::of(stages, r).and_then(|product| Some((product.tile(stages, None)?, product)));
-    let Some((tile, product)) = tiled else { return vec![named(stages, p.output, &reduction(stages, p, r))] };
-    let all =
-        product.slices(stages, &tile).into_iter().map(|n| in_slices(stages, p, r, ProductTile { slices: n, ..tile }));
-    all.min_by(|a, b| total(a).total_cmp(&total(b))).unwrap_or_default()
+    let tiles = Product::of(stages, r).map_or(vec![], |product| product.candidates(stages, None));
+    let all = tiles.into_iter().map(|tile| in_slices(stages, p, r, tile));
+    all.min_by(|a, b| total(a).total_cmp(&total(b)))
+        .unwrap_or_else(|| vec![named(stages, p.output, &reduction(stages, p, r))])
 }
 
 fn total(kernels: &[KernelEstimate]) -> f64 {
@@ -187,7 +186,9 @@ fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> 
     let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let results = iterations(&order);
     let mut tally = Tally { workgroups: results, threads: threads as f64, ..Tally::default() };
-    stages.count(&mut tally, &of_elements(stages, r), &Lanes { order: &taps, width: 1, along: None }, results);
+    let neighbours = taps.last().is_some_and(|l| l.1 % 4 == 0) && iterations(&taps) / 4.0 >= threads as f64;
+    let lanes = Lanes { order: &taps, width: if neighbours { 4 } else { 1 }, along: None };
+    stages.count(&mut tally, &of_elements(stages, r), &lanes, results);
     tally.passes += results * (threads as f64 / stages.rates.lanes as f64).ceil() * 4.0;
     let lanes = Lanes { order: &own, width: 1, along: None };
     finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
@@ -197,7 +198,8 @@ fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> 
 fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize) -> Tally {
     let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let (mut tally, width) = flat_tally(stages, &order);
-    let demand = of_elements(stages, r);
+    let mut demand = of_elements(stages, r);
+    stages.pack(&mut demand, &order);
     let tile = usual_windows(stages.profile, stages.list[r].block, &taps, &order);
     let windows = tile.map_or(1.0, |t| t.1 as f64);
     tally.workgroups = (tally.workgroups / windows).ceil();
@@ -313,6 +315,7 @@ fn rows(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
 /// Two kernels as one, and as they are.
 struct Pair {
     together: KernelEstimate,
+    tile: ProductTile,
     apart: Vec<KernelEstimate>,
 }
 
@@ -352,23 +355,27 @@ fn pair(stages: &Stages<'_>, first: &Part, second: &Part) -> Option<Pair> {
     }
     let times = iterations(&windows) * elements as f64 / results.max(1) as f64;
     let windows = Windows { times, taps: elements };
-    let tile = product_loops.tile(stages, Some(windows))?;
-    let together = product(stages, first, r, &tile, Some((windows, second)))?;
-    let together = named(stages, second.output, &together);
+    let tiles = product_loops.candidates(stages, Some(windows)).into_iter();
+    let of = |tile: ProductTile| {
+        Some((named(stages, second.output, &product(stages, first, r, &tile, Some((windows, second)))?), tile))
+    };
+    let (together, tile) = tiles.filter_map(of).min_by(|a, b| a.0.cost.total().total_cmp(&b.0.cost.total()))?;
     let apart = [unit(stages, first), unit(stages, second)].concat();
-    Some(Pair { together, apart })
+    Some(Pair { together, tile, apart })
 }
 
 /// What a product and windows over its results cost in nanoseconds as one kernel and as two: `first` with `epilogue` behind it,
-/// `second` the reduction of the windows. `None` where one kernel cannot be made.
+/// `second` the reduction of the windows. Also the tile of the one kernel; `None` where it cannot be made.
 pub(in crate::schedule) fn window_costs(
     f: &TensorFunction,
     constants: &[BufferId],
     profile: &DeviceProfile,
     [first, epilogue, second, output]: [Name; 4],
-) -> Option<(f64, f64)> {
+) -> Option<(f64, f64, ProductTile)> {
     let stages = Stages::of(f, constants, profile);
-    Some(pair(&stages, &part(&stages, [first, epilogue])?, &part(&stages, [second, output])?)?.costs())
+    let pair = pair(&stages, &part(&stages, [first, epilogue])?, &part(&stages, [second, output])?)?;
+    let (together, apart) = pair.costs();
+    Some((together, apart, pair.tile))
 }
 
 /// What a reduction costs in nanoseconds where `threads` share each result, and where each has its own. `blocks` are the reduction
@@ -386,20 +393,19 @@ pub(in crate::schedule) fn sharing_costs(
     Some((cost(workgroup_a_result(&stages, &p, p.reduce?, threads)), cost(thread_a_result(&stages, &p, p.reduce?))))
 }
 
-/// Of `domain`, the number of slices of its reduction that a product with this tile costs least with: each is a workgroup of its
-/// own, and one more kernel sums their results up. `blocks` are the product and what stores what is made of it.
-pub(in crate::schedule) fn least_slices(
+/// What a product costs in nanoseconds in each of these tiles; in slices, with the kernel that sums their results up. `blocks`
+/// are the product and what stores what is made of it; `None` where they are no plain stages.
+pub(in crate::schedule) fn product_costs(
     f: &TensorFunction,
     constants: &[BufferId],
     profile: &DeviceProfile,
     blocks: [Name; 2],
-    tile: &ProductTile,
-    domain: &[i64],
-) -> i64 {
+    tiles: &[ProductTile],
+) -> Option<Vec<f64>> {
     let stages = Stages::of(f, constants, profile);
-    let Some((p, r)) = part(&stages, blocks).and_then(|p| Some((p, p.reduce?))) else { return 1 };
-    let cost = |n: i64| total(&in_slices(&stages, &p, r, ProductTile { slices: n, ..*tile }));
-    domain.iter().copied().min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(1)
+    let p = part(&stages, blocks)?;
+    let r = p.reduce?;
+    Some(tiles.iter().map(|tile| total(&in_slices(&stages, &p, r, *tile))).collect())
 }
 
 fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {

@@ -5,13 +5,13 @@ use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use crate::int::{self, Int};
 use crate::name::Name;
-use crate::schedule::{Axis, CacheWrite, DecomposeReduction, MemoryScope, Rfactor};
+use crate::schedule::{Axis, CacheWrite, DecomposeReduction, MemoryScope, Rfactor, StageInRegisters};
 use crate::tir::{BufferId, Scope};
 
 /// Elements of one vector.
 const VECTOR: i64 = 4;
 /// Bytes that a thread loads at once.
-const LOAD_BYTES: i64 = 16;
+pub(super) const LOAD_BYTES: i64 = 16;
 
 /// Distributes the copy nest of block `copy`, whose loops stand inside loop `at`, over all `threads` (along x and y) of the
 /// workgroup. Where neighbours of one of its loops lie next to each other in device memory, a thread copies runs of them of
@@ -44,7 +44,9 @@ pub(super) fn copy_cooperatively(
         sketch.reorder(&order)?;
     }
     let flat = sketch.fuse(&order, Name::new(&format!("{copy}_f")))?;
-    let parts = sketch.split(flat, &[0, threads.1, threads.0], &["o", "y", "x"])?;
+    // Fewer than there are threads: the last rows of threads have none.
+    let count = sketch.extent_of(flat).filter(|n| n % threads.0 == 0).map_or(i64::MAX, |n| n / threads.0);
+    let parts = sketch.split(flat, &[0, threads.1.min(count.max(1)), threads.0], &["o", "y", "x"])?;
     sketch.bind(parts[1], Axis::LocalY)?;
     sketch.bind(parts[2], Axis::LocalX)?;
     sketch.unroll(parts[0])?;
@@ -153,7 +155,7 @@ fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i6
 const SERIAL: i64 = 16;
 
 /// Distributes the reduction loops of `block`, which stand inside the workgroup's loop `at`, over `threads` threads along
-/// x. Neighbouring threads take neighbouring elements. Every thread then has the result.
+/// x. Neighbouring threads take neighbouring elements, or vectors of them where memory has such. Every thread then has the result.
 pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, at: Name, threads: i64) -> Result<(), Decline> {
     let loops = sketch.f.reduction_loops(block);
     if loops.is_empty() {
@@ -164,13 +166,17 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, at: Name
     if extent < 2 * threads.min(SERIAL) {
         return set_identity(sketch, block, all);
     }
-    let parts = sketch.split(all, &[0, threads], &["o", "t"])?;
+    let vector = split_vectors(sketch, block, all, extent / VECTOR >= threads)?;
+    let parts = sketch.split(vector.map_or(all, |v| v.0), &[0, threads], &["o", "t"])?;
     let part = Name::new(&format!("{block}_part"));
     let shared = MemoryScope::Shared;
     let axis = Some(Axis::LocalX);
     sketch.apply(Rfactor { block, r#loop: parts[1], into: part, scope: shared, at: Some(at), axis })?;
     let of_part = |v: Name| Name::new(&format!("{part}_{v}"));
     accumulate(sketch, part, of_part(parts[0]))?;
+    if let Some((_, lane)) = vector {
+        stage_vectors(sketch, part, of_part(parts[0]), of_part(lane))?;
+    }
     let mut rest = parts[1];
     if threads > SERIAL {
         let halves = sketch.split(rest, &[0, threads.min(SERIAL * SERIAL) / SERIAL], &["o", "i"])?;
@@ -181,6 +187,35 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, at: Name
         rest = halves[1];
     }
     set_identity(sketch, block, rest)
+}
+
+/// Splits the reduction loop `all` of `block` into vectors, where there are `enough` and the block loads each as neighbours from
+/// device memory: the loop over them, and that of their elements.
+fn split_vectors(
+    sketch: &mut Sketch<'_>,
+    block: Name,
+    all: Name,
+    enough: bool,
+) -> Result<Option<(Name, Name)>, Decline> {
+    if !enough || sketch.extent_of(all).is_none_or(|n| n % VECTOR != 0) {
+        return Ok(None);
+    }
+    let mut split = sketch.clone();
+    let parts = split.split(all, &[0, VECTOR], &["q", "v"])?;
+    if !reads_neighbours(&split, block, &parts[1..], VECTOR) {
+        return Ok(None);
+    }
+    *sketch = split;
+    Ok(Some((parts[0], parts[1])))
+}
+
+/// Computes the elements of a vector, those of loop `lane`, before `block` combines them.
+fn stage_vectors(sketch: &mut Sketch<'_>, block: Name, at: Name, lane: Name) -> Result<(), Decline> {
+    let into = Name::new(&format!("{block}_in"));
+    sketch.apply(StageInRegisters { block, operand: String::new(), at, into })?;
+    let loops = inside(sketch, into, at)?;
+    loops.into_iter().try_for_each(|v| sketch.vectorize(v))?;
+    Ok(sketch.unroll(lane)?)
 }
 
 /// Sums up in a register what `block` stores in workgroup memory, inside loop `at`.

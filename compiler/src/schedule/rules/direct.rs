@@ -4,6 +4,7 @@
 
 use super::analysis::Unit;
 use super::elementwise::bind_flat;
+use super::packing::pack_constants;
 use super::pooling::{inside, open_windows};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
@@ -18,6 +19,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     if sketch.loops(unit.output)?.is_empty() {
         // A single element: nothing to distribute, and no loop to compute the reduction at. One thread does it all.
         return Ok(());
+    }
+    if unit.window.is_none() {
+        pack_constants(sketch, unit);
     }
     let (thread, vector) = bind_flat(sketch, unit.output, &[])?;
     let Some(reduce) = unit.reduce else { return Ok(()) };

@@ -5,27 +5,28 @@
 //! channels. Tiles of both operands lie in shared memory as `[k][row]` and `[k][column]`, where the threads of a subgroup read
 //! neighbouring words; they are copied cooperatively, 16 bytes a thread where memory allows, and the next step's are loaded
 //! while this one is computed. A constant right operand is packed in the order in which it is read. A thread multiplies a
-//! register tile of 8x8, or of 8x4 or 4x4 where registers are fewer, in pieces of 4 rows and 4 columns that lie as far apart as
-//! the threads are wide, so that the vectors of neighbouring threads touch. The tile is the largest that still gives two
-//! workgroups and [`THREADS_A_CORE`] threads per core. Where no tile does, a long reduction is cut into slices
-//! ([`split_depth`](super::split_depth)) that become workgroups, as many as the estimate finds cheapest.
+//! register tile of at most 8x8, or of 8x4 or 4x4 where registers are fewer, in pieces of 4 rows and 4 columns that lie as far
+//! apart as the threads are wide, so that the vectors of neighbouring threads touch. A long reduction may be cut into slices
+//! ([`split_depth`](super::split_depth)) that become workgroups. Every tile that fits the device, with each number of slices, is
+//! a candidate; the estimate finds the cheapest.
 
 use super::analysis::{Contraction, Unit, contraction};
-use super::cooperate::copy_cooperatively;
+use super::cooperate::{LOAD_BYTES, copy_cooperatively};
 use super::direct;
 use super::matmul_subgroup::pack_right;
 use super::pooling::{Window, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
-use super::split_depth::split_depth;
-use super::tiles::{ProductTile, product_slices};
+use super::split_depth::{slices, split_depth};
+use super::tiles::ProductTile;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
+use crate::schedule::FlattenBuffer;
 use crate::schedule::PadReduction;
 use crate::schedule::SoftwarePipeline;
 use crate::schedule::StageInShared;
-use crate::schedule::estimate::least_slices;
+use crate::schedule::estimate::product_costs;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
 
@@ -33,7 +34,7 @@ use crate::tir::LoopKind;
 pub(super) const LEAST: i64 = 4;
 /// Its depth, at least.
 pub(super) const LEAST_DEPTH: i64 = 8;
-/// Rows and columns of a piece of the register tile.
+/// Rows and columns of a piece of the register tile, at most.
 const PIECE: i64 = 4;
 /// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
 const PAD: i64 = 4;
@@ -41,6 +42,11 @@ const PAD: i64 = 4;
 const LARGE: u32 = 160;
 /// The same for 8x4.
 const MIDDLE: u32 = 96;
+
+/// Elements of the reduction that a workgroup has at a time.
+const DEPTH: i64 = 16;
+/// The same for reductions like 24, 72 and 120, which leave half of that over.
+const ODD_DEPTH: i64 = 24;
 
 /// Threads for each core that keep its schedulers busy.
 const THREADS_A_CORE: i64 = 256;
@@ -98,16 +104,27 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     }
     let batch = product(&c.batch);
     let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
-    let step = sketch.choose("depth", &[16, 8], usual_depth(channels))?;
-    let tile = choose_tile(sketch, (batch, rows, columns), taps, step)?;
-    let domain = match unit.window {
-        Some(_) => vec![1],
-        None => product_slices(sketch.profile, &tile.in_numbers(), [batch, depth], channels),
+    let tiles = Tiles::new(sketch.profile, (batch, rows, columns), taps, (channels, element_bytes(sketch, unit)));
+    let candidates = tiles.candidates(depth);
+    let blocks = [unit.name(), unit.output];
+    let costs = match &unit.window {
+        Some(_) => None,
+        None => product_costs(&sketch.f, sketch.constants, sketch.profile, blocks, &candidates),
     };
+    let least = |of: &dyn Fn(&ProductTile) -> bool| {
+        let list = candidates.iter().zip(costs.iter().flatten()).filter(|(c, _)| of(c));
+        list.min_by(|a, b| a.1.total_cmp(b.1)).map(|(c, _)| *c)
+    };
+    let best = unit.window.as_ref().map_or_else(|| least(&|_| true), |w| w.tile);
+    let mut tile = choose_tile(sketch, &tiles, best)?;
+    let this = tile.in_numbers();
+    let domain: Vec<i64> =
+        candidates.iter().filter(|c| ProductTile { slices: 1, ..**c } == this).map(|c| c.slices).collect();
+    let depths = tiles.depths(&tile);
+    tile.depth = sketch.choose("depth", &depths, tile.depth)?;
     if domain.len() > 1 {
         let whole = sketch.clone();
-        let blocks = [unit.name(), unit.output];
-        let usual = least_slices(&sketch.f, sketch.constants, sketch.profile, blocks, &tile.in_numbers(), &domain);
+        let usual = least(&|c| ProductTile { slices: 1, ..*c } == this).map_or(1, |c| c.slices);
         let parts = sketch.choose("slices", &domain, usual)?;
         if parts > 1 {
             match compute_slices(sketch, unit, &c, &tile, parts) {
@@ -138,13 +155,25 @@ fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     if c.right_constant {
         pack_right(sketch, c, tile.columns())?;
+        flatten_depth(sketch, c)?;
     }
     let thread = bind_output(sketch, unit, c, tile)?;
     accumulate(sketch, reduce, unit.window.as_ref(), c, thread, tile)
 }
 
-/// Threads along columns and rows, pieces of rows and of columns.
-type Candidate = (i64, i64, i64, i64);
+/// Makes one dimension of those that the reduction goes through in the packed right operand: its index is then that of the K loop,
+/// with no division in it. They lie behind all others but the columns of a tile.
+fn flatten_depth(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline> {
+    let (Some(buffer), Some((_, ks))) = (c.right_buffer, &c.right_dims) else { return Ok(()) };
+    let (name, columns) = (sketch.f.buffers[buffer].name, sketch.f.buffers[buffer].shape.len() - 1);
+    if ks.len() > 1 {
+        sketch.apply(FlattenBuffer { buffer: name, dims: (columns - ks.len()..columns).collect() })?;
+    }
+    Ok(())
+}
+
+/// Threads along columns and rows, pieces of rows and of columns, rows of a piece.
+type Candidate = (i64, i64, i64, i64, i64);
 
 /// The tiles that a product can have on a device, largest first.
 struct Tiles<'p> {
@@ -152,18 +181,50 @@ struct Tiles<'p> {
     /// Batch, rows and columns.
     size: (i64, i64, i64),
     taps: i64,
-    depth: i64,
+    /// Elements of the reduction that lie next to each other.
+    channels: i64,
+    /// Bytes of an operand's element.
+    bytes: i64,
     width: i64,
 }
 
 impl Tiles<'_> {
-    fn new(profile: &DeviceProfile, size: (i64, i64, i64), taps: i64, depth: i64) -> Tiles<'_> {
+    fn new(profile: &DeviceProfile, size: (i64, i64, i64), taps: i64, (channels, bytes): (i64, i64)) -> Tiles<'_> {
         let width = [4, 2, 1].into_iter().find(|w| size.2 % w == 0).unwrap_or(1);
-        Tiles { profile, size, taps, depth, width }
+        Tiles { profile, size, taps, channels, bytes, width }
+    }
+    /// Elements of the reduction that a workgroup has at a time: so many that each thread loads 16 bytes of both operands.
+    fn depth(&self, t: &Candidate) -> i64 {
+        if self.channels % PIECE != 0 {
+            // Elements that are copied one by one each take an address and conditions: half as many at a time.
+            return DEPTH / 2;
+        }
+        let (run, threads) = (LOAD_BYTES / self.bytes, t.0 * t.1);
+        if self.channels % DEPTH != 0 && self.shares_odd(self.rows(t), self.columns(t), threads) {
+            return ODD_DEPTH;
+        }
+        let short = self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
+        if short && self.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
+    }
+    /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and threads share its copies without one.
+    fn shares_odd(&self, rows: i64, columns: i64, threads: i64) -> bool {
+        let run = LOAD_BYTES / self.bytes;
+        self.channels % ODD_DEPTH == 0 && [rows, columns].iter().all(|n| n * ODD_DEPTH % (run * threads) == 0)
+    }
+    /// True when tiles of both operands, so deep, fit the workgroup's memory.
+    fn fits(&self, t: &Candidate, depth: i64) -> bool {
+        (self.rows(t) + PAD + self.columns(t)) * depth * 4 <= i64::from(self.profile.shared_memory)
+    }
+    /// What a tile's depth may be.
+    fn depths(&self, tile: &Tile) -> Vec<i64> {
+        let n = tile.in_numbers();
+        let fits = |depth: &i64| (n.rows + PAD + n.columns) * depth * 4 <= i64::from(self.profile.shared_memory);
+        let odd = Some(ODD_DEPTH).filter(|_| self.shares_odd(n.rows, n.columns, n.threads));
+        [2 * DEPTH, DEPTH, DEPTH / 2].into_iter().chain(odd).filter(fits).collect()
     }
     /// A thread has whole windows.
     fn rows(&self, t: &Candidate) -> i64 {
-        t.1 * (t.2 * PIECE / self.taps).max(1) * self.taps
+        t.1 * (t.2 * t.4 / self.taps).max(1) * self.taps
     }
     fn columns(&self, t: &Candidate) -> i64 {
         t.0 * t.3 * self.width
@@ -176,52 +237,85 @@ impl Tiles<'_> {
     fn usable(&self) -> Vec<Candidate> {
         let p = self.profile;
         let all: &[Candidate] = match p.registers {
-            LARGE.. => &[(16, 16, 2, 2), (16, 8, 2, 2), (8, 8, 2, 2), (8, 8, 2, 1), (8, 8, 1, 1)],
-            MIDDLE..LARGE => &[(16, 16, 2, 1), (16, 8, 2, 1), (8, 8, 2, 1), (8, 8, 1, 1)],
-            _ => &[(16, 16, 1, 1), (16, 8, 1, 1), (8, 8, 1, 1)],
+            LARGE.. => &[
+                (16, 16, 2, 2, 4),
+                (16, 8, 2, 2, 4),
+                (8, 8, 2, 2, 4),
+                (8, 8, 2, 1, 4),
+                (8, 16, 1, 1, 4),
+                (8, 8, 1, 1, 4),
+                (8, 16, 1, 1, 2),
+                (8, 8, 1, 1, 2),
+            ],
+            MIDDLE..LARGE => &[
+                (16, 16, 2, 1, 4),
+                (16, 8, 2, 1, 4),
+                (8, 8, 2, 1, 4),
+                (8, 16, 1, 1, 4),
+                (8, 8, 1, 1, 4),
+                (8, 16, 1, 1, 2),
+                (8, 8, 1, 1, 2),
+            ],
+            _ => &[(16, 16, 1, 1, 4), (16, 8, 1, 1, 4), (8, 8, 1, 1, 4), (8, 16, 1, 1, 2), (8, 8, 1, 1, 2)],
         };
-        let fits = |t: &&Candidate| {
-            let shared = (self.rows(t) + PAD + self.columns(t)) * self.depth * 4;
-            t.0 * t.1 <= i64::from(p.max_invocations) && shared <= i64::from(p.shared_memory)
-        };
+        let fits = |t: &&Candidate| t.0 * t.1 <= i64::from(p.max_invocations) && self.fits(t, self.depth(t));
         all.iter().filter(fits).copied().collect()
     }
-    /// The largest of them that leaves every core enough to do, else the smallest.
+    /// The largest of them that leaves every core enough to do, else the smallest: for products that the estimate cannot weigh.
     fn usual(&self, usable: &[Candidate]) -> Option<Candidate> {
         let cores = i64::from(self.profile.cores);
         let threads = |t: &Candidate| self.groups(t) * t.0 * t.1;
         let enough = |t: &&Candidate| self.groups(t) >= 2 * cores && threads(t) >= THREADS_A_CORE * cores;
-        usable.iter().find(enough).or(usable.last()).copied()
+        let whole = |t: &&Candidate| t.4 == PIECE;
+        usable.iter().find(enough).or(usable.iter().rev().find(whole)).copied()
+    }
+    /// Tiles for a product of this depth, each with every number of slices that its reduction may be cut into; with windows behind
+    /// the product there is one.
+    fn candidates(&self, depth: i64) -> Vec<ProductTile> {
+        let usable = self.usable();
+        let each = |t: Candidate| {
+            let (step, tile) = (self.depth(&t), self.tile(&t).in_numbers());
+            let steps = if self.channels % step == 0 { self.channels / step } else { 1 };
+            let numbers = if self.size.0 > 1 || self.taps > 1 { vec![1] } else { slices(depth, steps) };
+            numbers.into_iter().map(move |n| ProductTile { slices: n, ..tile })
+        };
+        usable.into_iter().flat_map(each).collect()
     }
     fn tile(&self, t: &Candidate) -> Tile {
         let of_thread = self.rows(t) / t.1;
-        let (row_pieces, rows) = if self.taps > 1 { (1, of_thread) } else { (t.2, PIECE) };
-        let (taps, width, depth) = (self.taps, self.width, self.depth);
+        let (row_pieces, rows) = if self.taps > 1 { (1, of_thread) } else { (t.2, t.4) };
+        let (taps, width, depth) = (self.taps, self.width, self.depth(t));
         Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth }
     }
 }
 
-/// Elements of the reduction that a workgroup has at a time, of so many that lie next to each other.
-fn usual_depth(channels: i64) -> i64 {
-    // Elements that are copied one by one each take an address and conditions: half as many at a time.
-    if channels % PIECE == 0 { 16 } else { 8 }
+/// Bytes of an element of the wider operand in device memory.
+fn element_bytes(sketch: &Sketch<'_>, unit: &Unit) -> i64 {
+    let blocks = sketch.f.body.blocks();
+    let loads = blocks.iter().find(|b| b.name == unit.name()).map_or(vec![], |b| b.value.loads());
+    loads.iter().map(|l| sketch.f.buffers[l.0].dtype.size() as i64).max().unwrap_or(PIECE)
 }
 
-/// The tile that is taken where nothing else is chosen, of a product of so many rows (those of windows included) and columns.
-/// Of the reduction, `channels` elements lie next to each other.
-pub(super) fn usual_tile(p: &DeviceProfile, size: (i64, i64, i64), taps: i64, channels: i64) -> Option<ProductTile> {
-    let tiles = Tiles::new(p, size, taps, usual_depth(channels));
-    Some(tiles.tile(&tiles.usual(&tiles.usable())?).in_numbers())
+/// The tiles that a product of `[batch, rows, columns, depth]` may have, rows of windows included, each with the slices that its
+/// reduction may be cut into. Of the reduction, `channels` elements lie next to each other; the wider operand's have so many `bytes`.
+pub(super) fn candidates(
+    p: &DeviceProfile,
+    [batch, rows, columns, depth]: [i64; 4],
+    taps: i64,
+    (channels, bytes): (i64, i64),
+) -> Vec<ProductTile> {
+    Tiles::new(p, (batch, rows, columns), taps, (channels, bytes)).candidates(depth)
 }
 
-fn choose_tile(sketch: &mut Sketch<'_>, size: (i64, i64, i64), taps: i64, depth: i64) -> Result<Tile, Decline> {
-    let p = sketch.profile;
-    let tiles = Tiles::new(p, size, taps, depth);
+/// The tile: `least` where nothing else is chosen.
+fn choose_tile(sketch: &mut Sketch<'_>, tiles: &Tiles<'_>, least: Option<ProductTile>) -> Result<Tile, Decline> {
+    let p = tiles.profile;
     let usable = tiles.usable();
-    let t = tiles.usual(&usable).ok_or_else(|| {
+    let is_least = |t: &&Candidate| least.is_some_and(|l| tiles.tile(t).in_numbers() == ProductTile { slices: 1, ..l });
+    let t = usable.iter().find(is_least).copied().or_else(|| tiles.usual(&usable)).ok_or_else(|| {
         Decline(format!("no tile fits {} threads and {} bytes of shared memory", p.max_invocations, p.shared_memory))
     })?;
-    let listed = |t: &Candidate| vec![t.0, t.1, t.2, t.3];
+    let listed = |t: &Candidate| vec![t.0, t.1, t.2, t.3, t.4];
     let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
     let chosen = sketch.choose("tile", &domain, listed(&t))?;
     Ok(tiles.tile(&usable.iter().find(|t| listed(t) == chosen).copied().unwrap_or(t)))
@@ -287,9 +381,8 @@ fn accumulate(
         copy_cooperatively(sketch, into, k[0], tile.threads)?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
-    if sketch.extent_of(k[0]).is_none_or(|steps| steps > 1) {
-        sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false })?;
-    }
+    let always = !sketch.profile.sinks_loads();
+    sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false, always })?;
     let of = |block: Name| [Name::new(&format!("{block}_init")), block];
     for block in of(reduce).into_iter().chain(window.into_iter().flat_map(|w| of(w.block))) {
         unroll_tile(sketch, block, thread, k[0])?;

@@ -9,6 +9,7 @@
 //! ([`Choose`]) with the values there are. [`schedule_with`] takes other values, [`follow_choices`] those that somebody
 //! wrote into a schedule.
 
+mod alternatives;
 mod analysis;
 #[cfg(test)]
 mod choices_tests;
@@ -18,6 +19,7 @@ mod direct;
 mod elementwise;
 mod matmul_subgroup;
 mod matmul_tiled;
+mod packing;
 mod partition;
 mod pooling;
 mod reduction_threads;
@@ -31,14 +33,16 @@ mod tiles;
 mod units;
 mod windows;
 
+pub use alternatives::{Alternative, alternatives};
 pub use analysis::Unit;
+pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
 pub use pooling::{Window, window_index};
 pub(in crate::schedule) use reduction_threads::threads_for_a_result;
 pub(in crate::schedule) use rows::worth_a_workgroup;
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
-pub(in crate::schedule) use tiles::{ProductTile, product_slices, product_tile};
+pub(in crate::schedule) use tiles::{ProductTile, product_candidates};
 pub(in crate::schedule) use windows::{different_elements, usual_windows};
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};

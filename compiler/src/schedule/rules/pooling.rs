@@ -13,6 +13,7 @@
 use super::analysis::{Unit, block_of, readers};
 use super::script::{APART, TOGETHER, WINDOWS};
 use super::sketch::{Decline, Sketch};
+use super::tiles::ProductTile;
 use super::units::{WRITTEN, candidates};
 use crate::int::{Int, product};
 use crate::name::Name;
@@ -34,6 +35,8 @@ pub struct Window {
     pub block: Name,
     /// Elements of a window.
     pub taps: i64,
+    /// The tile that the estimate finds cheapest for both, where it was asked.
+    pub(in crate::schedule) tile: Option<ProductTile>,
 }
 
 /// Where `reader` loads elements of `buffer` by windows: the one index vector, in which each reduction loop of the reader
@@ -181,15 +184,15 @@ fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> R
         return Err(Decline(format!("a window has {taps} elements, a tile of registers at most {LARGEST_WINDOW}")));
     }
     let blocks = [reduce, first.output, block, second.output];
+    let costs = window_costs(&sketch.f, sketch.constants, sketch.profile, blocks);
     if !wished {
-        let (together, apart) = window_costs(&sketch.f, sketch.constants, sketch.profile, blocks)
-            .ok_or_else(|| Decline("no tile holds whole windows".into()))?;
+        let (together, apart, _) = costs.ok_or_else(|| Decline("no tile holds whole windows".into()))?;
         if together >= apart {
             return Err(Decline(format!("one kernel takes {:.1} us, two take {:.1}", together / 1e3, apart / 1e3)));
         }
     }
     sketch.apply(Inline { block: first.output })?;
-    let window = Some(Window { block, taps });
+    let window = Some(Window { block, taps, tile: costs.map(|c| c.2) });
     Ok(Unit { reduce: Some(reduce), window, output: second.output, work: first.work + second.work })
 }
 

@@ -1,0 +1,115 @@
+//! One kernel: the choices that its schedule was made with, and what the other values of each are estimated to cost.
+
+use super::relations::Relations;
+use crate::args::ExplainArgs;
+use crate::error::{CliError, CliResult};
+use crate::output::{print_text, write_json};
+use compiler::schedule::estimate::{Cost, Estimate};
+use compiler::schedule::rules::{Alternative, Choice};
+use compiler::text::print_value;
+use compiler::trace::CompileTrace;
+use serde_json::{Value, json};
+
+/// Prints the report about the kernel `name`, or its JSON.
+///
+/// # Errors
+/// When there is no such kernel, or the compilation does not say how it was scheduled.
+pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> {
+    let file = |i: usize| r.t.kernels[i].file(i);
+    let found = (0..r.t.kernels.len()).find(|&i| r.t.kernels[i].name == name || file(i) == name);
+    let Some(kernel) = found else { return Err(unknown(r.t, name)) };
+    let list = r.t.alternatives(kernel).map_err(CliError::input)?;
+    if write_json(&a.common, &to_json(r.t, kernel, &list))? {
+        return Ok(());
+    }
+    let k = &r.t.kernels[kernel];
+    let groups: Vec<usize> = {
+        let mut all: Vec<usize> = r.t.calls().filter(|c| c.kernel == kernel).map(|c| c.group).collect();
+        all.dedup();
+        all
+    };
+    let of: Vec<String> = groups.iter().map(|&g| format!("group {g} ({})", r.group(g).ops.join(" + "))).collect();
+    print_text(&format!("{} of {} for {}, in {}", k.name, k.function, r.t.profile_name, of.join(", ")))?;
+    let Some((own, others)) = list.split_first() else { return Ok(()) };
+    let choices: Vec<String> = own.choices.iter().map(words).collect();
+    print_text(&format!("made with {}", if choices.is_empty() { "no choices".into() } else { choices.join(", ") }))?;
+    print_text(&format!("  {}", cost_line(own)))?;
+    let scheduled: Vec<&Alternative> = others.iter().filter(|o| o.total().is_some()).collect();
+    if let Some(lead) = own.total().zip(scheduled.first()).and_then(|(t, o)| Some((t, o.total()?))) {
+        print_text(&lead_line(lead))?;
+    }
+    print_text(&format!("\n{} other schedules, one choice changed in each, the cheapest first", scheduled.len()))?;
+    for o in &scheduled {
+        let ratio = own.total().zip(o.total()).map_or(String::new(), |(a, b)| format!("{:5.2}x ", b / a));
+        let choice = o.choice.as_ref().map_or(String::new(), words);
+        print_text(&format!("  {ratio} {choice}: {}", cost_line(o)))?;
+    }
+    let refused: Vec<&Alternative> = others.iter().filter(|o| o.total().is_none()).collect();
+    if !refused.is_empty() {
+        print_text("\nNot possible")?;
+    }
+    for o in refused {
+        let why = o.estimate.as_ref().err().map_or("", String::as_str);
+        print_text(&format!(
+            "  {}: {}",
+            o.choice.as_ref().map_or(String::new(), words),
+            why.lines().next().unwrap_or("")
+        ))?;
+    }
+    Ok(())
+}
+
+/// `tile [8,8,1,1,4]`, with the unit where several have a choice of that name.
+fn words(c: &Choice) -> String {
+    format!("{} {} of {}", c.point, print_value(&c.value), c.unit)
+}
+
+fn lead_line((own, next): (f64, f64)) -> String {
+    let by = (next / own - 1.0) * 1e2;
+    match by >= 0.0 {
+        true => format!("  the next one is estimated {by:.1} % dearer"),
+        false => format!("  one below is estimated {:.1} % cheaper, where the rule expected otherwise", -by),
+    }
+}
+
+fn cost_line(a: &Alternative) -> String {
+    match &a.estimate {
+        Ok(e) => format!("{} (bound by {})", e.cost, bound(&e.cost)),
+        Err(why) => why.clone(),
+    }
+}
+
+/// The largest part of a cost.
+fn bound(c: &Cost) -> &'static str {
+    c.parts().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("nothing", |p| p.0)
+}
+
+fn choice_json(c: &Choice) -> Value {
+    json!({ "unit": c.unit.as_str(), "point": c.point.as_str(), "value": print_value(&c.value) })
+}
+
+fn estimate_json(e: &Estimate) -> Value {
+    let parts: serde_json::Map<String, Value> =
+        e.cost.parts().iter().map(|(name, ns)| (name.replace(' ', "_"), json!(ns / 1e3))).collect();
+    json!({ "us": e.total() / 1e3, "bound": bound(&e.cost), "parts_us": parts, "hidden_us": e.cost.hidden / 1e3, "kernels": e.kernels.len() })
+}
+
+fn to_json(t: &CompileTrace, kernel: usize, list: &[Alternative]) -> Value {
+    let one = |a: &Alternative| {
+        json!({ "choice": a.choice.as_ref().map(choice_json), "choices": a.choices.iter().map(choice_json).collect::<Vec<_>>(),
+            "estimate": a.estimate.as_ref().ok().map(estimate_json), "refused": a.estimate.as_ref().err() })
+    };
+    let k = &t.kernels[kernel];
+    json!({ "schema": 1, "model": t.model, "kernel": k.name, "kernel_id": kernel, "profile": t.profile_name,
+        "picked": list.first().map(one), "alternatives": list.iter().skip(1).map(one).collect::<Vec<_>>() })
+}
+
+fn unknown(t: &CompileTrace, name: &str) -> CliError {
+    let mut near: Vec<&str> = t.kernels.iter().map(|k| k.name.as_str()).filter(|n| n.contains(name)).collect();
+    near.truncate(5);
+    let help = match near.is_empty() {
+        true => "`weft compile MODEL` lists the kernels".into(),
+        false => format!("did you mean: {}", near.join(", ")),
+    };
+    CliError::usage(format!("there is no kernel `{name}`")).help(help)
+}

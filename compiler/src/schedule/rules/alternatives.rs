@@ -1,0 +1,108 @@
+//! What else a schedule could have been: for each choice that it was made with, the schedules of the other values, each with its
+//! estimate.
+
+use super::script::Script;
+use super::{Choice, choices, units};
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Estimate, estimate};
+use crate::schedule::{Choose, InstrRef, ScheduleError, TransformLayout};
+use crate::tir::{BufferId, TensorFunction};
+
+/// Alternatives that are made, at most.
+const MOST: usize = 24;
+
+/// A schedule that differs from the one at hand in one choice; the choices behind it follow from it.
+#[derive(Clone, Debug)]
+pub struct Alternative {
+    /// The choice; none for the schedule at hand.
+    pub choice: Option<Choice>,
+    /// All choices of the schedule, where there is one.
+    pub choices: Vec<Choice>,
+    /// What the function then costs, or why it cannot be scheduled or run so.
+    pub estimate: Result<Estimate, String>,
+}
+
+impl Alternative {
+    /// Nanoseconds, where it can be estimated.
+    pub fn total(&self) -> Option<f64> {
+        self.estimate.as_ref().ok().map(Estimate::total)
+    }
+}
+
+/// The schedule that is pending in `f` and its alternatives on `profile`: first the schedule at hand, then the others from the
+/// cheapest to the dearest, then those that cannot be. Which parameters are constants follows from what the schedule packs.
+///
+/// # Errors
+/// When the pending schedule does not apply.
+pub fn alternatives(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<Alternative>, ScheduleError> {
+    let mut plain = f.canonical();
+    plain.pending.clear();
+    let packed: Vec<Name> =
+        f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
+    let constants: Vec<BufferId> = plain.inputs().filter(|&b| packed.contains(&plain.buffers[b].name)).collect();
+    let made = |script: &Script, choice: Option<Choice>| -> Result<Alternative, ScheduleError> {
+        let g = units::schedule(&plain, &constants, profile, script)?.function;
+        let of = |c: &Choose| Choice { unit: c.unit, point: c.point, value: c.value.clone() };
+        let choices = choices(&g.trace).into_iter().map(of).collect();
+        Ok(Alternative { choice, choices, estimate: estimate(&g, &[], profile) })
+    };
+    let own = made(&Script::read(&f.pending), None)?;
+    let lines = choices(&f.pending);
+    let mut others: Vec<Alternative> = Vec::new();
+    // The last choices first: those before them decide what there is to choose behind, and whole rules are of interest last.
+    for (at, line) in lines.iter().enumerate().rev() {
+        for value in line.of.iter().filter(|v| **v != line.value) {
+            if others.len() == MOST {
+                break;
+            }
+            let choice = Choice { unit: line.unit, point: line.point, value: value.clone() };
+            let script = Script::read(&with(&lines, at, &choice));
+            others.push(made(&script, Some(choice.clone())).unwrap_or_else(|e| Alternative {
+                choice: Some(choice),
+                choices: vec![],
+                estimate: Err(e.message),
+            }));
+        }
+    }
+    let key = |a: &Alternative| a.total().unwrap_or(f64::INFINITY);
+    others.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    Ok(std::iter::once(own).chain(others).collect())
+}
+
+/// The choices with one edited; those of its unit that stand behind it are left to the rules.
+fn with(lines: &[&Choose], at: usize, choice: &Choice) -> Vec<InstrRef> {
+    let keeps = |(n, c): &(usize, &&Choose)| *n < at || c.unit != choice.unit;
+    let edited = Choose { value: choice.value.clone(), ..lines[at].clone() };
+    let before = lines.iter().enumerate().filter(keeps).map(|(_, c)| InstrRef::new((*c).clone()));
+    before.chain([InstrRef::new(edited)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::rules::schedule;
+    use crate::schedule::testing::matmul;
+
+    #[test]
+    fn the_pick_of_a_product_is_the_cheapest_by_its_own_estimate_or_nearly() {
+        let profile = DeviceProfile::named("ada").expect("a profile");
+        for (m, n, k) in [(3136, 64, 64), (196, 256, 1024), (49, 2048, 512)] {
+            let mut f = matmul(m, n, k);
+            let constants: Vec<BufferId> = f.inputs().skip(1).collect();
+            f.pending = schedule(&f, &constants, &profile).expect("a schedule").function.trace;
+            let list = alternatives(&f, &profile).expect("alternatives");
+            let estimated = list.iter().filter(|a| a.total().is_some()).count();
+            assert!((6..=MOST + 1).contains(&estimated), "{estimated} of {}", list.len());
+            assert!(list[0].choice.is_none() && list[1..].iter().all(|a| a.choice.is_some()));
+            assert!(
+                list[1..]
+                    .windows(2)
+                    .all(|w| w[0].total().unwrap_or(f64::INFINITY) <= w[1].total().unwrap_or(f64::INFINITY))
+            );
+            let (own, next) = (list[0].total().expect("an estimate"), list[1].total().expect("an estimate"));
+            // The rule decides by what it predicts, this compares what came out.
+            assert!(own < 1.25 * next, "{m}x{n}x{k}: {own} {next} {:?}", list[1].choice);
+        }
+    }
+}
