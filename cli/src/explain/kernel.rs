@@ -16,7 +16,11 @@ use serde_json::{Value, json};
 /// When there is no such kernel, or the compilation does not say how it was scheduled.
 pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> {
     let file = |i: usize| r.t.kernels[i].file(i);
-    let found = (0..r.t.kernels.len()).find(|&i| r.t.kernels[i].name == name || file(i) == name);
+    // Kernels of one layer are of one tensor function, and so are their choices.
+    let layer = |i: &usize| r.t.kernels[*i].name.split_once('/').is_some_and(|(layer, _)| layer == name);
+    let all = 0..r.t.kernels.len();
+    let found =
+        all.clone().find(|&i| r.t.kernels[i].name == name || file(i) == name).or_else(|| all.clone().find(layer));
     let Some(kernel) = found else { return Err(unknown(r.t, name)) };
     let list = r.t.alternatives(kernel).map_err(CliError::input)?;
     if write_json(&a.common, &to_json(r.t, kernel, &list))? {
