@@ -203,7 +203,8 @@ impl Tiles<'_> {
         if self.channels % DEPTH != 0 && self.shares_odd(self.rows(t), self.columns(t), threads) {
             return ODD_DEPTH;
         }
-        let short = self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
+        // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them.
+        let short = self.width == PIECE && run > PIECE && self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
         if short && self.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
     }
     /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and threads share its copies without one.
