@@ -1,5 +1,6 @@
 //! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
 
+use super::rates::STEP;
 use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::name::Name;
@@ -16,9 +17,6 @@ pub(super) struct Product<'f> {
     right: &'f Expr,
     packed: bool,
 }
-
-/// Operations of a thread for each step of the reduction beside its arithmetic: two barriers, the loop, addresses of what it copies.
-const STEP: f64 = 32.0;
 
 /// Windows over the rows of a product: how often each result is computed, and elements of a window.
 #[derive(Clone, Copy)]

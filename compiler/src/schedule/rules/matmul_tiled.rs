@@ -39,7 +39,7 @@ const PIECE: i64 = 4;
 /// Elements behind a row of the left tile: rows stay aligned to vectors, and the copy's stores go to different banks.
 const PAD: i64 = 4;
 /// Registers of a thread from which on 8x8 accumulators, both operands and what is loaded ahead fit beside addresses.
-const LARGE: u32 = 160;
+pub(super) const LARGE: u32 = 160;
 /// The same for 8x4.
 const MIDDLE: u32 = 96;
 

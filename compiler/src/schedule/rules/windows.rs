@@ -8,6 +8,7 @@
 use super::analysis::{Unit, output_variables};
 use super::direct::accumulate_at;
 use super::elementwise::bind_flat;
+use super::matmul_tiled::LARGE;
 use super::packing::pack_constants;
 use super::sketch::{Decline, Sketch};
 use crate::int::Int;
@@ -18,9 +19,8 @@ use rustc_hash::FxHashSet;
 
 /// Windows of a thread at most: with vectors of four that is half of the registers a thread has without spilling.
 const LARGEST_TILE: i64 = 8;
-/// The same where a thread has fewer than [`MANY_REGISTERS`] (8 spill on Xe2: 293 live registers).
+/// The same where a thread has fewer than [`LARGE`] registers (8 spill on Xe2: 293 are live).
 const SMALL_TILE: i64 = 6;
-const MANY_REGISTERS: u32 = 160;
 /// Loads that are counted, and unrolled, at most.
 const MOST_LOADS: i64 = 512;
 /// Loads that a tile must save, as a factor.
@@ -117,7 +117,7 @@ fn tiles_of(
     let alone = loads_of(r, window, None).ok_or_else(Decline::other_kind)? as f64;
     let for_each = if p.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
     let fewest = if asked { 1 } else { i64::from(p.cores.max(1)) * for_each };
-    let largest = if (1..MANY_REGISTERS).contains(&p.registers) { SMALL_TILE } else { LARGEST_TILE };
+    let largest = if (1..LARGE).contains(&p.registers) { SMALL_TILE } else { LARGEST_TILE };
     let mut tiles: Vec<Tile> = Vec::new();
     for l in loops.iter().filter(|l| lanes == 1 || l.along != last.along) {
         let Some(v) = l.own else { continue };
