@@ -11,7 +11,9 @@ use crate::tree::{Leaf, Node};
 use compiler::dtype::DType;
 use compiler::int::{self, Facts, Int};
 use compiler::name::Name;
-use compiler::tir::{Block, Cond, CondOp, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction};
+use compiler::tir::{
+    BinaryOp, Block, Combiner, Cond, CondOp, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction, UnaryOp,
+};
 use rustc_hash::FxHashMap;
 
 /// Leaves of one kernel beyond which unrolling is refused.
@@ -232,7 +234,7 @@ impl<'a> Expander<'a> {
                 leaf.init = None;
             }
         }
-        if never {
+        if never || adds_nothing(&leaf) {
             return;
         }
         leaf.facts.extend(leaf.guards.iter().cloned());
@@ -307,7 +309,17 @@ fn uniform_guard(g: &Cond, lane: Lane) -> Option<Cond> {
     })
 }
 
-/// Removes conditions that are decided by the ranges of variables, and selects on them.
+/// True when 0 is added to a running sum: sums begin at +0 and are never -0, so that they stay what they are.
+fn adds_nothing(leaf: &Leaf) -> bool {
+    let zero = match &leaf.value {
+        Expr::Const(Scalar::Float(v), _) => v.to_bits() == 0,
+        Expr::Const(Scalar::Int(v), _) => *v == 0,
+        _ => false,
+    };
+    zero && leaf.combiner == Some(Combiner::Sum) && leaf.init.is_none()
+}
+
+/// Removes conditions that are decided by the ranges of variables, selects on them, and the factors 1 and -1 that are left of some.
 fn fold_conditions(e: &Expr, ranges: &mut Facts) -> Expr {
     e.rewrite(&mut |i| i.clone(), &mut |e| match e {
         Expr::All(conds) => {
@@ -321,6 +333,11 @@ fn fold_conditions(e: &Expr, ranges: &mut Facts) -> Expr {
         }
         Expr::Select(c, a, b) => match **c {
             Expr::Const(Scalar::Int(v), _) => Some(if v != 0 { (**a).clone() } else { (**b).clone() }),
+            _ => None,
+        },
+        Expr::Binary(BinaryOp::Mul, a, b) => match **a {
+            Expr::Const(Scalar::Float(1.0), _) => Some((**b).clone()),
+            Expr::Const(Scalar::Float(-1.0), _) => Some(Expr::unary(UnaryOp::Neg, (**b).clone())),
             _ => None,
         },
         _ => None,

@@ -66,6 +66,7 @@ pub mod transpose;
 pub mod unary;
 pub mod unique;
 pub mod window;
+pub mod winograd;
 
 pub use data_layout::{DataLayout, LayoutRule};
 pub use infer::{InferContext, const_value, folded_value, int_value};
@@ -367,6 +368,7 @@ ops! {
     col2im { Col2Im }
     signal { Dft, Frames }
     grid_sample { GridSample }
+    winograd { WinogradInput, WinogradWeights, WinogradOutput }
     // Families whose ONNX ops become others.
     crop {}
     recurrent {}

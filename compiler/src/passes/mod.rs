@@ -39,6 +39,7 @@ mod simplify;
 mod split_to_slices;
 mod to_a_normal_form;
 mod to_basic_block_normal_form;
+mod winograd;
 
 pub use asked_forms::asked_forms;
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
@@ -160,6 +161,7 @@ passes! {
     print_ir::PrintIr,
     mixed_precision::MixedPrecision,
     auto_layout::AutoLayout,
+    winograd::Winograd,
     split_to_slices::SplitToSlices,
     absorb_transposes::AbsorbTransposes,
     fuse_ops::FuseOps,

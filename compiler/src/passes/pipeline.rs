@@ -90,7 +90,7 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
         list.push("eliminate-dead");
     }
     if !classic {
-        list.extend(["absorb-transposes", "eliminate-dead"]);
+        list.extend(["winograd", "absorb-transposes", "eliminate-dead"]);
     }
     if options.fuse == FuseMode::Full {
         list.push("split-to-slices");

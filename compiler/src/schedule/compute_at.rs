@@ -2,8 +2,9 @@
 //!
 //! With one consumer, the buffer keeps a dimension for each loop inside `at` that the consumer's load uses (for shared
 //! memory also for the thread loops around `at`), and the producer computes the element that the consumer loads there.
-//! With several consumers, or several elements loaded by one, a dimension whose index is the same everywhere and fixed
-//! inside `at` goes away and the others stay whole.
+//! Where one consumer loads several elements, dimensions in which these agree become the loops that their index uses, and the others
+//! stay whole. With several consumers a dimension whose index is the same everywhere and fixed inside `at` goes away and the
+//! others stay whole.
 //!
 //! Before -> after, `compute-at {block=t, at=i, scope=register}`:
 //!
@@ -117,23 +118,47 @@ impl ComputeAt {
         Ok(n > at || (thread && self.scope == LocalScope::Shared))
     }
 
-    /// One dimension for each loop that the only load uses.
-    fn place_by_loops(&self, f: &TensorFunction, c: &Consumer, vars: &[Option<Name>]) -> Result<Placement, Refusal> {
-        let index = &c.loads[0];
-        let mut old = Vec::new();
-        let mut dims = Vec::new();
+    /// One dimension for each loop that the indices use in which all loads agree, and the other dimensions whole.
+    fn place_by_agreement(
+        &self,
+        f: &TensorFunction,
+        c: &Consumer,
+        vars: &[Option<Name>],
+        shape: &[Int],
+    ) -> Result<Placement, Refusal> {
+        let first = &c.loads[0];
+        let agrees: Vec<bool> = (0..first.len()).map(|d| c.loads.iter().all(|ix| ix[d] == first[d])).collect();
+        let common: Vec<Int> = first.iter().zip(&agrees).filter(|(_, same)| **same).map(|(i, _)| i.clone()).collect();
+        let (mut old, mut loops) = (Vec::new(), Vec::new());
         for (n, l) in c.path.iter().enumerate() {
-            if index.iter().any(|i| i.uses(l.var)) && self.varies(&c.path, n, c.at)? {
+            if common.iter().any(|i| i.uses(l.var)) && self.varies(&c.path, n, c.at)? {
                 let var = derived_name(self.block, l.var);
                 check_new_loop(f, var)?;
-                dims.push(LoopHead::serial(var, l.extent.clone()));
+                loops.push(LoopHead::serial(var, l.extent.clone()));
                 old.push(l.var);
             }
         }
-        let rename: Substitution = old.iter().copied().zip(dims.iter().map(|d| Int::var(d.var))).collect();
-        let by = vars.iter().zip(index).filter_map(|(v, i)| v.map(|v| (v, substitute(i, &rename)))).collect();
-        let load = Box::new(move |_: &[Int]| old.iter().map(|v| Int::var(*v)).collect());
-        Ok(Placement { dims, by, load })
+        let rename: Substitution = old.iter().copied().zip(loops.iter().map(|d| Int::var(d.var))).collect();
+        let (mut by, mut dims, mut kept) = (Substitution::default(), Vec::new(), Vec::new());
+        for (d, v) in vars.iter().enumerate() {
+            let Some(v) = *v else { continue };
+            if agrees[d] {
+                by.insert(v, substitute(&first[d], &rename));
+                continue;
+            }
+            let var = derived_name(self.block, v);
+            check_new_loop(f, var)?;
+            dims.push(LoopHead::serial(var, shape[d].clone()));
+            by.insert(v, Int::var(var));
+            kept.push(d);
+        }
+        // The consumer's innermost loop stays innermost: it may become a vector.
+        dims.extend(loops);
+        let load = move |ix: &[Int]| {
+            let whole = kept.iter().map(|d| ix[*d].clone());
+            whole.chain(old.iter().map(|v| Int::var(*v))).collect()
+        };
+        Ok(Placement { dims, by, load: Box::new(load) })
     }
 
     /// Whole dimensions, except those whose index is the same in all loads and fixed inside the loop.
@@ -183,7 +208,7 @@ impl Instruction for ComputeAt {
         let consumers = self.consumers(f, buffer)?;
         let shape = f.buffers[buffer].shape.clone();
         let place = match consumers.as_slice() {
-            [c] if c.loads.iter().all(|ix| *ix == c.loads[0]) => self.place_by_loops(f, c, &vars)?,
+            [c] => self.place_by_agreement(f, c, &vars, &shape)?,
             _ => self.place_whole(f, &consumers, &vars, &shape)?,
         };
         let mut heads = place.dims.clone();
@@ -218,7 +243,11 @@ impl Instruction for ComputeAt {
 
 #[cfg(test)]
 mod tests {
+    use crate::dtype::DType;
+    use crate::int::Int;
+    use crate::name::Name;
     use crate::schedule::testing::*;
+    use crate::tir::{Combiner, Expr};
 
     #[test]
     fn an_accumulator_moves_into_registers() {
@@ -254,6 +283,25 @@ mod tests {
         let inner: Vec<&str> = around[2..].iter().map(|l| l.var.as_str()).collect();
         assert_eq!(inner, ["conv_y_i2", "conv_y_i3", "conv_r0", "conv_r1", "conv_r2"]);
         assert_eq!(g.reduction_loops("conv".into()).len(), 3);
+        assert_same(&f, &g);
+    }
+
+    #[test]
+    fn elements_of_one_consumer_keep_what_they_differ_in() {
+        // y[i, j] = t[i, 0, j] - t[i, 2, j], t[a, b, c] a sum.
+        let f = function(&[("x", &[5, 4, 3, 6])], |c, ids| {
+            let ints = |dims: &[i64]| dims.iter().map(|&d| Int::new(d)).collect::<Vec<_>>();
+            let t = stage(c, "t", |c| {
+                c.reduce("", &ints(&[4, 3, 6]), DType::F32, &ints(&[5]), Combiner::Sum, |s, r| {
+                    Expr::load(ids[0], [r, s].concat())
+                })
+            });
+            let at = |i: &[Int], b: i64| Expr::load(t, vec![i[0].clone(), Int::new(b), i[1].clone()]);
+            stage(c, "y", |c| c.compute("", &ints(&[4, 6]), DType::F32, |i| at(i, 0) - at(i, 2)))
+        });
+        let g = scheduled(&f, &["compute-at {block=t, at=y_i0, scope=register}"]);
+        let t = g.buffers.iter().find(|b| b.1.name == Name::new("t")).expect("t").1;
+        assert_eq!(t.shape, [Int::new(3), Int::new(6)]);
         assert_same(&f, &g);
     }
 

@@ -5,7 +5,10 @@ use crate::{assert_close, random, run_bytes};
 use compiler::compile::assign_encodings;
 use compiler::cpu::run_tensor_function;
 use compiler::dtype::DType;
+use compiler::graph::TensorType;
 use compiler::int::{Int, const_dims};
+use compiler::ops::winograd::{WinogradInput, WinogradOutput};
+use compiler::ops::{DataLayout, Op};
 use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::schedule;
 use compiler::te::ComputeContext;
@@ -246,6 +249,12 @@ fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
     if t == DType::F32 {
         out.push(("transpose", transpose([3, 20, 36])));
         out.push(("max pool", max_pool(12, 8)));
+        for (layout, c) in [(DataLayout::Nhwc, 12), (DataLayout::Nhwc, 5), (DataLayout::Nchw, 8)] {
+            for tile in [2, 4] {
+                out.push(("tiles of data", tiles(tile, [2, 13, 10, c], layout)));
+                out.push(("tiles of products", products(tile, [2, 13, 10, c], layout)));
+            }
+        }
     }
     out
 }
@@ -268,8 +277,45 @@ pub fn small_workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
     if t == DType::F32 {
         out.push(("transpose", transpose([2, 5, 6])));
         out.push(("max pool", max_pool(6, 4)));
+        out.push(("tiles of data", tiles(4, [1, 5, 6, 2], DataLayout::Nhwc)));
+        out.push(("tiles of products", products(2, [1, 5, 3, 2], DataLayout::Nchw)));
     }
     out
+}
+
+/// Winograd's transform of images `[n, h, w, c]`, which lie in the layout.
+fn tiles(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunction {
+    let shape = if layout == DataLayout::Nhwc { [n, h, w, c] } else { [n, c, h, w] };
+    let op = WinogradInput { tile, pads: vec![1, 0, 2, 1], layout };
+    function(DType::F32, &[("x", &shape)], |f, ids| {
+        let made = op.result(&TensorType::new(DType::F32, ints(&shape))).expect("a result");
+        stage_of(f, &op, vec![Some(ids[0])], made)
+    })
+}
+
+/// Winograd's transform of products to images `[n, h, w, c]`, with a bias and a rectifier behind it.
+fn products(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunction {
+    let last = layout == DataLayout::Nhwc;
+    let (t, count) = (tile + 2, n * ((h + tile - 1) / tile) * ((w + tile - 1) / tile));
+    let shape = if last { [t, t, count, c] } else { [t, t, c, count] };
+    let image = if last { [n, h, w, c] } else { [n, c, h, w] };
+    let op = WinogradOutput { tile, height: h, width: w, layout };
+    function(DType::F32, &[("x", &shape), ("bias", &[c])], |f, ids| {
+        let made = TensorType::new(DType::F32, ints(&image));
+        let y = stage_of(f, &op, vec![Some(ids[0]), Some(ids[1])], made);
+        stage(f, "relu", |c| {
+            let value = |i: &[Int]| Expr::load(y, i.to_vec()).max(Expr::constant(0.0, DType::F32));
+            c.compute("", &ints(&image), DType::F32, value)
+        })
+    })
+}
+
+/// The stages of an op.
+fn stage_of(f: &mut TensorFunction, op: &dyn Op, inputs: Vec<Option<BufferId>>, made: TensorType) -> BufferId {
+    let constants = vec![None; inputs.len()];
+    let mut cx = ComputeContext::new(f, inputs, constants, vec![made], "y");
+    op.compute(&mut cx).expect("an expression");
+    cx.into_outputs()[0].expect("a result")
 }
 
 /// A convolution with bias and rectifier, then the largest elements of windows that do not overlap.

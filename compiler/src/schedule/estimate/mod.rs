@@ -23,6 +23,7 @@ mod scheduled;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod transform;
 mod units;
 
 pub use tally::KernelEstimate;

@@ -48,6 +48,15 @@ impl Read {
         let different = (0..vars.len()).all(|i| !vars[..i].contains(&vars[i]));
         different && self.index.iter().all(|i| i.as_var().is_some() || i.is(0))
     }
+    /// Its index.
+    pub fn index(&self) -> &[Int] {
+        &self.index
+    }
+    /// The same at another index.
+    pub fn with_index(mut self, f: &mut dyn FnMut(&Int) -> Int) -> Read {
+        self.index = self.index.iter().map(f).collect();
+        self
+    }
     /// The variables of its index.
     pub fn variables(&self) -> Vec<Name> {
         self.index.iter().flat_map(|i| i.vars()).collect()
@@ -155,6 +164,10 @@ impl<'f> Stages<'f> {
     }
     pub fn position(&self, block: Name) -> Option<usize> {
         self.list.iter().position(|s| s.block.name == block)
+    }
+    /// The stage that makes a buffer, where it is inlined into what reads it.
+    pub fn inlined_block(&self, b: BufferId) -> Option<&'f Block> {
+        self.maker.get(&b).filter(|s| self.inlined[**s]).map(|s| self.list[*s].block)
     }
     /// The loops of a stage, and of them those that its store does not use.
     pub fn loops(&self, stage: usize) -> (Vec<Loop>, Vec<Loop>) {

@@ -3,6 +3,7 @@
 use super::product::{Product, Windows};
 use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
 use super::tally::{KernelEstimate, Tally};
+use super::transform;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::{
@@ -34,7 +35,7 @@ pub(super) fn kernels(
         return Err("it has more iterations than can be counted".into());
     }
     let stored = stages.stored();
-    if let Some(kernel) = rows(&stages, &stored) {
+    if let Some(kernel) = transform::kernel(&stages, &stored).or_else(|| rows(&stages, &stored)) {
         return Ok(vec![kernel]);
     }
     let parts = parts(&stages, &stored);

@@ -22,6 +22,16 @@ const PACKED_WIDTH: i64 = 4;
 /// Fuses all loops around `block` but those of a thread's own (`own`, the innermost ones), splits off a vector of 4 (or 2) and binds the rest to threads; returns the variable of
 /// the thread loop and of the vector loop.
 pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> Result<(Name, Option<Name>), Decline> {
+    bind_flat_by(sketch, block, own, 4)
+}
+
+/// [`bind_flat`] with a vector of `most` elements at most, where nobody chooses another.
+pub(super) fn bind_flat_by(
+    sketch: &mut Sketch<'_>,
+    block: Name,
+    own: &[Name],
+    most: i64,
+) -> Result<(Name, Option<Name>), Decline> {
     let mut loops = sketch.loops(block)?;
     loops.retain(|l| !own.contains(&l.var));
     let mut total = 1i64;
@@ -41,7 +51,7 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> R
         // Vectors cross rows: their words are seen to be whole when the rows are one, before the loop is split.
         sketch.flatten_output(block)?;
     }
-    let width = choose_width(sketch, pack > 1, total, inner)?;
+    let width = choose_width(sketch, pack > 1, total, inner, most)?;
     let (outer, vector) = if width > 1 {
         let parts = sketch.split(flat, &[0, width], &["q", "v"])?;
         (parts[0], Some(parts[1]))
@@ -61,12 +71,13 @@ pub(super) fn bind_flat(sketch: &mut Sketch<'_>, block: Name, own: &[Name]) -> R
 }
 
 /// Elements of a thread's vector.
-fn choose_width(sketch: &mut Sketch<'_>, packed: bool, total: i64, inner: i64) -> Result<i64, Decline> {
+fn choose_width(sketch: &mut Sketch<'_>, packed: bool, total: i64, inner: i64, most: i64) -> Result<i64, Decline> {
     if packed {
         return sketch.choose("vector", &[PACKED_WIDTH], PACKED_WIDTH);
     }
     let domain: Vec<i64> = [4, 2, 1].into_iter().filter(|w| total % w == 0).collect();
-    let default = if inner % 2 == 0 { domain.first().copied().unwrap_or(1) } else { 1 };
+    let widest = domain.iter().copied().find(|w| *w <= most).unwrap_or(1);
+    let default = if inner % 2 == 0 { widest } else { 1 };
     sketch.choose("vector", &domain, default)
 }
 

@@ -30,6 +30,7 @@ mod split_depth;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod transform;
 mod units;
 mod windows;
 
@@ -43,6 +44,7 @@ pub(in crate::schedule) use rows::worth_a_workgroup;
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{ProductTile, product_candidates};
+pub(in crate::schedule) use transform::{Tile, tile_of, widest};
 pub(in crate::schedule) use windows::{different_elements, usual_windows};
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};
@@ -104,6 +106,7 @@ pub struct Rule {
 
 /// Every rule, in the order they are asked; [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
+    Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
     Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
     Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },

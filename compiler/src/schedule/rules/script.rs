@@ -154,6 +154,7 @@ impl Script {
             own.extend(why);
         }
         let mut message = match own.is_empty() {
+            true if point.as_str() == FUNCTION => format!("{} does not take the function", print_value(value)),
             true => format!("nothing chooses `{point}` for `{unit}`"),
             false => own.into_iter().map(String::as_str).collect::<Vec<_>>().join("; "),
         };

@@ -5,8 +5,11 @@ mod composite;
 
 use super::{InstrRef, apply};
 use crate::dtype::DType;
+use crate::graph::TensorType;
 use crate::int::Int;
 use crate::name::Name;
+use crate::ops::winograd::{WinogradInput, WinogradOutput};
+use crate::ops::{DataLayout, OpRef};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp};
@@ -187,6 +190,24 @@ pub fn row_sum(rows: i64, columns: i64) -> TensorFunction {
                 Expr::load(x, vec![s[0].clone(), r[0].clone()])
             })
         })
+    })
+}
+
+/// Winograd's transform of data (`input`) or of products, in NHWC with tails.
+pub fn tiles(input: bool) -> TensorFunction {
+    let (layout, pads) = (DataLayout::Nhwc, vec![1; 4]);
+    let (shape, op): (&[i64], OpRef) = match input {
+        true => (&[2, 6, 5, 6], WinogradInput { tile: 4, pads, layout }.into()),
+        false => (&[4, 4, 12, 6], WinogradOutput { tile: 2, height: 6, width: 3, layout }.into()),
+    };
+    function(&[("x", shape)], |c, ids| {
+        let ty = match input {
+            true => TensorType::fixed(DType::F32, &[6, 6, 8, 6]),
+            false => TensorType::fixed(DType::F32, &[2, 6, 3, 6]),
+        };
+        let mut own = ComputeContext::new(c.function, vec![Some(ids[0])], vec![None], vec![ty], "y");
+        op.compute(&mut own).expect("an expression");
+        own.into_outputs()[0].expect("a result")
     })
 }
 

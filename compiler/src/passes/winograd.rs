@@ -1,0 +1,178 @@
+//! winograd: convolutions as transformed tiles and matrix products, where that costs less.
+//!
+//! ```text
+//! %y = conv %x, const @w {pads=[1, 1, 1, 1]}      %0 = winograd_input %x {tile=4, pads=[1, 1, 1, 1]}
+//!                                             =>  %1 = matmul const @u, %0
+//!                                                 %y = winograd_output %1 {tile=4, height=.., width=..}
+//! ```
+//!
+//! Taken are convolutions in f32 of one group, 3x3 windows and step 1, with constant weights and fixed sizes; `@u` are the weights
+//! transformed when they are read. F(4, 3) multiplies a quarter as often as the convolution and F(2, 3) less than half as often, but
+//! both read and write tiles that overlap, and weights of 4 or 1.8 times the size: the cost model decides. What the sums lose in
+//! precision is said in [`crate::ops::winograd`]; for it the gain must be a tenth.
+
+use super::fold_constants::folded_constant;
+use super::rewriter::{Rewriter, rewrite_functions};
+use super::scaled_weights::constant_of;
+use super::{Pass, PassContext, PassError};
+use crate::attr_struct;
+use crate::cost::{CostModel, NodeForm};
+use crate::dtype::DType;
+use crate::graph::{Module, NodeId, TensorType, ValueId};
+use crate::int::{Int, const_dims};
+use crate::name::Name;
+use crate::ops::DataLayout;
+use crate::ops::control::Const;
+use crate::ops::conv::Conv;
+use crate::ops::matmul::MatMul;
+use crate::ops::winograd::{WinogradInput, WinogradOutput, WinogradWeights};
+
+attr_struct! {
+    /// Replaces convolutions by Winograd's transforms around matrix products.
+    pub struct Winograd("winograd") {
+        /// Results of a tile along each axis, 2 or 4; 0 for the cheaper one, where it is cheaper than the convolution.
+        pub tile: i64 = 0,
+    }
+}
+
+/// Weights may grow to this many bytes: a binding of every device.
+const MOST_BYTES: usize = 128 << 20;
+
+/// Tiles must be that much faster: their sums are less precise.
+const LEAST_GAIN: f64 = 1.1;
+
+impl Pass for Winograd {
+    fn opt_level(&self) -> u8 {
+        3
+    }
+    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        let tiles: &[i64] = match self.tile {
+            0 => &[2, 4],
+            2 => &[2],
+            4 => &[4],
+            other => return Err(PassError::request("winograd", format!("tile is {other}, needs 0, 2 or 4"))),
+        };
+        let model = cx.costs();
+        Ok(rewrite_functions(module, |r| {
+            for n in r.f.walk() {
+                if r.is_dead(n) {
+                    continue;
+                }
+                r.normalize(n);
+                let Some(conv) = taken(r, n) else { continue };
+                let forms = tiles.iter().filter_map(|&t| Tiles::of(r, n, &conv, t));
+                let priced = forms.map(|f| (f.cost(&*model), f));
+                let Some((cost, form)) = priced.min_by_key(|f| f.0) else { continue };
+                let name = r.f.nodes[n].name;
+                let direct = model.node(&form_of(r, n));
+                let text = format!(
+                    "F({}, 3) takes {:.1} us, the convolution {:.1} us",
+                    form.tile,
+                    cost as f64 / 1e3,
+                    direct as f64 / 1e3
+                );
+                let pays = (cost as f64) * (LEAST_GAIN + model.uncertainty()) < direct as f64;
+                if self.tile == 0 && !pays {
+                    cx.missed(self, &[name], format!("{name} stays a convolution: {text}"));
+                    continue;
+                }
+                match form.replace(r, n) {
+                    Ok(()) => cx.applied(self, &[name], format!("{name} became transforms of tiles: {text}")),
+                    Err(why) => cx.missed(self, &[name], format!("{name} stays a convolution: {why}")),
+                }
+            }
+        }))
+    }
+}
+
+/// The convolution that `n` is, where it has such a form.
+fn taken(r: &Rewriter<'_>, n: NodeId) -> Option<Conv> {
+    let node = &r.f.nodes[n];
+    let conv = node.op.downcast::<Conv>()?;
+    let x = r.f.ty(node.inputs.first().copied().flatten()?);
+    let (_, weights) = constant_of(r, node.inputs.get(1).copied().flatten())?;
+    let fits = weights.shape.len() == 4
+        && weights.shape[2..] == [3, 3]
+        && weights.dtype == DType::F32
+        && x.dtype == DType::F32
+        && conv.group == 1
+        && [&conv.strides, &conv.dilations].iter().all(|list| list.iter().all(|s| *s == 1))
+        && conv.layout.block().is_none()
+        && const_dims(conv.layout.spatial(&x.shape)).is_some();
+    fits.then(|| conv.clone())
+}
+
+/// A node with the types around it.
+fn form_of(r: &Rewriter<'_>, n: NodeId) -> NodeForm {
+    let node = &r.f.nodes[n];
+    let operand = |v: &Option<ValueId>| v.map(|v| (r.f.ty(v).clone(), r.f.def_op::<Const>(v).is_some()));
+    let outputs = node.outputs.iter().map(|&v| r.f.ty(v).clone()).collect();
+    NodeForm { op: node.op.clone(), inputs: node.inputs.iter().map(operand).collect(), outputs }
+}
+
+/// The nodes that take the place of a convolution.
+struct Tiles {
+    tile: i64,
+    input: WinogradInput,
+    weights: WinogradWeights,
+    output: WinogradOutput,
+    forms: [NodeForm; 3],
+    weights_type: TensorType,
+}
+
+impl Tiles {
+    fn of(r: &Rewriter<'_>, n: NodeId, conv: &Conv, tile: i64) -> Option<Tiles> {
+        let node = &r.f.nodes[n];
+        let [x, w] = [node.inputs[0]?, node.inputs[1]?].map(|v| r.f.ty(v).clone());
+        let layout = conv.layout;
+        let window = conv.window(&x.shape, &w.shape).ok()?;
+        let pads = window.begin.iter().chain(&window.end).map(Int::as_const).collect::<Option<_>>()?;
+        let result = r.f.ty(*node.outputs.first()?).clone();
+        let [height, width] = const_dims(layout.spatial(&result.shape))?.try_into().ok()?;
+        let (input, weights) = (WinogradInput { tile, pads, layout }, WinogradWeights { tile, layout });
+        let output = WinogradOutput { tile, height: height as i64, width: width as i64, layout };
+        let (v, u) = (input.result(&x).ok()?, weights.result(&w).ok()?);
+        if u.bytes()? > MOST_BYTES {
+            return None;
+        }
+        let last = layout == DataLayout::Nhwc;
+        let mut m = v.clone();
+        m.shape[if last { 3 } else { 2 }] = w.shape[0].clone();
+        let operands =
+            if last { [(v.clone(), false), (u.clone(), true)] } else { [(u.clone(), true), (v.clone(), false)] };
+        let (input_op, product, output_op) = (input.clone().into(), MatMul {}.into(), output.clone().into());
+        let bias = node.inputs.get(2).copied().flatten().map(|b| (r.f.ty(b).clone(), true));
+        let forms = [
+            NodeForm { op: input_op, inputs: vec![Some((x, false))], outputs: vec![v] },
+            NodeForm { op: product, inputs: operands.map(Some).to_vec(), outputs: vec![m.clone()] },
+            NodeForm { op: output_op, inputs: vec![Some((m, false)), bias], outputs: vec![result] },
+        ];
+        Some(Tiles { tile, input, weights, output, forms, weights_type: u })
+    }
+    /// Nanoseconds of all kernels.
+    fn cost(&self, model: &dyn CostModel) -> u64 {
+        self.forms.iter().fold(0, |sum, f| model.node(f).saturating_add(sum))
+    }
+    fn replace(self, r: &mut Rewriter<'_>, n: NodeId) -> Result<(), String> {
+        let node = r.f.nodes[n].clone();
+        let (x, w, bias) = (node.inputs[0], node.inputs[1], node.inputs.get(2).copied().flatten());
+        let (_, constant) = constant_of(r, w).ok_or("its weights are not constant")?;
+        let shape = const_dims(&self.weights_type.shape).ok_or("its weights are open")?;
+        let u = folded_constant(self.weights.clone().into(), vec![Some(constant)], DType::F32, shape)?;
+        let name = |label: &str| Name::new(&format!("{}.{label}", node.name));
+        let origins = || node.origins.clone();
+        let u = r.constant_before(n, name("weights").as_str(), u, origins());
+        let v = r.add_before(n, self.input, vec![x], name("tiles"), origins())?[0];
+        let operands = if self.output.layout == DataLayout::Nhwc { [v, u] } else { [u, v] };
+        let m = r.add_before(n, MatMul {}, operands.map(Some).to_vec(), name("products"), origins())?[0];
+        let inputs = [Some(m), bias].into_iter().take(if bias.is_some() { 2 } else { 1 }).collect();
+        let y = r.add_before(n, self.output, inputs, node.name, origins())?[0];
+        let old = node.outputs[0];
+        if r.f.ty(y) != r.f.ty(old) {
+            return Err(format!("its result is {:?}, that of tiles {:?}", r.f.ty(old), r.f.ty(y)));
+        }
+        r.replace(old, y);
+        r.erase(n);
+        Ok(())
+    }
+}

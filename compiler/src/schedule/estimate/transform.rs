@@ -1,0 +1,142 @@
+//! Tiles of neighbouring results that constant matrices make of tiles of elements, as the rule `transform` runs them.
+
+use super::reads::{Lanes, Loop, Read, Stages, iterations};
+use super::tally::{KernelEstimate, Tally, operations};
+use crate::int::Int;
+use crate::name::Name;
+use crate::schedule::rules::{Tile, tile_of, widest};
+use crate::tir::{CondOp, Expr};
+use rustc_hash::FxHashMap;
+
+/// Values of some variables.
+type Values = FxHashMap<Name, i64>;
+/// Variables as expressions of others.
+type Meaning = FxHashMap<Name, Int>;
+
+/// The kernel, where the stages `stored` are of this kind.
+pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
+    let (reductions, computed): (Vec<usize>, Vec<usize>) =
+        stored.iter().copied().partition(|&s| stages.list[s].block.reduce.is_some());
+    let ([r], [output]) = (&reductions[..], &computed[..]) else { return None };
+    let (inner, outer) = (stages.list[*r].block, stages.list[*output].block);
+    if stages.is_result(inner.buffer) {
+        return None;
+    }
+    let demand = stages.demand(&outer.value);
+    let reads: Vec<&[Int]> = demand.reads.iter().filter(|x| x.buffer == inner.buffer).map(Read::index).collect();
+    let ((spatial, taps), (loops, _)) = (stages.loops(*r), stages.loops(*output));
+    let own: Vec<Loop> = spatial.iter().chain(&taps).copied().collect();
+    let tile = tile_of(inner, &reads, &own, &loops)?;
+    let outside: Vec<Loop> = loops.iter().map(|l| (l.0, rows_of(&tile, *l))).filter(|l| l.1 > 0).collect();
+    let neighbours = outside.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
+    let most = widest(stages.profile.registers, tile.kept + tile.taps);
+    let width = if neighbours % 2 == 0 { most.min(if neighbours % 4 == 0 { 4 } else { 2 }) } else { 1 };
+    let threads: f64 = if stages.rates.software { 64.0 } else { 128.0 };
+    let workgroups = (iterations(&outside) / width as f64 / threads).ceil();
+    let mut tally = Tally { workgroups, threads, ..Tally::default() };
+    let lanes = Lanes { order: &outside, width, along: None };
+
+    // The variables of a tile's first result, and those of the reduction in them.
+    let first: Meaning = tile.inside.iter().map(|&(v, m)| (v, first_of(&loops, v, m))).collect();
+    let here = |i: &Int| i.replace(&mut |v| first.get(&v).cloned());
+    let meaning: Meaning = inner
+        .indices
+        .iter()
+        .zip(reads[0])
+        .filter_map(|(i, at)| i.as_var().filter(|v| !tile.varies.contains(v)).map(|v| (v, here(at))))
+        .collect();
+    let window: Vec<Loop> = own.iter().filter(|l| taps.contains(l) || tile.varies.contains(&l.0)).copied().collect();
+    for x in stages.demand(&inner.value).reads {
+        let x = x.with_index(&mut |i| i.replace(&mut |v| meaning.get(&v).cloned()));
+        stages.count_window(&mut tally, &x, &lanes, &window, 1.0);
+    }
+    let results: f64 = tile.inside.iter().map(|l| l.1 as f64).product();
+    let own_reads = demand.reads.into_iter().filter(|x| x.buffer != inner.buffer);
+    for x in own_reads.chain([Stages::store(outer)]) {
+        stages.count_read(&mut tally, &x.with_index(&mut |i| here(i)), &lanes, results);
+    }
+    let chosen: Vec<Loop> = own.iter().filter(|l| tile.chosen.contains(&l.0) || taps.contains(l)).copied().collect();
+    let repeats = iterations(&own.iter().filter(|l| tile.varies.contains(&l.0)).copied().collect::<Vec<_>>());
+    let products = every(&chosen, &mut |at| match live(stages, &inner.value, &Meaning::default(), at) {
+        0.0 => 0.0,
+        n => n + 1.0,
+    });
+    let sums = every(&tile.inside, &mut |at| live(stages, &outer.value, &Meaning::default(), at));
+    tally.operations = (products * repeats + sums) * iterations(&outside);
+    Some(tally.kernel(stages.f, outer.name, stages.profile, &stages.rates))
+}
+
+/// Tiles along a loop, and 0 for a loop inside a tile.
+fn rows_of(tile: &Tile, (v, n): Loop) -> i64 {
+    match tile.inside.iter().find(|l| l.0 == v) {
+        Some(&(_, m)) if m == n => 0,
+        Some(&(_, m)) => (n + m - 1) / m,
+        None => n,
+    }
+}
+
+/// The first of a tile's `m` values of `v`, by the number of the tile.
+fn first_of(loops: &[Loop], v: Name, m: i64) -> Int {
+    if loops.contains(&(v, m)) { Int::new(0) } else { Int::var(v) * m }
+}
+
+/// The sum over all values of the loops.
+fn every(loops: &[Loop], of: &mut dyn FnMut(&Values) -> f64) -> f64 {
+    let points: i64 = loops.iter().map(|l| l.1).product();
+    (0..points)
+        .map(|point| {
+            let mut rest = point;
+            let place = |&(v, n): &Loop| {
+                let own = rest % n;
+                rest /= n;
+                (v, own)
+            };
+            let at: Values = loops.iter().map(place).collect();
+            of(&at)
+        })
+        .sum()
+}
+
+/// Operations that are left of `e` once conditions on `values` are decided; a constant takes none.
+fn live(stages: &Stages<'_>, e: &Expr, meaning: &Meaning, values: &Values) -> f64 {
+    match e {
+        Expr::Load(b, index) => {
+            let here = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned());
+            let Some(block) = stages.inlined_block(*b) else { return 0.0 };
+            let own = block.indices.iter().zip(index);
+            let meaning = own.filter_map(|(i, to)| Some((i.as_var()?, here(to)))).collect();
+            live(stages, &block.value, &meaning, values)
+        }
+        Expr::Select(c, a, b) => match decided(c, meaning, values) {
+            Some(true) => live(stages, a, meaning, values),
+            Some(false) => live(stages, b, meaning, values),
+            None => operations(e) + live(stages, a, meaning, values) + live(stages, b, meaning, values),
+        },
+        Expr::Unary(_, a) | Expr::Cast(_, a) => operations(e) + live(stages, a, meaning, values),
+        Expr::Binary(_, a, b) => operations(e) + live(stages, a, meaning, values) + live(stages, b, meaning, values),
+        Expr::Const(..) | Expr::Index(..) | Expr::All(_) => 0.0,
+    }
+}
+
+/// What a condition on indices comes to.
+fn decided(e: &Expr, meaning: &Meaning, values: &Values) -> Option<bool> {
+    let Expr::All(conds) = e else { return None };
+    let value = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned()).eval(&|v| values.get(&v).copied());
+    let mut all = Some(true);
+    for c in conds {
+        match value(&c.lhs).zip(value(&c.rhs)) {
+            None => all = None,
+            Some((a, b)) => {
+                let holds = match c.op {
+                    CondOp::Lt => a < b,
+                    CondOp::Ge => a >= b,
+                    CondOp::Eq => a == b,
+                };
+                if !holds {
+                    return Some(false);
+                }
+            }
+        }
+    }
+    all
+}

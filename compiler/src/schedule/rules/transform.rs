@@ -1,0 +1,168 @@
+//! Tiles of neighbouring results that small constant matrices make of tiles of elements: Winograd's transforms.
+//!
+//! A thread has a tile: it computes the inner of the two products for all of the tile into registers, and the results from these.
+//! All loops of the tile are unrolled, so that the coefficients become numbers, those that are 0 vanish, and each element is
+//! loaded once.
+//!
+//! What a tile is follows from the indices: along a loop that chooses coefficients only (`v`, or `v % m` where the elements are those
+//! of `v / m`), results are made of the same elements.
+
+use super::analysis::{Unit, block_of, readers};
+use super::direct::accumulate_at;
+use super::elementwise::bind_flat_by;
+use super::matmul_tiled::LARGE;
+use super::sketch::{Decline, Sketch};
+use crate::int::{Int, IntNode};
+use crate::name::Name;
+use crate::tir::Block;
+
+/// Elements of a tile along a loop at most.
+const LONGEST: i64 = 8;
+
+/// The loops of a function's output, by what they do for a thread.
+pub(in crate::schedule) struct Tile {
+    /// The reduction.
+    pub reduce: Name,
+    /// Its loops that tell elements apart which the output reads at once, and those that choose coefficients only.
+    pub varies: Vec<Name>,
+    pub chosen: Vec<Name>,
+    /// Loops of the output inside a tile, with their iterations: all of a loop, or some in a row of it.
+    pub inside: Vec<(Name, i64)>,
+    /// Elements that are combined, and those results of the reduction that a thread keeps.
+    pub taps: i64,
+    pub kept: i64,
+}
+
+/// Takes a function whose output reads one short reduction at several elements and chooses coefficients by its loops.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let blocks = sketch.f.body.blocks();
+    let [reduce] = blocks.iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect::<Vec<_>>()[..] else {
+        return Err(Decline::other_kind());
+    };
+    let (r, output) = match (block_of(&sketch.f, reduce), block_of(&sketch.f, unit.output)) {
+        (Some(r), Some(c)) => (r, c),
+        _ => return Err(Decline::other_kind()),
+    };
+    let of = |b: &Block| -> Result<Vec<(Name, i64)>, Decline> {
+        sketch.loops(b.name)?.iter().map(|l| Ok((l.var, sketch.constant_extent(&l.extent)?))).collect()
+    };
+    if readers(&sketch.f, r.buffer).len() != 1 {
+        return Err(Decline::other_kind());
+    }
+    let (own, loops) = (of(r)?, of(output)?);
+    let reads: Vec<&[Int]> = output.value.loads().into_iter().filter(|l| l.0 == r.buffer).map(|l| l.1).collect();
+    let tile = tile_of(r, &reads, &own, &loops).ok_or_else(Decline::other_kind)?;
+    let mut inside = Vec::with_capacity(tile.inside.len());
+    for &(v, extent) in &tile.inside {
+        let whole = loops.iter().any(|l| *l == (v, extent));
+        inside.push(if whole { v } else { sketch.split(v, &[0, extent], &["o", "i"])?[1] });
+    }
+    let around = sketch.loops(unit.output)?;
+    let outside = around.iter().map(|l| l.var).filter(|v| !inside.contains(v));
+    let order: Vec<Name> = outside.chain(inside.iter().copied()).collect();
+    sketch.reorder(&order)?;
+    let most = widest(sketch.profile.registers, tile.kept + tile.taps);
+    let (thread, vector) = bind_flat_by(sketch, unit.output, &inside, most)?;
+    inside.iter().try_for_each(|&v| sketch.unroll(v))?;
+    let taps = sketch.f.reduction_loops(tile.reduce);
+    accumulate_at(sketch, tile.reduce, thread, vector.is_some(), &taps)
+}
+
+/// Elements of a vector that leave a third of a thread's registers for addresses and the results on their way.
+pub(in crate::schedule) fn widest(registers: u32, live: i64) -> i64 {
+    let all = if registers == 0 { LARGE } else { registers };
+    [4, 2].into_iter().find(|w| w * live * 3 <= i64::from(all) * 2).unwrap_or(1)
+}
+
+/// The tile of a thread, where the blocks are of this kind: an output that reads the elements `reads` of the reduction `r`. `own`
+/// and `loops` are the loops of the reduction and of the output.
+pub(in crate::schedule) fn tile_of(
+    r: &Block,
+    reads: &[&[Int]],
+    own: &[(Name, i64)],
+    loops: &[(Name, i64)],
+) -> Option<Tile> {
+    let first = *reads.first()?;
+    if reads.iter().all(|ix| *ix == first) {
+        return None;
+    }
+    let stored: Vec<Option<Name>> = r.indices.iter().map(Int::as_var).collect();
+    let extent = |v: Name| own.iter().find(|l| l.0 == v).map(|l| l.1);
+    // Dimensions in which the elements differ, by constants, and those whose variable chooses coefficients only.
+    let (mut varying, mut choosing, mut kept) = (Vec::new(), Vec::new(), 1);
+    let mut chosen = vec![false; first.len()];
+    for (d, v) in stored.iter().enumerate() {
+        let Some(v) = *v else { continue };
+        let varies = reads.iter().any(|ix| ix[d] != first[d]);
+        if varies && !reads.iter().all(|ix| ix[d].as_const().is_some()) {
+            return None;
+        }
+        chosen[d] = !varies && !loads_use(r, v);
+        if varies {
+            varying.push(v);
+        }
+        if chosen[d] {
+            choosing.push(v);
+        }
+        if varies || chosen[d] {
+            kept *= extent(v).filter(|n| *n <= LONGEST)?;
+        }
+    }
+    let taps: i64 = own.iter().filter(|l| !stored.contains(&Some(l.0))).map(|l| l.1).product();
+    if taps > LONGEST {
+        return None;
+    }
+    let mut inside = Vec::new();
+    for &(v, n) in loops {
+        let uses: Vec<(usize, &Int)> = first.iter().enumerate().filter(|(_, i)| i.uses(v)).collect();
+        let plain = uses.iter().all(|(d, i)| chosen[*d] && i.as_var() == Some(v));
+        let length = if plain { Some(n) } else { period(first, v) };
+        // Rows of the tile: the coefficients' index is `v % m`, whatever else uses `v` uses `v / m`.
+        let rows =
+            |m: i64| uses.iter().all(|(d, i)| if chosen[*d] { is_rest(i, v, m) } else { only_quotients(i, v, m) });
+        if let Some(m) = length.filter(|m| *m <= LONGEST && n > 1 && (plain || rows(*m))) {
+            inside.push((v, m));
+        }
+    }
+    (!inside.is_empty()).then_some(Tile { reduce: r.name, varies: varying, chosen: choosing, inside, taps, kept })
+}
+
+fn loads_use(r: &Block, v: Name) -> bool {
+    r.value.loads().iter().any(|(_, ix)| ix.iter().any(|i| i.uses(v)))
+}
+
+/// The `m` of the first `v % m` or `v / m` in an index.
+fn period(index: &[Int], v: Name) -> Option<i64> {
+    let mut found = None;
+    for i in index {
+        i.visit(&mut |n| {
+            if let IntNode::Mod(a, m) | IntNode::Div(a, m) = n.node()
+                && a.as_var() == Some(v)
+            {
+                found = found.or(m.as_const());
+            }
+        });
+    }
+    found
+}
+
+fn is_rest(i: &Int, v: Name, m: i64) -> bool {
+    matches!(i.node(), IntNode::Mod(a, n) if a.as_var() == Some(v) && n.is(m))
+}
+
+/// True when `v` stands in `i` as `v / m` only.
+fn only_quotients(i: &Int, v: Name, m: i64) -> bool {
+    match i.node() {
+        IntNode::Div(a, n) if a.as_var() == Some(v) => n.is(m),
+        IntNode::Var(w) => *w != v,
+        IntNode::Const(_) => true,
+        IntNode::Load(_, ix) => ix.iter().all(|i| only_quotients(i, v, m)),
+        IntNode::Add(a, b)
+        | IntNode::Sub(a, b)
+        | IntNode::Mul(a, b)
+        | IntNode::Div(a, b)
+        | IntNode::Mod(a, b)
+        | IntNode::Min(a, b)
+        | IntNode::Max(a, b) => only_quotients(a, v, m) && only_quotients(b, v, m),
+    }
+}
