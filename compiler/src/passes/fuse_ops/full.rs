@@ -105,13 +105,16 @@ impl Extension<'_, '_> {
         found.as_ref().as_ref().map(|e| (e.cost, e.kernels.len())).map_err(String::clone)
     }
     /// Whether two groups cost less as one, in words with the parts of both costs. Of what the estimate cannot tell apart one kernel
-    /// is the better: what it does not store takes no memory either.
-    fn pays(&self, first: &[NodeId], second: &[NodeId]) -> Result<String, String> {
+    /// is the better: what it does not store takes no memory either. With `fewer` the one group must have fewer kernels, too.
+    fn pays(&self, first: &[NodeId], second: &[NodeId], fewer: bool) -> Result<String, String> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
         let ((one, kernels), (first, of_first), (second, of_second)) =
             (self.cost(&all)?, self.cost(first)?, self.cost(second)?);
         let two = first + second;
         let unknown = if kernels < of_first + of_second { UNCERTAIN } else { 0.0 };
+        if fewer && unknown == 0.0 {
+            return Err(format!("one group would have as many kernels, {two} apart"));
+        }
         let words = format!("{one} as one, {two} apart");
         if one.total() < two.total() * (1.0 + unknown) { Ok(words) } else { Err(words) }
     }

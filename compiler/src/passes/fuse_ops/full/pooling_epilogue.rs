@@ -106,7 +106,7 @@ fn check(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Result<String
         }
     }
     let nodes = |members: &[usize]| members.iter().map(|&m| cx.g.nodes[m].source.node()).collect::<Vec<NodeId>>();
-    let costs = cx.pays(&nodes(&front), &nodes(&behind))?;
+    let costs = cx.pays(&nodes(&front), &nodes(&behind), true)?;
     let roots = [cx.p.root(value), cx.p.root(pool)];
     match cx.p.fits(&roots) {
         true => Ok(costs),

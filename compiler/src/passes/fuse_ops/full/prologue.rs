@@ -112,5 +112,5 @@ fn judge(cx: &Extension<'_, '_>, nodes: &[NodeId], own: NodeId, anchor: NodeId) 
     if cx.f.nodes[own].outputs.len() != 1 {
         return Err("it has several results".into());
     }
-    cx.pays(nodes, &[anchor])
+    cx.pays(nodes, &[anchor], false)
 }
