@@ -13,7 +13,7 @@ use super::{Extension, Made, Missed, shape_of};
 use crate::graph::{NodeId, ValueId};
 use crate::passes::fusion_kind::group_expression;
 use crate::schedule::rules::window_index;
-use crate::tir::{BufferId, FusionKind};
+use crate::tir::{BufferId, FusionKind, TensorFunction};
 
 const RULE: &str = "pooling-epilogue";
 
@@ -66,8 +66,24 @@ fn windows(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Option<i64>
     if shape_of(cx.g, cx.f, anchor) != shape_of(cx.g, cx.f, value) {
         return None;
     }
+    let anchor = cx.g.nodes[anchor].source.node();
+    let (te, _, _) = group_expression(cx.module, cx.f, &[anchor]).ok()?;
+    if !sums_are_read_once(&te) {
+        return None;
+    }
     let operand = *cx.f.nodes[maker].outputs.first()?;
     elements_of_window(cx, cx.g.nodes[pool].source.node(), operand)
+}
+
+/// Whether each result of a reduction is read at one place by whatever reads it: not as one of several for a result.
+fn sums_are_read_once(te: &TensorFunction) -> bool {
+    let Some(stages) = te.stages() else { return false };
+    stages.iter().filter(|s| s.block.reduce.is_some()).all(|s| {
+        let loads = stages.iter().flat_map(|t| t.block.value.loads()).filter(|l| l.0 == s.block.buffer);
+        let mut places = loads.map(|l| l.1);
+        let first = places.next();
+        places.all(|ix| Some(ix) == first)
+    })
 }
 
 /// Elements of the windows that node `n` reduces of `operand`, when that is its only reduction and reads nothing else.
@@ -81,6 +97,9 @@ fn elements_of_window(cx: &Extension<'_, '_>, n: NodeId, operand: ValueId) -> Op
     let mut readers = stages.iter().filter(|s| s.block.reads(buffer));
     let (one, None) = (readers.next()?, readers.next()) else { return None };
     window_index(&te, one.block, buffer)?;
+    if !sums_are_read_once(&te) {
+        return None;
+    }
     let alone = one.block.value.loads().iter().all(|l| l.0 == buffer);
     let taps: Option<i64> = one.reduction().iter().map(|l| l.1.as_const()).product();
     taps.filter(|_| alone)
