@@ -15,7 +15,7 @@ pub(super) const FAMILIES: &[Family] = &[
             device("HD Graphics 530", &[0x1912, 0x191b], 3, 1150, 34.1),
             device("HD Graphics 520", &[0x1916], 3, 1050, 34.1),
             device("HD Graphics 630", &[0x5912, 0x591b], 3, 1150, 38.4),
-            device("HD Graphics 620", &[0x5916], 3, 1050, 34.1),
+            device("HD Graphics 620", &[0x5916], 3, 1150, 34.1),
             device("UHD Graphics 620", &[0x3ea0, 0x3ea9, 0x5917], 3, 1150, 38.4),
             device("UHD Graphics 630", &[0x3e91, 0x3e92, 0x3e98, 0x3e9b], 3, 1200, 42.7),
             device("UHD Graphics 630", &[0x9bc5, 0x9bc8], 3, 1200, 46.9),
@@ -35,11 +35,12 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         architecture: "Xe-LP",
         devices: &[
-            device("Iris Xe Graphics", &[0x9a49], 6, 1350, 68.3),
+            device("Iris Xe Graphics", &[0x9a49], 6, 1400, 68.3),
             device("Iris Xe Graphics", &[0x9a40], 6, 1100, 68.3),
-            device("Iris Xe Graphics", &[0x46a6, 0x46a8], 6, 1400, 83.2),
+            device("Iris Xe Graphics", &[0x46a6], 6, 1450, 83.2),
+            device("Iris Xe Graphics", &[0x46a8], 6, 1250, 83.2),
             device("Iris Xe Graphics", &[0xa7a0], 6, 1500, 102.4),
-            device("Iris Xe Graphics", &[0xa7a1], 6, 1300, 83.2),
+            device("Iris Xe Graphics", &[0xa7a1], 6, 1300, 102.4),
             device("UHD Graphics 750", &[0x4c8a], 2, 1300, 51.2),
             device("UHD Graphics 770", &[0x4690], 2, 1550, 76.8),
             device("UHD Graphics 770", &[0xa780], 2, 1650, 89.6),
@@ -65,7 +66,7 @@ pub(super) const FAMILIES: &[Family] = &[
         architecture: "Xe-LPG",
         devices: &[
             // Core Ultra of the H series, then of the U series.
-            device("Meteor Lake, 8 Xe cores", &[0x7d55], 8, 2250, 119.5),
+            device("Meteor Lake, 8 Xe cores", &[0x7d55], 8, 2350, 119.5),
             device("Meteor Lake, 4 Xe cores", &[0x7d45], 4, 2000, 119.5),
             device("Arrow Lake, 8 Xe cores", &[0x7d51], 8, 2350, 134.4),
             device("Arrow Lake, 4 Xe cores", &[0x7d67], 4, 2000, 102.4),

@@ -2,8 +2,8 @@
 //!
 //! No graphics API tells these, and estimates, tiles and slices follow from them. A row has what a product's page gives; its peak rate
 //! follows: cores x operations of a core in a clock x clock. Ids are those of <https://pci-ids.ucw.cz>, of libdrm's `amdgpu.ids` and of
-//! Mesa's list for Intel. The clock is the highest that the maker publishes ("boost"), the memory of an integrated GPU the
-//! fastest that its processor takes. A product that is not here, or of which a figure is not public, is left to be measured:
+//! Mesa's list for Intel. The clock is the highest that the maker publishes ("boost"), of an integrated GPU that of its
+//! fastest processor, with the fastest memory that this takes. A product that is not here, or of which a figure is not public, is left to be measured:
 //! what stands here is a maker's word, never a guess.
 //!
 //! One id may be several products: then the name that the driver gives decides, else the cores that it counts, else the first row.
