@@ -33,7 +33,7 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
     }
     let ceilings = match (&device, a.ceilings) {
         (_, true) => Some(ceilings::measure(&device, &a.common)?),
-        (Device::Gpu(gpu), false) => ceilings::stored(gpu),
+        (Device::Gpu(gpu), false) => ceilings::stored(&gpu.description),
         (Device::Cpu, false) => None,
     };
     if a.models.is_empty() {

@@ -7,16 +7,17 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, cache_dir};
-use crate::output::{Progress, print_text, table, write_file, write_json};
+use crate::output::{Progress, log_once, print_text, table, write_file, write_json};
 use compiler::compile::{CompileOptions, compile};
 use compiler::cost::MeasureKernel;
 use compiler::profile::DeviceProfile;
 use compiler::trace::Ceilings;
-use runtime_gpu::{Gpu, KernelTimer};
+use runtime_gpu::{AdapterDescription, Gpu, KernelTimer};
 use serde_json::json;
 use shaders_gen::Emitter;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Timed runs of each kernel; the fastest counts.
 const RUNS: usize = 10;
@@ -37,10 +38,43 @@ pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
 /// # Errors
 /// No device, or one that cannot run the kernels.
 pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
-    let Device::Gpu(gpu) = device else {
-        return Err(CliError::new(Code::Device, "--ceilings measures a device; the CPU executor has none")
-            .help("`weft devices` lists what is there"));
-    };
+    match device {
+        Device::Gpu(gpu) => measure_gpu(gpu, common),
+        Device::Cpu => Err(CliError::new(Code::Device, "--ceilings measures a device; the CPU executor has none")
+            .help("`weft devices` lists what is there")),
+    }
+}
+
+/// Fills in what neither the driver nor the table of products says of a device: by what was measured on it before, else by a
+/// measurement now, once. Where that fails the guesses stay, and the reason is said.
+pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
+    let mut gpu = Arc::new(gpu);
+    if !gpu.description.figures.lacking() {
+        return gpu;
+    }
+    let found = stored(&gpu.description).map_or_else(
+        || {
+            let name = &gpu.description.name;
+            log_once(common, format!("device: measuring {name} once, as its cores or rates are not known"));
+            measure_gpu(&gpu, common)
+        },
+        Ok,
+    );
+    match (found, Arc::get_mut(&mut gpu)) {
+        (Ok(c), Some(gpu)) => gpu.set_measured(c.fma_gflops, c.copy_gb_s),
+        (Err(e), _) => log_once(common, format!("device: guessed, since it cannot be measured: {}", e.message)),
+        (Ok(_), None) => {}
+    }
+    gpu
+}
+
+/// The rate, where a device can have it: a driver whose clock stands still, or that leaves work out, tells times that none can have.
+fn possible(rate: f64, most: f64, unit: &str) -> CliResult<f64> {
+    let why = || format!("its driver's times would mean {rate:.1e} {unit}, which no device has");
+    if (0.1..most).contains(&rate) { Ok(rate) } else { Err(CliError::new(Code::Device, why())) }
+}
+
+fn measure_gpu(gpu: &Arc<Gpu>, common: &Common) -> CliResult<Ceilings> {
     let mut progress = Progress::new(common, &[]);
     let mut timer = KernelTimer::new(gpu.clone(), RUNS);
     let mut rate = |stage: usize, name: &str, kernel: Kernel| {
@@ -53,11 +87,12 @@ pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
         // Operations in a nanosecond are 10^9 in a second.
         Ok::<f64, CliError>(kernel.work / ns.max(1.0))
     };
-    let copy_gb_s = rate(0, "copy", copy(&gpu.profile))?;
-    let fma_gflops = rate(1, "multiply-add", multiply_add(&gpu.profile))?;
+    // First the one that moves little: where times are wrong, nothing large is made for the other.
+    let fma_gflops = possible(rate(0, "multiply-add", multiply_add(&gpu.profile))?, 1e6, "GFLOP/s")?;
+    let copy_gb_s = possible(rate(1, "copy", copy(&gpu.profile))?, 1e5, "GB/s")?;
     let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };
     drop(progress);
-    store(gpu, found)?;
+    store(&gpu.description, found)?;
     Ok(found)
 }
 
@@ -149,8 +184,7 @@ fn file() -> Option<PathBuf> {
 }
 
 /// A device with its driver: another driver has other ceilings.
-fn key(gpu: &Gpu) -> String {
-    let d = &gpu.description;
+fn key(d: &AdapterDescription) -> String {
     format!("{} ({}, {})", d.name, d.backend, d.driver)
 }
 
@@ -160,14 +194,14 @@ fn all() -> BTreeMap<String, Ceilings> {
 }
 
 /// What was measured on this device before.
-pub fn stored(gpu: &Gpu) -> Option<Ceilings> {
-    all().get(&key(gpu)).copied()
+pub fn stored(device: &AdapterDescription) -> Option<Ceilings> {
+    all().get(&key(device)).copied()
 }
 
-fn store(gpu: &Gpu, found: Ceilings) -> CliResult<()> {
+fn store(device: &AdapterDescription, found: Ceilings) -> CliResult<()> {
     let Some(path) = file() else { return Ok(()) };
     let mut list = all();
-    list.insert(key(gpu), found);
+    list.insert(key(device), found);
     let text = serde_json::to_string_pretty(&list).map_err(|e| CliError::new(Code::Bug, e.to_string()))?;
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)
@@ -199,6 +233,13 @@ mod tests {
                 assert!(k.emitted.wgsl.contains("vec4"), "{}", k.emitted.wgsl);
             }
         }
+    }
+
+    #[test]
+    fn times_that_no_device_can_have_are_refused() {
+        let may = |rate| possible(rate, 1e6, "GFLOP/s").is_ok();
+        assert!(may(60_000.0) && may(20.0));
+        assert!(!may(8.6e9) && !may(f64::INFINITY) && !may(f64::NAN) && !may(0.0));
     }
 
     #[test]

@@ -4,13 +4,19 @@ use crate::args::DevicesArgs;
 use crate::error::CliResult;
 use crate::output::{print_text, table, write_json};
 use compiler::profile::{DeviceProfile, MatrixShape};
+use runtime_gpu::{AdapterDescription, Figure, Source};
 
 /// Lists adapters or profiles.
 pub fn execute(a: &DevicesArgs) -> CliResult<()> {
     if a.profiles {
         return profiles(a);
     }
-    let list = runtime_gpu::list_adapters();
+    let mut list = runtime_gpu::list_adapters();
+    for d in &mut list {
+        if let Some(c) = crate::ceilings::stored(d) {
+            d.set_measured(c.fma_gflops, c.copy_gb_s);
+        }
+    }
     let json = serde_json::json!({ "schema": 1, "devices": list });
     if write_json(&a.common, &json)? {
         return Ok(());
@@ -20,6 +26,7 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
             "no adapter: models run on the CPU executor (`--device cpu`)\na Vulkan driver gives one, in software too: the package mesa-vulkan-drivers",
         );
     }
+    let rates = figures(&list);
     let mut t = table(&[
         "",
         "name",
@@ -52,7 +59,42 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
             d.timestamps,
         ]);
     }
-    print_text(&t.to_string())
+    print_text(&format!("{t}\n\nwhat schedules go by, and who says it:\n{rates}"))
+}
+
+/// Cores and rates of each device, with where they come from.
+fn figures(list: &[AdapterDescription]) -> String {
+    let mut t = table(&["", "product", "cores", "GFLOP/s", "GFLOP/s in f16", "GB/s"]);
+    let rate = |r: &Option<Figure<f64>>| r.map_or("-".into(), |r| said(format!("{:.0}", r.value), r.from));
+    for d in list {
+        let f = &d.figures;
+        t.add_row([
+            d.index.to_string(),
+            f.product.map_or("-".into(), |p| format!("{p} ({})", f.architecture.unwrap_or("-"))),
+            said(f.cores.value.to_string(), f.cores.from),
+            rate(&f.gflops),
+            rate(&f.f16_gflops),
+            rate(&f.gb_s),
+        ]);
+    }
+    let later = if list.iter().any(|d| d.figures.lacking()) {
+        "\nwhat is guessed or missing is measured when a model is first compiled for the device"
+    } else {
+        ""
+    };
+    format!("{t}{later}")
+}
+
+/// A figure and who says it.
+fn said(value: String, from: Source) -> String {
+    let who = match from {
+        Source::Driver => "driver",
+        Source::Table => "table",
+        Source::System => "system",
+        Source::Measured => "measured",
+        Source::Guessed => "guessed",
+    };
+    format!("{value} ({who})")
 }
 
 /// Cooperative-matrix shapes in one cell.

@@ -65,7 +65,9 @@ impl Device {
                     _ => "as asked",
                 };
                 log_once(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
-                Ok(Device::Gpu(Arc::new(gpu)))
+                // What is compiled for another device does not ask this one's figures.
+                let here = common.target.is_none();
+                Ok(Device::Gpu(if here { crate::ceilings::complete(gpu, common) } else { Arc::new(gpu) }))
             }
             Err(GpuError::NoDevice { .. }) if choice == DeviceChoice::Auto => {
                 log_once(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");

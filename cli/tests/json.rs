@@ -185,7 +185,13 @@ fn on_a_device() {
         eprintln!("no adapter: times of kernels are not looked at");
         return;
     }
-    holds("devices", &weft("devices").0);
+    let (list, _) = weft("devices");
+    holds("devices", &list);
+    for d in list["devices"].as_array().expect("devices") {
+        let (cores, from) = (d["cores"]["value"].as_u64(), d["cores"]["from"].as_str());
+        assert!(cores > Some(0) && cores == d["profile"]["cores"].as_u64(), "{d}");
+        assert_eq!(from == Some("system"), d["type"] == "cpu", "{d}");
+    }
     let (v, code) = weft("bench --ceilings block.weft --runs 2 --warmup 1");
     assert_eq!(code, 0, "{v}");
     holds("bench", &v);

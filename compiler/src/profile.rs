@@ -1,6 +1,13 @@
 //! What a device can do: a plain value, asked by fusion, layout, mixed precision and schedules.
 
+mod devices;
 mod named;
+
+pub use devices::KnownDevice;
+
+/// Operations in f32 that a core of a middling GPU does in a nanosecond: what is taken for a device whose rate is not known, and by
+/// which a measured rate tells cores that are not.
+pub const OPERATIONS_A_CORE: f64 = 192.0;
 
 /// A shape of matrices that a subgroup multiplies at once: `C[m, n] += A[m, k] * B[k, n]`.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -87,6 +94,12 @@ impl DeviceProfile {
     /// (benches/results/2026-11-22-gpu-compilers.md).
     pub fn sinks_loads(&self) -> bool {
         ["radv", "intel open-source mesa"].iter().any(|d| self.driver.starts_with(d))
+    }
+    /// This profile with a product's figures, as far as they are known.
+    pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
+        let Some(k) = known else { return self };
+        let registers = if k.registers > 0 { k.registers } else { self.registers };
+        DeviceProfile { cores: k.cores, gflops: k.gflops, gb_s: k.gb_s, registers, ..self }
     }
     /// A profile by name.
     pub fn named(name: &str) -> Option<DeviceProfile> {

@@ -1,5 +1,7 @@
 //! Adapters and what they can do.
 
+use crate::counted_cores;
+use crate::figures::DeviceFigures;
 use compiler::profile::{DeviceProfile, MatrixShape};
 
 /// An adapter as `weft devices` shows it.
@@ -32,8 +34,24 @@ pub struct AdapterDescription {
     pub max_storage_buffers: u32,
     /// Timestamp support: `inside passes`, `per pass` or `none`.
     pub timestamps: String,
+    /// PCI id of its maker; 0 where the API gives none.
+    pub vendor_id: u32,
+    /// PCI id of the device; 0 where the API gives none.
+    pub device_id: u32,
+    /// Cores and rates, with where they come from.
+    #[serde(flatten)]
+    pub figures: DeviceFigures,
     /// What is compiled for: all limits and features.
     pub profile: DeviceProfile,
+}
+
+impl AdapterDescription {
+    /// Puts in rates that were measured on this device (f32 operations and bytes, in 10^9 a second), where neither its driver nor its
+    /// maker says them.
+    pub fn set_measured(&mut self, gflops: f64, gb_s: f64) {
+        self.figures.measured(gflops, gb_s);
+        self.figures.put(&mut self.profile);
+    }
 }
 
 /// All adapters, real GPUs first, Vulkan before other ways to the same device; GL is left out (no f16, no subgroups).
@@ -85,7 +103,8 @@ pub fn list_adapters() -> Vec<AdapterDescription> {
 
 pub(crate) fn describe(index: usize, a: &wgpu::Adapter) -> AdapterDescription {
     let (info, limits, features) = (a.get_info(), a.limits(), a.features());
-    let mut profile = profile_of(a);
+    let figures = DeviceFigures::of(&info, counted_cores::of_adapter(a));
+    let mut profile = profile_from(&info, &limits, features, &figures);
     let coop: Vec<MatrixShape> = if features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
         a.cooperative_matrix_properties()
             .iter()
@@ -120,6 +139,9 @@ pub(crate) fn describe(index: usize, a: &wgpu::Adapter) -> AdapterDescription {
             "none"
         }
         .into(),
+        vendor_id: info.vendor,
+        device_id: info.device,
+        figures,
         profile,
     }
 }
@@ -127,18 +149,22 @@ pub(crate) fn describe(index: usize, a: &wgpu::Adapter) -> AdapterDescription {
 /// The profile of an adapter.
 pub fn profile_of(a: &wgpu::Adapter) -> DeviceProfile {
     let (info, limits, features) = (a.get_info(), a.limits(), a.features());
-    profile_from(&info, &limits, features)
+    profile_from(&info, &limits, features, &DeviceFigures::of(&info, counted_cores::of_adapter(a)))
 }
 
-pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, features: wgpu::Features) -> DeviceProfile {
+pub(crate) fn profile_from(
+    info: &wgpu::AdapterInfo,
+    limits: &wgpu::Limits,
+    features: wgpu::Features,
+    figures: &DeviceFigures,
+) -> DeviceProfile {
     let software = info.device_type == wgpu::DeviceType::Cpu;
     let subgroup = if features.contains(wgpu::Features::SUBGROUP) {
         (info.subgroup_min_size, info.subgroup_max_size)
     } else {
         (0, 0)
     };
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    DeviceProfile {
+    let mut profile = DeviceProfile {
         name: info.name.clone(),
         software,
         subgroup,
@@ -156,7 +182,7 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         max_buffer: limits.max_buffer_size,
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
         registers: if software { 0 } else { guess_registers(subgroup) },
-        cores: if software { cpus } else { guess_cores(info) },
+        cores: 0,
         prefers_nhwc: true,
         packed_channels: 0,
         loose_log_exp: driver_family(info) == "swiftshader",
@@ -168,7 +194,9 @@ pub(crate) fn profile_from(info: &wgpu::AdapterInfo, limits: &wgpu::Limits, feat
         asked_rules: vec![],
         driver_version: info.driver_info.clone(),
         processor: if software { processor_model() } else { String::new() },
-    }
+    };
+    figures.put(&mut profile);
+    profile
 }
 
 /// What the system calls the processor; asked once.
@@ -182,22 +210,13 @@ fn processor_model() -> String {
     MODEL.get_or_init(|| ask().unwrap_or_default()).clone()
 }
 
-/// No API tells the registers of a thread. Where compilers choose among subgroups of up to 32 lanes, one register file is
+/// No API tells the registers of a thread; this is for devices that are not in the table of products. Where compilers choose among subgroups of up to 32 lanes, one register file is
 /// divided by the lanes (128 at the middle size); other GPUs give a thread about 256.
 fn guess_registers((least, most): (u32, u32)) -> u32 {
     match (least, most) {
         (_, 0) => 0,
         (least, 1..=32) if least < most => 128,
         _ => 255,
-    }
-}
-
-/// Neither Vulkan nor wgpu tells the number of compute units; data-centre parts have about 130, others are taken as mid-size.
-fn guess_cores(info: &wgpu::AdapterInfo) -> u32 {
-    match info.device_type {
-        wgpu::DeviceType::DiscreteGpu if info.name.contains("H100") || info.name.contains("H200") => 132,
-        wgpu::DeviceType::DiscreteGpu => 64,
-        _ => 16,
     }
 }
 

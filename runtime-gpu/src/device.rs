@@ -1,7 +1,9 @@
 //! Opening a device.
 
 use crate::adapters::{AdapterDescription, adapters, backend_name, describe, driver_family, profile_from};
+use crate::counted_cores;
 use crate::error::GpuError;
+use crate::figures::DeviceFigures;
 use crate::poller::Poller;
 use compiler::profile::DeviceProfile;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -114,7 +116,8 @@ impl Gpu {
     /// Uses a caller's own device: only the features it was opened with are used.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue) -> Gpu {
         let (info, limits, features) = (device.adapter_info(), device.limits(), device.features());
-        let p = profile_from(&info, &limits, features);
+        let figures = DeviceFigures::of(&info, counted_cores::of_device(&device));
+        let p = profile_from(&info, &limits, features, &figures);
         let description = AdapterDescription {
             index: 0,
             name: info.name.clone(),
@@ -129,6 +132,9 @@ impl Gpu {
             max_buffer: p.max_buffer,
             max_storage_buffers: p.max_storage_buffers,
             timestamps: "as opened".into(),
+            vendor_id: info.vendor,
+            device_id: info.device,
+            figures,
             profile: p.clone(),
         };
         Gpu::wrap(device, queue, description)
@@ -145,10 +151,17 @@ impl Gpu {
                 *slot = Some(message);
             }
         });
-        let profile = profile_from(&info, &device.limits(), device.features());
+        let profile = profile_from(&info, &device.limits(), device.features(), &description.figures);
         let cache_key = wgpu::util::pipeline_cache_key(&info)
             .map(|k| format!("{k}-{:08x}", fxhash(&format!("{} {}", info.driver, info.driver_info))));
         Gpu { device, queue, profile, description, lost, cache_key, poller: OnceLock::new() }
+    }
+
+    /// Compiles from now on by rates that were measured on this device (f32 operations and bytes, in 10^9 a second), where neither
+    /// its driver nor its maker says them.
+    pub fn set_measured(&mut self, gflops: f64, gb_s: f64) {
+        self.description.set_measured(gflops, gb_s);
+        self.description.figures.put(&mut self.profile);
     }
 
     /// An error when the device was lost.

@@ -8,8 +8,10 @@
 
 mod adapters;
 mod constants;
+mod counted_cores;
 mod device;
 mod error;
+mod figures;
 mod measure;
 mod pipelines;
 mod poller;
@@ -24,6 +26,7 @@ mod storage;
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};
 pub use error::GpuError;
+pub use figures::{DeviceFigures, Figure, Source};
 pub use measure::KernelTimer;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;

@@ -12,7 +12,7 @@ FIGURES = ('share', 'perload', 'conflict', 'sector', 'wide', 'fill', 'flight', '
 
 def estimate(device, weft, model, amp, batch, layout):
     """{'total': ms, and each part of it}"""
-    r = report.on(device, weft, 'explain', model, '--device', '0', '--amp', amp, '--batch', batch, '--layout', layout, '-v', stdout=subprocess.PIPE)
+    r = report.on(device, weft, 'explain', model, '--device', '0', '--target', device, '--amp', amp, '--batch', batch, '--layout', layout, '-v', stdout=subprocess.PIPE)
     m = re.search(r'^estimated: ([\d.]+) us \((.*)\)$', r.stdout.decode(), re.M)
     if not m: sys.exit(f'{device} {model} {layout}: explain gives no estimate: {r.stderr.decode()[-400:]}')
     return {'total': float(m[1])/1e3} | {name: float(us)/1e3 for name, us in (p.rsplit(' ', 1) for p in m[2].split(', '))}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """report.py --weft BIN [--device navi31,bmg,ada] [--model resnet50,vit_b_16] [--amp off,fp16] [--batch 1,32] [--layout auto] [--kernels] [--keep DIR]
-What real GPU compilers make of Weft's kernels, without a GPU. One JSON line a (device, model, amp, batch); with --kernels a line a kernel as well, the heaviest first.
+What real GPU compilers make of Weft's kernels, without a GPU. Kernels are those for the profile of the device's name (`--target`): the shim of NVIDIA answers with another chip's id and 2 SMs. One JSON line a (device, model, amp, batch); with --kernels a line a kernel as well, the heaviest first.
 Figures are means weighted by FLOPs over kernels with an anchor and at least 8 FLOPs a byte (depthwise, matrix-vector and pooling are bound by memory: see --kernels). MODEL@NAME=N@... gives open dimensions their sizes.
   matrix    share of FLOPs in kernels that use matrix instructions
   share     math instructions / issued instructions of the hot loop, kernels without matrix instructions
@@ -32,7 +32,7 @@ def on(device, *cmd, **kw): return subprocess.run(['bash', here/'with-gpu.sh', d
 
 def kernels(device, weft, model, amp, batch, out, layout='auto'):
     out.mkdir(parents=True, exist_ok=True); isa_dir = out/'isa'; isa_dir.mkdir(exist_ok=True)
-    model, *dims = model.split('@'); opts = [model, *[x for d in dims for x in ('--dim', d)], '--device', '0', '--amp', amp] + (['--batch', batch] if str(batch) != '1' else []) + (['--layout', layout] if layout != 'auto' else [])
+    model, *dims = model.split('@'); opts = [model, *[x for d in dims for x in ('--dim', d)], '--device', '0', '--target', device, '--amp', amp] + (['--batch', batch] if str(batch) != '1' else []) + (['--layout', layout] if layout != 'auto' else [])
     for emit in ('spirv', 'wgsl'):
         r = on(device, weft, 'compile', *opts, '--emit', emit, '--emit-dir', out, f'--json={out}/compile.json', stdout=subprocess.DEVNULL)
         if r.returncode: sys.exit(f'{device} {model}: weft compile failed: {r.stderr.decode()[-400:]}')

@@ -1,13 +1,15 @@
 //! Profiles by name: devices that need not be here.
 //!
-//! Limits, subgroup sizes and matrix shapes of [`GPUS`] are what wgpu reports with Mesa 26.2's drivers (RADV, ANV, NVK), cores and
-//! rates what the makers publish; those of `hopper` and `apple` are public data throughout.
+//! Limits, subgroup sizes and matrix shapes of [`GPUS`] are what wgpu reports with Mesa 26.2's drivers (RADV, ANV, NVK), those of
+//! `hopper` and `apple` public data. Cores, registers and rates are those of a product in the table of `devices`.
 
-use super::{DeviceProfile, MatrixShape};
+use super::{DeviceProfile, KnownDevice, MatrixShape};
 
 /// A GPU's row: what differs from [`DeviceProfile::baseline`].
 struct Gpu {
     name: &'static str,
+    /// The product, as [`KnownDevice::named`] has it.
+    device: &'static str,
     driver: &'static str,
     subgroup: (u32, u32),
     shared_memory: u32,
@@ -16,12 +18,7 @@ struct Gpu {
     max_binding: u64,
     max_buffer: u64,
     immediates: u32,
-    /// Of a thread: AMD's RDNA ISA guides (256), Intel's 128 registers of 16 lanes (of 8 on Xe-HPG), NVIDIA's CUDA guide (255).
-    registers: u32,
     matrices: Matrices,
-    cores: u32,
-    gflops: f64,
-    gb_s: f64,
 }
 
 /// Rows, columns, depth, and the types of operands and results.
@@ -48,6 +45,7 @@ const SIMDGROUP: Matrices = &[([8, 8, 8], "f32", "f32"), ([8, 8, 8], "f16", "f16
 /// What GPUs of one driver have in common.
 const RADV: Gpu = Gpu {
     name: "",
+    device: "",
     driver: "radv",
     subgroup: (32, 64),
     shared_memory: 65536,
@@ -56,18 +54,13 @@ const RADV: Gpu = Gpu {
     max_binding: (1 << 31) - 16,
     max_buffer: (1 << 31) - 1,
     immediates: 256,
-    registers: 256,
     matrices: WMMA,
-    cores: 0,
-    gflops: 0.0,
-    gb_s: 0.0,
 };
 const ANV: Gpu = Gpu {
     driver: "intel open-source mesa driver",
     subgroup: (16, 32),
     shared_memory: 49152,
     storage_buffers: 85,
-    registers: 128,
     matrices: DPAS_16,
     ..RADV
 };
@@ -78,47 +71,34 @@ const NVK: Gpu = Gpu {
     workgroup_size: [1024, 1024, 64],
     storage_buffers: 524_288,
     max_buffer: 1 << 31,
-    registers: 255,
     matrices: HMMA,
     ..RADV
 };
 
 const GPUS: &[Gpu] = &[
-    // Radeon RX 6800 (RDNA 2): AMD's product page.
-    Gpu { name: "navi21", matrices: &[], cores: 60, gflops: 16_170.0, gb_s: 512.0, ..RADV },
-    // Radeon RX 7900 XTX (RDNA 3): AMD's product page.
-    Gpu { name: "navi31", cores: 96, gflops: 61_400.0, gb_s: 960.0, ..RADV },
-    // Radeon 890M (RDNA 3.5) at 2.9 GHz with LPDDR5X-7500: AMD's page of the Ryzen AI 9 HX 370.
-    Gpu { name: "gfx1150", cores: 16, gflops: 11_880.0, gb_s: 120.0, ..RADV },
-    // Arc A770M (Xe-HPG) at 1.65 GHz: Intel's product page.
-    Gpu { name: "dg2", subgroup: (8, 32), matrices: DPAS_8, cores: 32, gflops: 13_520.0, gb_s: 512.0, ..ANV },
-    // Arc B580 (Xe2) at 2.67 GHz: Intel's product page.
-    Gpu { name: "bmg", cores: 20, gflops: 13_670.0, gb_s: 456.0, ..ANV },
-    // Arc 140V (Xe2) at 2.05 GHz with LPDDR5X-8533: Intel's page of the Core Ultra 9 288V.
-    Gpu { name: "lnl", cores: 8, gflops: 4_200.0, gb_s: 136.5, ..ANV },
-    // GeForce RTX 2080 (TU104): NVIDIA Turing GPU Architecture, 2018.
-    Gpu { name: "turing", cores: 46, gflops: 10_070.0, gb_s: 448.0, ..NVK },
-    // GeForce RTX 3090 (GA102): NVIDIA Ampere GA102 GPU Architecture, 2020.
-    Gpu { name: "ampere", cores: 82, gflops: 35_580.0, gb_s: 936.0, ..NVK },
-    // GeForce RTX 4090 (AD102): NVIDIA Ada GPU Architecture, 2022.
-    Gpu { name: "ada", cores: 128, gflops: 82_580.0, gb_s: 1008.0, ..NVK },
-    // GeForce RTX 5090 (GB202): NVIDIA RTX Blackwell GPU Architecture, 2025.
-    Gpu { name: "blackwell", cores: 170, gflops: 104_800.0, gb_s: 1792.0, ..NVK },
-    // H100 SXM5 with NVIDIA's own driver: NVIDIA H100 Tensor Core GPU Architecture, 2022; limits from vulkan.gpuinfo.org, bounded to
-    // what Weft has use for.
+    Gpu { name: "navi21", device: "Radeon RX 6800", matrices: &[], ..RADV },
+    Gpu { name: "navi31", device: "Radeon RX 7900 XTX", ..RADV },
+    Gpu { name: "gfx1150", device: "Radeon 890M", ..RADV },
+    Gpu { name: "dg2", device: "Arc A770M", subgroup: (8, 32), matrices: DPAS_8, ..ANV },
+    Gpu { name: "bmg", device: "Arc B580", ..ANV },
+    Gpu { name: "lnl", device: "Arc 140V", ..ANV },
+    Gpu { name: "turing", device: "GeForce RTX 2080", ..NVK },
+    Gpu { name: "ampere", device: "GeForce RTX 3090", ..NVK },
+    Gpu { name: "ada", device: "GeForce RTX 4090", ..NVK },
+    Gpu { name: "blackwell", device: "GeForce RTX 5090", ..NVK },
+    // With NVIDIA's own driver: limits from vulkan.gpuinfo.org, bounded to what Weft has use for.
     Gpu {
         name: "hopper",
+        device: "H100 SXM5",
         storage_buffers: 64,
         max_binding: (1 << 31) - 1,
         max_buffer: 1 << 40,
-        cores: 132,
-        gflops: 66_900.0,
-        gb_s: 3350.0,
         ..NVK
     },
-    // M2 with 10 cores: Apple's announcement of 2022; limits from Apple's Metal feature set tables.
+    // Limits from Apple's Metal feature set tables.
     Gpu {
         name: "apple",
+        device: "Apple M2",
         driver: "metal",
         subgroup: (32, 32),
         shared_memory: 32768,
@@ -126,11 +106,7 @@ const GPUS: &[Gpu] = &[
         max_binding: 1 << 30,
         max_buffer: 1 << 33,
         immediates: 4096,
-        registers: 128,
         matrices: SIMDGROUP,
-        cores: 10,
-        gflops: 3_600.0,
-        gb_s: 100.0,
         ..RADV
     },
 ];
@@ -149,14 +125,11 @@ impl Gpu {
             max_binding: self.max_binding,
             max_buffer: self.max_buffer,
             immediates: self.immediates,
-            registers: self.registers,
-            cores: self.cores,
             driver: self.driver.into(),
             matrix_shapes: self.matrices.iter().map(shape).collect(),
-            gflops: self.gflops,
-            gb_s: self.gb_s,
             ..DeviceProfile::baseline()
         }
+        .with_figures(KnownDevice::named(self.device))
     }
 }
 
@@ -258,7 +231,16 @@ mod tests {
             assert!(p.cores > 0 && p.max_workgroup_size.iter().all(|&n| n > 0 && n <= p.max_invocations));
             assert!(p.subgroup.0 <= p.subgroup.1 && p.max_binding <= p.max_buffer + 15, "{}", p.name);
         }
-        assert!(GPUS.iter().all(|g| g.cores > 0 && g.gflops > 0.0 && g.gb_s > 0.0));
+        for g in GPUS {
+            let (p, k) = (g.profile(), KnownDevice::named(g.device).expect("a row"));
+            assert_eq!(
+                (p.cores, p.gflops, p.gb_s, p.registers),
+                (k.cores, k.gflops, k.gb_s, k.registers),
+                "{}",
+                g.name
+            );
+            assert!(p.gflops > 0.0 && p.registers >= 128, "{}", g.name);
+        }
         assert_eq!((DeviceProfile::hopper().cores, DeviceProfile::apple().driver.as_str()), (132, "metal"));
     }
 }

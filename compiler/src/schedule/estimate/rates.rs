@@ -1,6 +1,6 @@
 //! What a device does in a nanosecond, from its profile.
 
-use crate::profile::DeviceProfile;
+use crate::profile::{DeviceProfile, OPERATIONS_A_CORE};
 
 /// Rates a nanosecond, and fixed prices in nanoseconds.
 pub(super) struct Rates {
@@ -58,7 +58,7 @@ impl Rates {
                 workgroup: 90.0,
             };
         }
-        let operations = known(p.gflops, 192.0 * cores);
+        let operations = known(p.gflops, OPERATIONS_A_CORE * cores);
         let memory = known(p.gb_s, 6.0 * cores);
         let lanes = p.subgroup.1.clamp(8, 64);
         // A multiplication and an addition of each lane count two operations.

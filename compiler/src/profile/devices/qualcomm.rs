@@ -1,0 +1,12 @@
+//! Qualcomm's GPUs, of which the maker publishes figures for laptops alone: the Snapdragon X Elite's product brief.
+
+use super::{Family, device};
+
+pub(super) const FAMILIES: &[Family] = &[Family {
+    architecture: "Adreno X1",
+    vendor: 0x5143,
+    flops: 512,
+    f16: 2.0,
+    registers: 0,
+    devices: &[device("Adreno X1-85", &[], 6, 1250, 135.0)],
+}];

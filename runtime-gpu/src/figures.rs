@@ -1,0 +1,169 @@
+//! Cores and rates of an adapter, each with where it comes from: what the driver counts, else what the maker publishes, else what was measured,
+//! else a guess.
+
+use compiler::profile::{DeviceProfile, KnownDevice, OPERATIONS_A_CORE};
+
+/// Who says a figure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The driver, through a Vulkan extension.
+    Driver,
+    /// The maker, by the table of products in `compiler::profile`.
+    Table,
+    /// The system, which counts the processors that a software device runs on.
+    System,
+    /// A measurement on this device; cores then are those of a middling GPU that is as fast.
+    Measured,
+    /// Nobody: the middle of what there is.
+    Guessed,
+}
+
+/// A figure and who says it.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Figure<T> {
+    /// The figure.
+    pub value: T,
+    /// Where it comes from.
+    pub from: Source,
+}
+
+/// What schedules go by that no graphics API tells.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct DeviceFigures {
+    /// The product in the table; none for others.
+    pub product: Option<&'static str>,
+    /// Its architecture.
+    pub architecture: Option<&'static str>,
+    /// Compute units.
+    pub cores: Figure<u32>,
+    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second.
+    pub gflops: Option<Figure<f64>>,
+    /// The same in f16.
+    pub f16_gflops: Option<Figure<f64>>,
+    /// Peak rate of device memory in 10^9 bytes a second.
+    pub gb_s: Option<Figure<f64>>,
+    /// 32-bit registers of a thread (`DeviceProfile::registers`), where they are known.
+    #[serde(skip)]
+    pub(crate) registers: Option<u32>,
+}
+
+impl DeviceFigures {
+    /// `counted`: the cores that the driver counts, if it does.
+    pub(crate) fn of(info: &wgpu::AdapterInfo, counted: Option<u32>) -> DeviceFigures {
+        let software = info.device_type == wgpu::DeviceType::Cpu;
+        let find = || KnownDevice::find(info.vendor, info.device, &info.name, counted);
+        let known = if software { None } else { find() };
+        let published = |rate: fn(&KnownDevice) -> f64| {
+            known.as_ref().map(rate).filter(|&r| r > 0.0).map(|value| Figure { value, from: Source::Table })
+        };
+        let cores = match (software, counted, &known) {
+            (true, ..) => {
+                let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+                Figure { value: cpus, from: Source::System }
+            }
+            (_, Some(value), _) => Figure { value, from: Source::Driver },
+            (_, _, Some(k)) => Figure { value: k.cores, from: Source::Table },
+            _ => Figure { value: guess_cores(info.device_type), from: Source::Guessed },
+        };
+        DeviceFigures {
+            product: known.map(|k| k.name),
+            architecture: known.map(|k| k.architecture),
+            cores,
+            gflops: published(|k| k.gflops),
+            f16_gflops: published(|k| k.f16_gflops),
+            gb_s: published(|k| k.gb_s),
+            registers: known.map(|k| k.registers).filter(|&r| r > 0),
+        }
+    }
+    /// A real GPU of which neither the driver nor the table says everything, so that a measurement would tell more.
+    pub fn lacking(&self) -> bool {
+        let unknown = self.cores.from == Source::Guessed || self.gflops.is_none() || self.gb_s.is_none();
+        self.cores.from != Source::System && unknown
+    }
+    /// Puts in what was measured where nothing better is known.
+    pub(crate) fn measured(&mut self, gflops: f64, gb_s: f64) {
+        if !self.lacking() {
+            return;
+        }
+        let from = Source::Measured;
+        self.gflops.get_or_insert(Figure { value: gflops, from });
+        self.gb_s.get_or_insert(Figure { value: gb_s, from });
+        if self.cores.from == Source::Guessed {
+            let value = (gflops / OPERATIONS_A_CORE).round().max(1.0) as u32;
+            self.cores = Figure { value, from };
+        }
+    }
+    /// Puts them into a profile.
+    pub(crate) fn put(&self, p: &mut DeviceProfile) {
+        p.cores = self.cores.value;
+        p.gflops = self.gflops.map_or(0.0, |f| f.value);
+        p.gb_s = self.gb_s.map_or(0.0, |f| f.value);
+        p.registers = self.registers.unwrap_or(p.registers);
+    }
+}
+
+/// The middle of what is met; a measurement puts it right.
+fn guess_cores(kind: wgpu::DeviceType) -> u32 {
+    if kind == wgpu::DeviceType::DiscreteGpu { 64 } else { 16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(kind: wgpu::DeviceType, vendor: u32, device: u32, name: &str) -> wgpu::AdapterInfo {
+        let mut info = wgpu::AdapterInfo::new(kind, wgpu::Backend::Vulkan);
+        (info.vendor, info.device, info.name) = (vendor, device, name.into());
+        info
+    }
+
+    fn cores(f: &DeviceFigures) -> (u32, Source) {
+        (f.cores.value, f.cores.from)
+    }
+
+    #[test]
+    fn the_driver_wins_over_the_table_and_that_over_a_guess() {
+        let discrete = wgpu::DeviceType::DiscreteGpu;
+        let ada = info(discrete, 0x10de, 0x2684, "NVIDIA GeForce RTX 4090");
+        assert_eq!(cores(&DeviceFigures::of(&ada, None)), (128, Source::Table));
+        let part = DeviceFigures::of(&ada, Some(64));
+        assert_eq!(cores(&part), (64, Source::Driver));
+        assert_eq!(part.gflops.map(|g| (g.value, g.from)), Some((41_288.0, Source::Table)));
+        let unknown = DeviceFigures::of(&info(discrete, 0x1234, 1, "Graphics"), None);
+        assert_eq!((cores(&unknown), unknown.gflops, unknown.lacking()), ((64, Source::Guessed), None, true));
+        assert!(!part.lacking());
+    }
+
+    #[test]
+    fn a_measurement_fills_what_is_missing_and_no_more() {
+        let discrete = wgpu::DeviceType::DiscreteGpu;
+        let mut unknown = DeviceFigures::of(&info(discrete, 0x1234, 1, "Graphics"), None);
+        unknown.measured(1920.0, 100.0);
+        assert_eq!((cores(&unknown), unknown.lacking()), ((10, Source::Measured), false));
+        let mut counted = DeviceFigures::of(&info(discrete, 0x1234, 1, "Graphics"), Some(7));
+        counted.measured(1920.0, 100.0);
+        assert_eq!((cores(&counted), counted.gb_s.map(|g| g.value)), ((7, Source::Driver), Some(100.0)));
+        let known = DeviceFigures::of(&info(discrete, 0x10de, 0x2684, ""), None);
+        let mut same = known.clone();
+        same.measured(1.0, 1.0);
+        assert_eq!(same, known);
+        let software = info(wgpu::DeviceType::Cpu, 0x10005, 0, "llvmpipe");
+        let mut before = DeviceFigures::of(&software, None);
+        let after = before.clone();
+        before.measured(1.0, 1.0);
+        assert_eq!((before, after.cores.from), (after, Source::System));
+    }
+
+    #[test]
+    fn an_adapter_gets_what_a_profile_of_its_product_has() {
+        for (name, vendor, device) in [("navi31", 0x1002, 0x744c), ("bmg", 0x8086, 0xe20b), ("ada", 0x10de, 0x2684)] {
+            let named = DeviceProfile::named(name).expect("a profile");
+            let figures = DeviceFigures::of(&info(wgpu::DeviceType::DiscreteGpu, vendor, device, ""), None);
+            let mut p = DeviceProfile { registers: 1, ..DeviceProfile::baseline() };
+            figures.put(&mut p);
+            let of = |p: &DeviceProfile| (p.cores, p.gflops, p.gb_s, p.registers);
+            assert_eq!(of(&p), of(&named), "{name}");
+        }
+    }
+}
