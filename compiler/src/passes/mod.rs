@@ -43,6 +43,7 @@ mod to_basic_block_normal_form;
 mod winograd;
 
 pub use asked_forms::asked_forms;
+pub use auto_layout::{AlterLayout, LayoutAnswer, LayoutQuestion};
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
 pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
