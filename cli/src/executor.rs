@@ -106,6 +106,7 @@ pub fn pipeline_options(common: &Common) -> CliResult<PipelineOptions> {
         layout: LayoutMode::parse(&common.layout).unwrap_or(LayoutMode::Auto),
         amp: AmpMode::parse(&common.amp).unwrap_or(AmpMode::Off),
         keep_f32: keep_list(common)?,
+        alter_layouts: vec![],
         config: crate::layout_options::pass_options(common)?,
         disabled: common.disable_pass.clone(),
         passes: (!common.passes.is_empty()).then(|| common.passes.clone()),

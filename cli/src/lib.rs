@@ -36,7 +36,7 @@ mod zoo;
 use args::Command;
 use compiler::onnx::OnnxImport;
 use compiler::ops::{OpDef, register_op};
-use compiler::passes::PassDef;
+use compiler::passes::{AlterLayout, PassDef};
 use compiler::schedule::rules::{self, Rule};
 use compiler::schedule::{InstructionDef, register_instruction};
 use error::{CliError, CliResult, Code, catch_bugs};
@@ -49,6 +49,8 @@ use std::process::ExitCode;
 pub struct Extensions {
     /// Passes that `weft opt --passes` finds by name, before those of the table.
     pub passes: Vec<PassDef>,
+    /// Callbacks that `weft opt` asks in which layout an op has to run.
+    pub alter_layouts: Vec<AlterLayout>,
     /// Ops that models and text may name, each with its ONNX importers.
     pub ops: Vec<(OpDef, &'static [OnnxImport])>,
     /// Schedule instructions that text and rules may use.

@@ -37,6 +37,7 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
     options.configure(&mut cx);
     cx.verify = true;
     cx.registry.extend(extensions.passes.iter().copied());
+    cx.alter_layouts.extend(extensions.alter_layouts.iter().cloned());
     pipeline(&a.common.passes)?.run(&mut module, &mut cx).map_err(|e| {
         let code = if e.kind == PassErrorKind::Request { Code::Usage } else { Code::Input };
         CliError::new(code, e.to_string())

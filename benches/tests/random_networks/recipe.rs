@@ -15,6 +15,7 @@ use compiler::ops::conv::Conv;
 use compiler::ops::conv_transpose::ConvTranspose;
 use compiler::ops::gather::Gather;
 use compiler::ops::global_pool::{GlobalAveragePool, GlobalMaxPool};
+use compiler::ops::group_norm::{GroupNorm, InstanceNorm};
 use compiler::ops::matmul::{Gemm, MatMul};
 use compiler::ops::norm::LayerNorm;
 use compiler::ops::pad::{Pad, PadMode};
@@ -66,6 +67,7 @@ enum Kind {
     BinaryConst,
     BatchNorm,
     LayerNorm,
+    GroupNorm,
     Softmax,
     Reduce,
     MatMul,
@@ -92,7 +94,7 @@ pub fn network() -> impl Strategy<Value = Network> {
         8 => prop::sample::select(vec![Unary, Binary, BinaryConst, BatchNorm]),
         3 => prop::sample::select(vec![Concat, Split, Slice, Pad, Transpose]),
         3 => prop::sample::select(vec![Pool, GlobalPool, ConvTranspose, Resize]),
-        3 => prop::sample::select(vec![LayerNorm, Softmax, Reduce, MatMul, Gemm]),
+        3 => prop::sample::select(vec![LayerNorm, GroupNorm, Softmax, Reduce, MatMul, Gemm]),
         2 => prop::sample::select(vec![Reshape, Unsqueeze, Expand, Gather, Select]),
         2 => Just(Fork),
     ];
@@ -210,6 +212,19 @@ impl Growing<'_> {
                 let (scale, bias) = (self.constant(&shape[axis..], 0.5, 1.0), self.constant(&shape[axis..], -0.5, 1.0));
                 self.op(LayerNorm { axis, epsilon: 1e-3, ..LayerNorm::default() }, &[v, scale, bias])
             }
+            Kind::GroupNorm if rank > 2 => {
+                let channels = shape[1];
+                let (scale, bias) = (self.constant(&[channels], 0.5, 1.0), self.constant(&[channels], -0.5, 1.0));
+                let divisors: Vec<usize> = (1..=channels).filter(|g| channels % g == 0).collect();
+                match (self.flag(), divisors[self.draw(divisors.len())]) {
+                    (true, _) => self.op(InstanceNorm { epsilon: 1e-3, ..InstanceNorm::default() }, &[v, scale, bias]),
+                    (false, groups) => {
+                        let op = GroupNorm { groups: groups as i64, epsilon: 1e-3, ..GroupNorm::default() };
+                        self.op(op, &[v, scale, bias])
+                    }
+                }
+            }
+            Kind::GroupNorm => None,
             Kind::Softmax => {
                 let axes = vec![self.draw(rank)];
                 if self.flag() { self.op(Softmax { axes }, &[v]) } else { self.op(LogSoftmax { axes }, &[v]) }

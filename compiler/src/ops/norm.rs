@@ -1,8 +1,8 @@
 //! Normalisation by statistics of the data itself.
 
 use super::broadcast::operand_index;
-use super::permute::normalize_axis;
-use super::{InferContext, Op, OpResult, Precision};
+use super::permute::{PermutedOp, normalize_axis};
+use super::{InferContext, Op, OpRef, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -91,6 +91,27 @@ fn check_data(cx: &InferContext<'_>, axis: usize) -> OpResult<TensorType> {
     Ok(x.clone())
 }
 
+/// The normalisation `op` of the axes from `axis` on, of data transposed by `perm`: the same op where these axes stay behind the
+/// others, with a scale and a bias in their new order.
+fn permuted_norm(op: OpRef, axis: usize, results: usize, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
+    if perm[..axis].iter().any(|p| *p >= axis) {
+        return None;
+    }
+    let mut new = PermutedOp::uniform(op, perm, 1, results);
+    for i in 1..cx.len() {
+        let Some(t) = cx.input(i) else { continue };
+        let skip = perm.len() - t.rank();
+        let order = match t.numel().is(1) {
+            true => None,
+            // Dimensions that the operand does not have stay where they are.
+            false if perm[..skip].iter().all(|p| *p < skip) => Some(perm[skip..].iter().map(|p| p - skip).collect()),
+            false => return None,
+        };
+        new.operands.push((i, order));
+    }
+    Some(new)
+}
+
 /// Operands 1 (scale) and 2 (bias), where present: buffer, shape and dtype.
 struct Affine([Option<(BufferId, Vec<Int>, DType)>; 2]);
 impl Affine {
@@ -153,6 +174,9 @@ impl Op for LayerNorm {
     fn widens(&self) -> bool {
         true
     }
+    fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
+        permuted_norm(self.clone().into(), self.axis, self.num_results(), perm, cx)
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = vec![("axis", OnnxAttr::Int(self.axis as i64)), ("epsilon", OnnxAttr::Float(self.epsilon as f32))];
         cx.simple("LayerNormalization", attrs);
@@ -193,6 +217,9 @@ impl Op for RmsNorm {
     }
     fn widens(&self) -> bool {
         true
+    }
+    fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
+        permuted_norm(self.clone().into(), self.axis, 1, perm, cx)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         // RMSNormalization is newer than the opset that is written.
@@ -265,6 +292,28 @@ mod tests {
             assert!((out[1].to_f64_vec()[g] - want).abs() < 1e-3);
         }
         assert_eq!(out[2].shape(), [2, 1, 1]);
+    }
+
+    #[test]
+    fn normalised_axes_may_change_places() {
+        use crate::ops::testing::assert_permuted;
+        let x = random(&[2, 3, 4, 5], 1);
+        for (axis, perm) in
+            [(1, [0, 2, 3, 1]), (1, [0, 3, 1, 2]), (2, [1, 0, 3, 2]), (3, [2, 0, 1, 3]), (0, [3, 1, 0, 2])]
+        {
+            let statistics = perm[0] == 0;
+            let op = LayerNorm { axis, statistics, ..LayerNorm::default() };
+            assert_permuted(op, &[&x, &random(&x.shape()[axis..], 2), &fill(&[], 0.5)], &perm);
+            assert_permuted(RmsNorm { axis, epsilon: 0.0 }, &[&x, &random(&x.shape()[axis..], 2)], &perm);
+        }
+        // The channels would stand before what is not normalised; a row would have to become a column.
+        for (axis, scale) in [(3, vec![5]), (1, vec![4, 5])] {
+            let mut module = crate::graph::Module::new("main");
+            let mut b = crate::graph::FunctionBuilder::new(&mut module, "main");
+            let values = [&x, &random(&scale, 2)].map(|t| Some(b.constant("c", t)));
+            let cx = InferContext::new(b.module, &b.function, &values, &[]);
+            assert!(LayerNorm { axis, ..LayerNorm::default() }.permuted(&[0, 2, 3, 1], &cx).is_none());
+        }
     }
 
     #[test]

@@ -11,10 +11,10 @@
 //! one that is the only user of a product. It leaves alone what has other users, since the transpose would stay.
 
 use super::fusion_kind::describe_node;
-use super::rewriter::{Rewriter, rewrite_functions};
-use super::{Pass, PassContext, PassError};
+use super::rewriter::Rewriter;
+use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{Module, NodeId, Origins, ValueId};
+use crate::graph::{NodeId, Origins, ValueId};
 use crate::name::Name;
 use crate::ops::matmul::MatMul;
 use crate::ops::permute::permute;
@@ -26,21 +26,21 @@ attr_struct! {
     pub struct AbsorbTransposes("absorb-transposes") {}
 }
 
-impl Pass for AbsorbTransposes {
+impl FunctionPass for AbsorbTransposes {
+    type Of = GraphFunctions;
     fn opt_level(&self) -> u8 {
         2
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        Ok(rewrite_functions(module, |r| {
-            for n in r.f.walk() {
-                r.normalize(n);
-                if product(r, n).is_some() {
-                    self.absorb_operands(r, n, cx);
-                } else if r.f.nodes[n].op.is::<Transpose>() {
-                    self.absorb_into_result(r, n, cx);
-                }
+    fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
+        for n in r.f.walk() {
+            r.normalize(n);
+            if product(r, n).is_some() {
+                self.absorb_operands(r, n, cx);
+            } else if r.f.nodes[n].op.is::<Transpose>() {
+                self.absorb_into_result(r, n, cx);
             }
-        }))
+        }
+        Ok(())
     }
 }
 

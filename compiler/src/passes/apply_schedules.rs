@@ -16,7 +16,7 @@
 //! function's record of applied instructions, and the result is checked for races, accesses out of
 //! bounds and gaps ([`check`](crate::check)). A function without the block stays as it is.
 
-use super::{Pass, PassContext, PassError};
+use super::{FunctionPass, OneTensorFunction, PassContext, PassError, TensorFunctions};
 use crate::attr_struct;
 use crate::check::accept;
 use crate::graph::{Module, ValueId};
@@ -31,24 +31,24 @@ attr_struct! {
     pub struct ApplySchedules("apply-schedules") {}
 }
 
-impl Pass for ApplySchedules {
+impl FunctionPass for ApplySchedules {
+    type Of = TensorFunctions;
     fn opt_level(&self) -> u8 {
         0
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let mut changed = false;
-        let constants = constant_operands(module);
-        for f in module.tensor_functions.values_mut().filter(|f| !f.pending.is_empty()) {
-            let inputs = f.inputs().enumerate();
-            let own: Vec<BufferId> =
-                inputs.filter(|(i, _)| constants.get(&(f.name, *i)) == Some(&true)).map(|(_, b)| b).collect();
-            follow_choices(f, &own, &cx.profile).map_err(|e| fail(&format!("@{}: {e}", f.name)))?;
-            let count = f.pending.len();
-            accept(f).map_err(|e| fail(&e.to_string()))?;
-            cx.applied(self, &[], format!("applied {count} instructions to @{}", f.name));
-            changed = true;
+    fn run_on(&self, one: &mut OneTensorFunction<'_>, cx: &mut PassContext) -> Result<(), PassError> {
+        if one.get().pending.is_empty() {
+            return Ok(());
         }
-        Ok(changed)
+        let constants = constant_operands(one.module, one.get().name);
+        let f = one.change();
+        let inputs = f.inputs().enumerate();
+        let own: Vec<BufferId> = inputs.filter(|(i, _)| constants.get(i) == Some(&true)).map(|(_, b)| b).collect();
+        follow_choices(f, &own, &cx.profile).map_err(|e| fail(&format!("@{}: {e}", f.name)))?;
+        let count = f.pending.len();
+        accept(f).map_err(|e| fail(&e.to_string()))?;
+        cx.applied(self, &[], format!("applied {count} instructions to @{}", f.name));
+        Ok(())
     }
 }
 
@@ -56,8 +56,8 @@ fn fail(message: &str) -> PassError {
     PassError::new("apply-schedules", message.to_string())
 }
 
-/// For each operand of a tensor function, by its position: whether all calls give a constant.
-fn constant_operands(module: &Module) -> FxHashMap<(Name, usize), bool> {
+/// For each operand of the tensor function `callee`, by its position: whether all calls give a constant.
+fn constant_operands(module: &Module, callee: Name) -> FxHashMap<usize, bool> {
     let mut out = FxHashMap::default();
     for f in module.functions.values() {
         let constants: FxHashSet<ValueId> = f
@@ -67,10 +67,12 @@ fn constant_operands(module: &Module) -> FxHashMap<(Name, usize), bool> {
             .flat_map(|n| f.nodes[n].outputs.clone())
             .collect();
         for n in f.walk() {
-            let Some(call) = f.nodes[n].op.downcast::<CallTensor>() else { continue };
+            if f.nodes[n].op.downcast::<CallTensor>().is_none_or(|call| call.callee != callee) {
+                continue;
+            }
             for (i, v) in f.nodes[n].inputs.iter().enumerate() {
                 let constant = v.is_some_and(|v| constants.contains(&v));
-                out.entry((call.callee, i)).and_modify(|all| *all &= constant).or_insert(constant);
+                out.entry(i).and_modify(|all| *all &= constant).or_insert(constant);
             }
         }
     }

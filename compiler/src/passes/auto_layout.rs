@@ -21,9 +21,16 @@
 //! `layout_transform`s stand at the edges, those of constants too, for `fold-constants` to fold. Ops answer `Op::packed`;
 //! what reaches inside a group of channels refuses (padding or slicing there, prelu, lrn).
 //!
-//! Guards: rank 4 only, a profile that prefers NHWC or names a packed layout (unless the mode names one), a mode other
-//! than `none`.
+//! Where a packed layout is to be chosen and convolutions stand in NHWC, they are brought to NCHW first; if none is packed
+//! then, they stay as they were. Changes between NHWC and the packed layout are joined by `simplify`.
+//!
+//! Callbacks of one's own ([`AlterLayout`], as TVM's FTVMAlterOpLayout) say for an op on a target in which layout it has to run, or
+//! which op takes its place. Options of the pass go before them, they go before the mode.
+//!
+//! Guards: rank 4 only, a profile that prefers NHWC or names a packed layout (unless the mode or a callback names one), a mode
+//! other than `none`.
 
+mod alter;
 mod choose;
 mod frames;
 mod min_cut;
@@ -43,9 +50,10 @@ use super::fusion_kind::describe_block;
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{FuseMode, LayoutMode, Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{BlockId, Module, NodeId};
+use crate::graph::{BlockId, Function, Module, NodeId};
 use crate::name::Name;
 use crate::ops::DataLayout;
+pub use alter::{AlterLayout, LayoutAnswer, LayoutQuestion};
 use pins::Pins;
 use rustc_hash::FxHashMap;
 use scheme::Scheme;
@@ -75,32 +83,50 @@ impl Pass for AutoLayout {
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
         let mode = self.mode.unwrap_or(cx.layout);
-        let Some(scheme) = scheme_for(mode, cx) else {
+        let Some(scheme) = alter::wished_scheme(module, mode, cx).or_else(|| scheme_for(mode, cx)) else {
             if mode != LayoutMode::None {
                 let message = format!("layouts stay: {} has no NHWC kernels", cx.profile.name);
                 cx.missed(self, &[], message);
             }
             return Ok(false);
         };
-        let mut failure = None;
+        let mut changed = self.on_blocks(module, |r, block| alter::replace_ops(self, r, block, cx))?.1;
         let mut pins = Pins::new(self, mode, scheme);
-        let changed = rewrite_functions(module, |r| {
-            let mut blocks = vec![r.f.body];
-            blocks.extend(r.f.walk().iter().flat_map(|&n| r.f.nodes[n].regions.clone()));
-            for block in blocks {
-                if let Err(e) = self.visit_block(r, block, scheme, &mut pins, cx) {
-                    failure.get_or_insert(e);
-                }
-            }
-        });
+        let before = (scheme.is_packed() && module.functions.values().any(stands_in_nhwc)).then(|| module.clone());
+        if before.is_some() {
+            self.on_blocks(module, |r, block| channels_first(r, block, cx))?;
+        }
+        let (moved, rewritten) =
+            self.on_blocks(module, |r, block| self.visit_block(r, block, scheme, &mut pins, cx))?;
+        match before {
+            Some(before) if !moved => *module = before,
+            _ => changed |= rewritten,
+        }
         for why in pins.unused() {
             cx.missed(self, &[], why);
         }
-        match failure {
-            Some(message) => Err(PassError::new("auto-layout", message)),
-            None => Ok(changed),
-        }
+        Ok(changed)
     }
+}
+
+/// True when an op of the function computes in NHWC.
+fn stands_in_nhwc(f: &Function) -> bool {
+    f.walk().iter().any(|&n| f.nodes[n].op.layout().is_some_and(|l| l.data_layout() == DataLayout::Nhwc))
+}
+
+/// Brings the ops of a block that compute in NHWC to NCHW, where they can move. True when any did.
+fn channels_first(r: &mut Rewriter<'_>, block: BlockId, cx: &mut PassContext) -> Result<bool, String> {
+    let scheme = Scheme { other: DataLayout::Nhwc };
+    let info = describe_block(r.module, &r.f, block);
+    let frames = frames::find_frames(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
+    let model = cx.costs();
+    let costs = choose::Costs { f: &r.f, frames: &frames, scheme, model: &*model };
+    let moved = choose::choose(costs, block, &|n| frames.movable.get(&n).is_some_and(|m| m.anchor).then_some(0)).moved;
+    if moved.is_empty() {
+        return Ok(false);
+    }
+    rewrite::rewrite_block(r, block, &frames, scheme, &moved)?;
+    Ok(true)
 }
 
 /// The layouts to choose between; none where the pass must not run.
@@ -139,6 +165,29 @@ fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u
 }
 
 impl AutoLayout {
+    /// Runs `go` on each block; tells whether it said so of any, and whether anything changed.
+    fn on_blocks(
+        &self,
+        module: &mut Module,
+        mut go: impl FnMut(&mut Rewriter<'_>, BlockId) -> Result<bool, String>,
+    ) -> Result<(bool, bool), PassError> {
+        let (mut any, mut failure) = (false, None);
+        let changed = rewrite_functions(module, |r| {
+            let mut blocks = vec![r.f.body];
+            blocks.extend(r.f.walk().iter().flat_map(|&n| r.f.nodes[n].regions.clone()));
+            for block in blocks {
+                match go(r, block) {
+                    Ok(done) => any |= done,
+                    Err(e) => failure = failure.take().or(Some(e)),
+                }
+            }
+        });
+        match failure {
+            Some(message) => Err(PassError::new("auto-layout", message)),
+            None => Ok((any, changed)),
+        }
+    }
+    /// Chooses and rewrites one block; true when a node moved or a transpose dissolved.
     fn visit_block(
         &self,
         r: &mut Rewriter<'_>,
@@ -146,10 +195,10 @@ impl AutoLayout {
         scheme: Scheme,
         pins: &mut Pins,
         cx: &mut PassContext,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let has_layout = |&n: &NodeId| r.f.nodes[n].op.layout().is_some();
         if !r.f.blocks[block].nodes.iter().any(has_layout) {
-            return Ok(());
+            return Ok(false);
         }
         let info = describe_block(r.module, &r.f, block);
         let frames = frames::find_frames(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
@@ -159,14 +208,15 @@ impl AutoLayout {
         }
         let model = cx.costs();
         let costs = choose::Costs { f: &r.f, frames: &frames, scheme, model: &*model };
-        let pinned = pins.colours(&r.f, &frames);
+        let wishes = alter::wishes(self, r, &frames, scheme, cx);
+        let pinned = pins.colours(&r.f, &frames, &wishes);
         let choice = settle(costs, block, &pinned);
         self.remark_choice(costs, &choice, &pinned, cx);
         if choice.moved.is_empty() && frames.dissolved.is_empty() {
             let message =
                 format!("@{}: all {} movable nodes stay, cost {}", r.f.name, frames.movable.len(), choice.cost);
             cx.missed(self, &[], message);
-            return Ok(());
+            return Ok(false);
         }
         let done = rewrite::rewrite_block(r, block, &frames, scheme, &choice.moved)?;
         // Those of packed layouts are folded, and counted, by `fold-constants`.
@@ -181,7 +231,7 @@ impl AutoLayout {
             choice.cost
         );
         cx.applied(self, &[], message);
-        Ok(())
+        Ok(true)
     }
 
     /// One remark for each anchor: the layout it got, and what each would have cost the anchor itself.

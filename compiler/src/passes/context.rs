@@ -97,6 +97,8 @@ pub struct PassContext {
     pub amp: AmpMode,
     /// Source nodes that mixed precision leaves in f32.
     pub keep_f32: Vec<super::KeepF32>,
+    /// Callbacks that say in which layout ops have to run; the first that answers counts.
+    pub alter_layouts: Vec<super::AlterLayout>,
     /// What nodes and groups cost; the estimate for the device where this is absent ([`PassContext::costs`]).
     pub cost_model: Option<Arc<dyn CostModel>>,
     /// Constants that passes laid out again at compile time.
@@ -135,6 +137,7 @@ impl PassContext {
             layout: LayoutMode::Auto,
             amp: AmpMode::Off,
             keep_f32: vec![],
+            alter_layouts: vec![],
             cost_model: None,
             folded_layouts: 0,
             instruments: vec![],

@@ -7,18 +7,20 @@
 //! ```
 //!
 //! Two nodes are equal when op, attributes and operands are (of commutative ops in any order); constants also when their
-//! data are (up to 4 KiB). A value
+//! data are (up to 4 KiB), and calls of tensor
+//! functions when those are equal whatever their names. A value
 //! of an enclosing block may stand for one of a region, never the other way round. Stateful nodes are never merged, nor
 //! are nodes with regions.
 
-use super::rewriter::{Rewriter, rewrite_functions};
-use super::{Pass, PassContext, PassError};
+use super::rewriter::Rewriter;
+use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
 use crate::dtype::DType;
-use crate::graph::{BlockId, Constant, Module, NodeId, ValueId};
+use crate::graph::{BlockId, Constant, NodeId, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, CallTensor, Const};
 use crate::tensor::ConstData;
+use crate::tir::TensorFunction;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
@@ -27,15 +29,15 @@ attr_struct! {
     pub struct EliminateCommonSubexpr("eliminate-common-subexpr") {}
 }
 
-impl Pass for EliminateCommonSubexpr {
+impl FunctionPass for EliminateCommonSubexpr {
+    type Of = GraphFunctions;
     fn opt_level(&self) -> u8 {
         3
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        Ok(rewrite_functions(module, |r| {
-            let mut search = Search { pass: self, seen: vec![], constants: FxHashMap::default() };
-            search.block(r, r.f.body, cx);
-        }))
+    fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
+        let mut search = Search { pass: self, seen: vec![], constants: FxHashMap::default() };
+        search.block(r, r.f.body, cx);
+        Ok(())
     }
 }
 
@@ -71,7 +73,7 @@ impl Search<'_> {
             operands.sort_unstable();
         }
         let key: Key = (node.op.name(), operands);
-        let equal = |m: &&NodeId| r.f.nodes[**m].op == node.op;
+        let equal = |m: &&NodeId| r.f.nodes[**m].op == node.op || same_kernel(r, **m, n);
         let found = self.seen.iter().find_map(|table| table.get(&key)?.iter().find(equal).copied());
         let Some(first) = found else {
             self.seen.last_mut().expect("inside a block").entry(key).or_default().push(n);
@@ -104,12 +106,22 @@ impl Search<'_> {
     }
 }
 
-/// Pure, without regions. A call may have effects through its callee, so calls are left alone.
+/// True for calls of tensor functions that compute the same, with results of the same types.
+fn same_kernel(r: &Rewriter<'_>, a: NodeId, b: NodeId) -> bool {
+    let callee = |n: NodeId| {
+        let call = r.f.nodes[n].op.downcast::<CallTensor>()?;
+        r.module.tensor_functions.get(&call.callee).map(TensorFunction::fingerprint)
+    };
+    let types = |n: NodeId| r.f.nodes[n].outputs.iter().map(|&v| r.f.ty(v));
+    callee(a).is_some_and(|found| callee(b) == Some(found)) && types(a).eq(types(b))
+}
+
+/// Pure, without regions. A tensor function computes its results and nothing else; a graph function may have effects, so its calls are
+/// left alone.
 fn mergeable(r: &Rewriter<'_>, n: NodeId) -> bool {
     let node = &r.f.nodes[n];
-    let calls = node.op.is::<Call>() || node.op.is::<CallTensor>();
     let defines = !node.op.defined_symbols().is_empty();
-    !node.op.effects().stateful && node.regions.is_empty() && !calls && !defines && !r.is_dead(n)
+    !node.op.effects().stateful && node.regions.is_empty() && !node.op.is::<Call>() && !defines && !r.is_dead(n)
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@
 //! with `s = scale / sqrt(var + epsilon)`. New weights are computed from the old ones on demand, so host memory never
 //! holds both sets.
 
-use super::rewriter::{Rewriter, rewrite_functions};
+use super::rewriter::Rewriter;
 use super::scaled_weights::{Channels, constant_of, scale_weights, weighted};
-use super::{Pass, PassContext, PassError};
+use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
 use crate::dtype::DType;
-use crate::graph::{Constant, Module, NodeId};
+use crate::graph::{Constant, NodeId};
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::batch_norm::BatchNorm;
@@ -30,19 +30,19 @@ attr_struct! {
     pub struct FoldBatchNorm("fold-batch-norm") {}
 }
 
-impl Pass for FoldBatchNorm {
+impl FunctionPass for FoldBatchNorm {
+    type Of = GraphFunctions;
     fn opt_level(&self) -> u8 {
         2
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        Ok(rewrite_functions(module, |r| {
-            for n in r.f.walk() {
-                r.normalize(n);
-                if r.f.nodes[n].op.is::<BatchNorm>() {
-                    self.visit(r, n, cx);
-                }
+    fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
+        for n in r.f.walk() {
+            r.normalize(n);
+            if r.f.nodes[n].op.is::<BatchNorm>() {
+                self.visit(r, n, cx);
             }
-        }))
+        }
+        Ok(())
     }
 }
 

@@ -11,8 +11,8 @@
 //! only when it is not more than 64 times its operands, and its data are then computed on demand, so that host memory
 //! holds one of the two at a time. Stateful ops never fold.
 
-use super::rewriter::{Rewriter, rewrite_functions};
-use super::{Pass, PassContext, PassError};
+use super::rewriter::Rewriter;
+use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
 use crate::cpu::eval_node;
 use crate::dtype::DType;
@@ -37,20 +37,20 @@ attr_struct! {
     }
 }
 
-impl Pass for FoldConstants {
+impl FunctionPass for FoldConstants {
+    type Of = GraphFunctions;
     fn opt_level(&self) -> u8 {
         2
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        Ok(rewrite_functions(module, |r| {
-            for n in r.f.walk() {
-                if r.is_dead(n) {
-                    continue;
-                }
-                r.normalize(n);
-                self.visit(r, n, cx);
+    fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
+        for n in r.f.walk() {
+            if r.is_dead(n) {
+                continue;
             }
-        }))
+            r.normalize(n);
+            self.visit(r, n, cx);
+        }
+        Ok(())
     }
 }
 

@@ -16,9 +16,9 @@
 //! or varies along other axes, results that others use as well, and large weights that others read: they would be
 //! there twice. New weights are computed when they are read.
 
-use super::rewriter::{Rewriter, rewrite_functions};
+use super::rewriter::Rewriter;
 use super::scaled_weights::{Channels, Weighted, constant_of, scale_weights, weighted};
-use super::{Pass, PassContext, PassError};
+use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
 use crate::cpu::eval_node;
 use crate::graph::{Constant, Module, NodeId, TensorType, ValueId};
@@ -46,30 +46,30 @@ attr_struct! {
     }
 }
 
-impl Pass for FoldScaleAxis {
+impl FunctionPass for FoldScaleAxis {
+    type Of = GraphFunctions;
     fn opt_level(&self) -> u8 {
         3
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+    fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
         let (backward, forward) = (backward_pattern(), forward_pattern());
         let (scale, anchor) = (scale(), anchor());
-        Ok(rewrite_functions(module, |r| {
-            let mut missed = Vec::new();
-            for n in r.f.walk() {
-                r.normalize(n);
-                let [output] = r.f.nodes[n].outputs[..] else { continue };
-                if self.backward && scale.find(r, output).is_some() && !r.is_dead(n) {
-                    missed.extend(self.visit(r, n, &backward, true, cx).err().map(|why| (n, why)));
-                }
-                if self.forward && anchor.find(r, output).is_some() && !r.is_dead(n) {
-                    missed.extend(self.visit(r, n, &forward, false, cx).err().map(|why| (n, why)));
-                }
+        let mut missed = Vec::new();
+        for n in r.f.walk() {
+            r.normalize(n);
+            let [output] = r.f.nodes[n].outputs[..] else { continue };
+            if self.backward && scale.find(r, output).is_some() && !r.is_dead(n) {
+                missed.extend(self.visit(r, n, &backward, true, cx).err().map(|why| (n, why)));
             }
-            // A product that no anchor before it takes may have found one behind it.
-            for (n, why) in missed.into_iter().filter(|(n, _)| !r.is_dead(*n)) {
-                cx.missed(self, &[r.f.nodes[n].name], why);
+            if self.forward && anchor.find(r, output).is_some() && !r.is_dead(n) {
+                missed.extend(self.visit(r, n, &forward, false, cx).err().map(|why| (n, why)));
             }
-        }))
+        }
+        // A product that no anchor before it takes may have found one behind it.
+        for (n, why) in missed.into_iter().filter(|(n, _)| !r.is_dead(*n)) {
+            cx.missed(self, &[r.f.nodes[n].name], why);
+        }
+        Ok(())
     }
 }
 

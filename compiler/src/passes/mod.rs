@@ -23,6 +23,7 @@ mod eliminate_dead;
 mod fold_batch_norm;
 mod fold_constants;
 mod fold_scale_axis;
+mod function_pass;
 pub mod fuse_ops;
 pub mod fusion_kind;
 mod infer_types;
@@ -42,7 +43,9 @@ mod to_basic_block_normal_form;
 mod winograd;
 
 pub use asked_forms::asked_forms;
+pub use auto_layout::{AlterLayout, LayoutAnswer, LayoutQuestion};
 pub use context::{AmpMode, Clock, FuseMode, LayoutMode, PassContext, PassStats};
+pub use function_pass::{FunctionPass, Functions, GraphFunctions, OneTensorFunction, TensorFunctions};
 pub use instrument::{IrPrinter, PassInfo, PassInstrument, PassTimer};
 pub use mixed_precision::KeepF32;
 pub use pipeline::{PipelineOptions, default_pipeline};
@@ -85,7 +88,7 @@ impl PassError {
     }
 }
 
-/// One pass over a module.
+/// One pass over a module. A pass over one function at a time is a [`FunctionPass`], and one of these by that.
 pub trait Pass: PassBase {
     /// The opt level from which it runs by default (0 always).
     fn opt_level(&self) -> u8;

@@ -1,6 +1,6 @@
 //! The standard pipelines: which passes run, in which order, for which options.
 
-use super::{AmpMode, FuseMode, KeepF32, LayoutMode, PassContext};
+use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext};
 use crate::attr::Attrs;
 
 /// Options of a compilation that decide its passes.
@@ -16,6 +16,8 @@ pub struct PipelineOptions {
     pub amp: AmpMode,
     /// Source nodes that mixed precision leaves in f32: the user's list, and what calibration found.
     pub keep_f32: Vec<KeepF32>,
+    /// Callbacks that say in which layout ops have to run.
+    pub alter_layouts: Vec<AlterLayout>,
     /// Options by pass name.
     pub config: Vec<(String, Attrs)>,
     /// Passes that never run.
@@ -32,6 +34,7 @@ impl Default for PipelineOptions {
             layout: LayoutMode::Auto,
             amp: AmpMode::Off,
             keep_f32: vec![],
+            alter_layouts: vec![],
             config: vec![],
             disabled: vec![],
             passes: None,
@@ -45,6 +48,7 @@ impl PipelineOptions {
         cx.disabled.extend(self.disabled.iter().cloned());
         cx.config.extend(self.config.iter().cloned());
         cx.keep_f32.extend(self.keep_f32.iter().cloned());
+        cx.alter_layouts.extend(self.alter_layouts.iter().cloned());
     }
 }
 

@@ -17,11 +17,11 @@
 //! moving work into its kernel: such a user would make a kernel of its slice. Sizes must be constants.
 
 use super::fusion_kind::describe_node;
-use super::rewriter::{Rewriter, rewrite_functions};
-use super::{Pass, PassContext, PassError};
+use super::rewriter::Rewriter;
+use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
-use crate::graph::{Module, NodeId, TensorType};
+use crate::graph::{NodeId, TensorType};
 use crate::int::{Int, const_dims};
 use crate::ops::permute::normalize_axis;
 use crate::ops::slice::Slice;
@@ -33,28 +33,28 @@ attr_struct! {
     pub struct SplitToSlices("split-to-slices") {}
 }
 
-impl Pass for SplitToSlices {
+impl FunctionPass for SplitToSlices {
+    type Of = GraphFunctions;
     fn opt_level(&self) -> u8 {
         1
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        Ok(rewrite_functions(module, |r| {
-            let uses = r.f.uses();
-            for n in r.f.walk() {
-                r.normalize(n);
-                let Some(split) = r.f.nodes[n].op.downcast::<Split>().cloned() else { continue };
-                let name = r.f.nodes[n].name;
-                match users_that_take(r, n, &uses) {
-                    Ok(users) => {
-                        let count = users.len();
-                        if self.replace(r, n, &split, users).is_some() {
-                            cx.applied(self, &[name], format!("{name} became {count} slices that their users read"));
-                        }
+    fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
+        let uses = r.f.uses();
+        for n in r.f.walk() {
+            r.normalize(n);
+            let Some(split) = r.f.nodes[n].op.downcast::<Split>().cloned() else { continue };
+            let name = r.f.nodes[n].name;
+            match users_that_take(r, n, &uses) {
+                Ok(users) => {
+                    let count = users.len();
+                    if self.replace(r, n, &split, users).is_some() {
+                        cx.applied(self, &[name], format!("{name} became {count} slices that their users read"));
                     }
-                    Err(why) => cx.missed(self, &[name], format!("{name} stays a split: {why}")),
                 }
+                Err(why) => cx.missed(self, &[name], format!("{name} stays a split: {why}")),
             }
-        }))
+        }
+        Ok(())
     }
 }
 

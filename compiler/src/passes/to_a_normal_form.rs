@@ -11,8 +11,8 @@
 //! Operands are names already, and a value that is used twice is bound once, so this is all that TVM's pass of this name
 //! has left to do. The regions of an `if` stay, since only one of them runs.
 
-use super::rewriter::rewrite_functions;
-use super::{Pass, PassContext, PassError};
+use super::rewriter::Rewriter;
+use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::Module;
 use crate::ops::control::Let;
@@ -22,22 +22,22 @@ attr_struct! {
     pub struct ToANormalForm("to-a-normal-form") {}
 }
 
-impl Pass for ToANormalForm {
+impl FunctionPass for ToANormalForm {
+    type Of = GraphFunctions;
     fn opt_level(&self) -> u8 {
         0
     }
-    fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        Ok(rewrite_functions(module, |r| {
-            for n in r.f.walk() {
-                if !r.f.nodes[n].op.is::<Let>() || r.is_dead(n) {
-                    continue;
-                }
-                let [body] = r.f.nodes[n].regions[..] else { continue };
-                let name = r.f.nodes[n].name;
-                r.splice(n, body);
-                cx.applied(self, &[name], format!("the scope of {name} is dissolved"));
+    fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
+        for n in r.f.walk() {
+            if !r.f.nodes[n].op.is::<Let>() || r.is_dead(n) {
+                continue;
             }
-        }))
+            let [body] = r.f.nodes[n].regions[..] else { continue };
+            let name = r.f.nodes[n].name;
+            r.splice(n, body);
+            cx.applied(self, &[name], format!("the scope of {name} is dissolved"));
+        }
+        Ok(())
     }
 }
 

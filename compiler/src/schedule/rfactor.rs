@@ -11,6 +11,8 @@
 //!                                     for k in 0..4:
 //!                                       b: y[i] += part[i, k]
 //! ```
+//!
+//! In workgroup memory the buffer also has a dimension for each loop around the nest that is bound to threads.
 
 use super::accesses::buffers_read;
 use super::bind::{Axis, Bind};
@@ -24,7 +26,7 @@ use super::{Instruction, Refusal};
 use crate::attr_struct;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, Buffer, Cond, Encoding, Expr, Reduce, Stmt, TensorFunction};
+use crate::tir::{Block, Buffer, Cond, Encoding, Expr, LoopKind, Reduce, Stmt, TensorFunction};
 
 attr_struct! {
     /// Factors a reduction loop into a spatial dimension of an intermediate buffer.
@@ -46,6 +48,15 @@ attr_struct! {
 }
 
 impl Rfactor {
+    /// The threads that run the nest behind `first` side by side: in workgroup memory each has partial results of its own.
+    fn threads(&self, f: &TensorFunction, first: Name) -> Result<Vec<LoopHead>, Refusal> {
+        if self.scope != MemoryScope::Shared {
+            return Ok(vec![]);
+        }
+        let path = loops_around_block(f, self.block)?;
+        let around = path.into_iter().take_while(|l| l.var != first);
+        Ok(around.filter(|l| matches!(l.kind, LoopKind::Local(_))).collect())
+    }
     /// The loops of the perfect nest that is factored.
     fn chain(&self, f: &TensorFunction, block: &Block, reduction: &[Name]) -> Result<Vec<LoopHead>, Refusal> {
         let path = loops_around_block(f, self.block)?;
@@ -88,6 +99,7 @@ impl Instruction for Rfactor {
             chain.iter().cloned().partition(|l| !reduction.contains(&l.var));
         let (factored, others): (Vec<LoopHead>, Vec<LoopHead>) = inner.into_iter().partition(|l| l.var == self.r#loop);
         let kept: Vec<LoopHead> = spatial.into_iter().chain(factored).collect();
+        let dims: Vec<LoopHead> = self.threads(f, chain[0].var)?.into_iter().chain(kept.iter().cloned()).collect();
         let whole = &f.buffers[block.buffer];
         let (dtype, encoding) = match self.scope {
             MemoryScope::Global => whole.unpacked(),
@@ -96,7 +108,7 @@ impl Instruction for Rfactor {
         let buffer = f.buffers.push(Buffer {
             name: self.into,
             dtype,
-            shape: kept.iter().map(|l| l.extent.clone()).collect(),
+            shape: dims.iter().map(|l| l.extent.clone()).collect(),
             scope: self.scope.scope(),
             encoding,
         });
@@ -108,7 +120,7 @@ impl Instruction for Rfactor {
             name: self.into,
             guards: guards.clone(),
             buffer,
-            indices: kept.iter().map(|l| Int::var(l.var)).collect(),
+            indices: dims.iter().map(|l| Int::var(l.var)).collect(),
             value: Expr::guarded(conds, block.value.clone(), otherwise),
             reduce: Some(Reduce { combiner: reduce.combiner, init: true }),
             stages: block.stages.clone(),
@@ -116,7 +128,7 @@ impl Instruction for Rfactor {
         partial.map_ints(&mut |i| substitute(i, &by));
         let renamed = |l: &LoopHead| LoopHead { var: derived_name(self.into, l.var), ..l.clone() };
         let partial_loops: Vec<LoopHead> = kept.iter().chain(&others).map(renamed).collect();
-        let load = Expr::Load(buffer, kept.iter().map(|l| Int::var(l.var)).collect());
+        let load = Expr::Load(buffer, dims.iter().map(|l| Int::var(l.var)).collect());
         let last = Block { guards, value: load, ..block };
         let first = chain[0].var;
         replace_loop(f, first, |_| {
@@ -166,6 +178,26 @@ mod tests {
                 "bind {loop=y_i0, axis=group_x}",
                 "bind {loop=part_si, axis=local_x}",
                 "bind {loop=yi, axis=local_x}",
+                "cut-kernel {}",
+            ],
+        );
+        assert_same(&f, &g);
+    }
+
+    #[test]
+    fn threads_around_have_partial_results_of_their_own() {
+        let f = softmax(8, 21);
+        let g = scheduled(
+            &f,
+            &[
+                "split {loop=y_i0, factors=[0, 4], into=[yg, yn]}",
+                "bind {loop=yg, axis=group_x}",
+                "bind {loop=yn, axis=local_x}",
+                "compute-at {block=sum, at=yn, scope=register}",
+                "split {loop=sum_r0, factors=[0, 8], into=[so, si]}",
+                "rfactor {block=sum, loop=si, into=part, scope=shared, at=yn, axis=local_y}",
+                "split {loop=y_i1, factors=[0, 8], into=[yo, yi]}",
+                "bind {loop=yi, axis=local_y}",
                 "cut-kernel {}",
             ],
         );

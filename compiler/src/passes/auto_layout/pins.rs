@@ -33,8 +33,8 @@ impl Pins {
         list.extend(of(&pass.packed, packed));
         Pins { mode, scheme, list }
     }
-    /// The colours of pinned nodes.
-    pub fn colours(&mut self, f: &Function, frames: &Frames) -> FxHashMap<NodeId, u8> {
+    /// The colours of pinned nodes: by the pass's options, by `wishes` of callbacks, by the mode.
+    pub fn colours(&mut self, f: &Function, frames: &Frames, wishes: &FxHashMap<NodeId, u8>) -> FxHashMap<NodeId, u8> {
         let mut out = FxHashMap::default();
         for (&n, m) in &frames.movable {
             let name = f.nodes[n].name;
@@ -54,7 +54,7 @@ impl Pins {
                 LayoutMode::Nchw4c | LayoutMode::Nchw8c | LayoutMode::Nchw16c if m.anchor && counted() => Some(1),
                 _ => None,
             };
-            if let Some(c) = colour.or(by_mode) {
+            if let Some(c) = colour.or(wishes.get(&n).copied()).or(by_mode) {
                 out.insert(n, c);
             }
         }

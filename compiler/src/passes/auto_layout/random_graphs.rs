@@ -139,7 +139,11 @@ fn add_rank4(
             0 => add(b, local_norm::Lrn { size: 3, ..Default::default() }, &[x]),
             1 => {
                 let v: Vec<ValueId> = (0..2).map(|_| b.constant("v", &d.tensor(&[c]))).collect();
-                add(b, group_norm::InstanceNorm::default(), &[x, v[0], v[1]])
+                let groups = if c % 2 == 0 && d.one_in(2) { c as i64 / 2 } else { 1 };
+                match d.one_in(2) {
+                    true => add(b, group_norm::InstanceNorm::default(), &[x, v[0], v[1]]),
+                    false => add(b, group_norm::GroupNorm { groups, ..Default::default() }, &[x, v[0], v[1]]),
+                }
             }
             2 => add(b, space_depth::DepthToSpace { block: 2, ..Default::default() }, &[x]),
             _ => add(b, space_depth::SpaceToDepth { block: 2, ..Default::default() }, &[x]),

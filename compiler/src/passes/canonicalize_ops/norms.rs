@@ -1,7 +1,6 @@
 //! Softmax and normalisations that are written out of other ops.
 
 use crate::graph::{Constant, ValueId};
-use crate::ops::OpRef;
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};
 use crate::ops::group_norm::{GroupNorm, InstanceNorm};
 use crate::ops::norm::{LayerNorm, RmsNorm};
@@ -9,6 +8,7 @@ use crate::ops::reduce::{Reduce, ReduceKind};
 use crate::ops::reshape::Reshape;
 use crate::ops::softmax::{LogSoftmax, Softmax};
 use crate::ops::unary::{Exp, Log, Reciprocal, Sqrt};
+use crate::ops::{DataLayout, OpRef};
 use crate::passes::rules::{Change, Match, Operand, Rule};
 use crate::pattern::{Pattern, commuted, constant, either, number, op, var};
 use crate::tensor::Tensor;
@@ -82,7 +82,9 @@ pub(super) const RULES: &[Rule] = &[
         equation: "reshape(instance_norm(reshape(x), s, b)) = group_norm(x, s, b)",
         pattern: || {
             let groups = op::<Reshape>([var("x")]).used_once().named("groups");
-            op::<Reshape>([op::<InstanceNorm>([groups, var("s"), var("b")]).used_once().named("norm")])
+            let norm = op::<InstanceNorm>([groups, var("s"), var("b")])
+                .attr::<InstanceNorm>("channels first", |n| n.layout == DataLayout::Nchw);
+            op::<Reshape>([norm.used_once().named("norm")])
         },
         apply: |m| {
             let (x, groups) = (m.ty_of(m.value("x")), m.ty_of(m.value("groups")));
@@ -91,7 +93,7 @@ pub(super) const RULES: &[Rule] = &[
                 return None;
             }
             let epsilon = m.made_by::<InstanceNorm>(m.value("norm"))?.epsilon;
-            let op = GroupNorm { groups: count, epsilon, per_group: true };
+            let op = GroupNorm { groups: count, epsilon, per_group: true, ..GroupNorm::default() };
             Change::node(op, [m.value("x"), m.value("s"), m.value("b")])
         },
     },
@@ -117,10 +119,10 @@ fn group_norm() -> Pattern {
 fn affine(m: &Match<'_, '_>, f: fn(f64, f64, f64) -> (f64, f64)) -> Option<Change> {
     let norm = m.made_by::<GroupNorm>(m.value("norm"))?.clone();
     let x = m.ty_of(m.value("x"));
-    let channels = usize::try_from(x.shape[1].as_const()?).ok()?;
+    let channels = usize::try_from(norm.layout.channels(&x.shape).as_const()?).ok()?;
     let c = m.small_constant(m.value("c"))?;
     // One element for each channel, or one for all.
-    let axis = (1 + c.shape().len()).checked_sub(x.rank());
+    let axis = (norm.layout.channel_axis(x.rank())? + c.shape().len()).checked_sub(x.rank());
     let plain = c.shape().iter().enumerate().all(|(d, n)| *n == 1 || (Some(d) == axis && *n == channels));
     if !plain || c.shape().len() > x.rank() {
         return None;

@@ -13,7 +13,8 @@ use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
 use crate::ops::slice::Slice;
 use crate::ops::split::Split;
 use crate::ops::transpose::Transpose;
-use crate::ops::{InferContext, Op};
+use crate::ops::{DataLayout, InferContext, Op};
+use crate::passes::auto_layout::{TO_NCHW, TO_NHWC};
 use crate::passes::rules::{Change, Match, Rule};
 use crate::pattern::{Pattern, any, either, is, op, op_from, var};
 
@@ -61,6 +62,28 @@ pub(super) const RULES: &[Rule] = &[
                 return m.same_type(m.value("x"));
             }
             Change::node(LayoutTransform { from: inner.from, to: outer.to }, [m.value("x")])
+        },
+    },
+    Rule {
+        equation: "layout_transform(transpose(x, nhwc to nchw), nchw to a) = layout_transform(x, nhwc to a)",
+        pattern: || op::<LayoutTransform>([op::<Transpose>([var("x")]).named("inner")]),
+        apply: |m| {
+            let outer = m.op::<LayoutTransform>()?;
+            let perm = m.made_by::<Transpose>(m.value("inner"))?.perm(m.ty_of(m.value("x")).rank()).ok()?;
+            let fits = outer.from == DataLayout::Nchw && perm == TO_NCHW;
+            let joined = LayoutTransform { from: DataLayout::Nhwc, to: outer.to };
+            if fits { Change::node(joined, [m.value("x")]) } else { None }
+        },
+    },
+    Rule {
+        equation: "transpose(layout_transform(x, a to nchw), nchw to nhwc) = layout_transform(x, a to nhwc)",
+        pattern: || op::<Transpose>([op::<LayoutTransform>([var("x")]).named("inner")]),
+        apply: |m| {
+            let inner = m.made_by::<LayoutTransform>(m.value("inner"))?;
+            let perm = m.op::<Transpose>()?.perm(m.ty().rank()).ok()?;
+            let fits = inner.to == DataLayout::Nchw && perm == TO_NHWC;
+            let joined = LayoutTransform { from: inner.from, to: DataLayout::Nhwc };
+            if fits { Change::node(joined, [m.value("x")]) } else { None }
         },
     },
     Rule {

@@ -19,6 +19,7 @@
 mod product;
 mod rates;
 mod reads;
+mod rows;
 mod scheduled;
 mod tally;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod tests;
 mod transform;
 mod units;
 
+pub(in crate::schedule) use rows::row_costs;
 pub use tally::KernelEstimate;
 pub(in crate::schedule) use units::{product_costs, sharing_costs, window_costs};
 

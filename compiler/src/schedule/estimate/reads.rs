@@ -36,7 +36,7 @@ pub(super) struct Stages<'f> {
 /// An element that an expression reads.
 pub(super) struct Read {
     pub buffer: BufferId,
-    index: Vec<Int>,
+    pub index: Vec<Int>,
     /// The dimension that packing puts innermost.
     innermost: Option<usize>,
 }

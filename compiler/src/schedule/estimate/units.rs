@@ -2,13 +2,12 @@
 
 use super::product::{Product, Windows};
 use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
+use super::rows::rows;
 use super::tally::{KernelEstimate, Tally};
 use super::transform;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::rules::{
-    LARGEST_WINDOW, ProductTile, threads_for_a_result, usual_windows, window_index, worth_a_workgroup,
-};
+use crate::schedule::rules::{LARGEST_WINDOW, ProductTile, threads_for_a_result, usual_windows, window_index};
 use crate::tir::{BufferId, TensorFunction};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
@@ -127,7 +126,7 @@ fn sum_of_slices(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally 
     tally
 }
 
-fn named(stages: &Stages<'_>, stage: usize, tally: &Tally) -> KernelEstimate {
+pub(super) fn named(stages: &Stages<'_>, stage: usize, tally: &Tally) -> KernelEstimate {
     tally.kernel(stages.f, stages.list[stage].block.name, stages.profile, &stages.rates)
 }
 
@@ -262,55 +261,6 @@ fn product(
         }
     }
     Some(tally)
-}
-
-/// Softmax and normalisations: one stage spreads row reductions over their rows.
-fn rows(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
-    let (reductions, computed): (Vec<usize>, Vec<usize>) =
-        stored.iter().copied().partition(|&s| stages.list[s].block.reduce.is_some());
-    let [output] = computed[..] else { return None };
-    if reductions.is_empty() || reductions.iter().any(|&r| stages.is_result(stages.list[r].block.buffer)) {
-        return None;
-    }
-    let demand = stages.demand(&stages.list[output].block.value);
-    let of_reduction = |b: BufferId| reductions.iter().any(|&r| stages.list[r].block.buffer == b);
-    let reads = demand.reads.iter().filter(|r| of_reduction(r.buffer));
-    let row: Vec<Name> = reads.map(|r| r.variables()).max_by_key(Vec::len)?;
-    let (loops, _) = stages.loops(output);
-    let (outer, inner): (Vec<Loop>, Vec<Loop>) = loops.iter().copied().partition(|l| row.contains(&l.0) || l.1 == 1);
-    let (count, length) = (iterations(&outer), iterations(&inner));
-    if length <= 1.0 {
-        return None;
-    }
-    let contiguous = loops.iter().rev().find(|l| l.1 > 1).is_some_and(|l| inner.contains(l));
-    let shared = worth_a_workgroup(stages.profile, count as i64, length as i64, contiguous);
-    let threads: f64 = match (shared, stages.rates.software) {
-        (true, true) => stages.rates.lanes as f64,
-        (true, false) => (length / 4.0).clamp(32.0, 256.0),
-        (false, true) => 8.0,
-        (false, false) => 32.0,
-    };
-    let workgroups = if shared { count } else { (count / threads).ceil() };
-    let mut tally = Tally { workgroups, threads, ..Tally::default() };
-    for &r in &reductions {
-        let (own, taps) = stages.loops(r);
-        let mut d = stages.demand(&stages.list[r].block.value);
-        d.operations += 1.0;
-        d.reads.retain(|x| !of_reduction(x.buffer));
-        let (order, times) = if shared { (&taps, iterations(&own)) } else { (&own, iterations(&taps)) };
-        stages.count(&mut tally, &d, &Lanes { order, width: 1, along: None }, times);
-        if shared {
-            tally.passes += count * (threads / stages.rates.lanes as f64).ceil() * 4.0;
-        }
-    }
-    let mut d = demand;
-    d.reads.retain(|x| !of_reduction(x.buffer));
-    let (order, times) = if shared { (&inner, count) } else { (&outer, length) };
-    let width = if shared && contiguous && length % 4.0 == 0.0 { 4 } else { 1 };
-    let lanes = Lanes { order, width, along: None };
-    stages.count(&mut tally, &d, &lanes, times);
-    stages.count_read(&mut tally, &Stages::store(stages.list[output].block), &lanes, times);
-    Some(named(stages, output, &tally))
 }
 
 /// Two kernels as one, and as they are.

@@ -154,9 +154,18 @@ fn reads_neighbours(sketch: &Sketch<'_>, block: Name, along: &[Name], length: i6
 /// Partial results that one thread adds up by itself, at most.
 const SERIAL: i64 = 16;
 
-/// Distributes the reduction loops of `block`, which stand inside the workgroup's loop `at`, over `threads` threads along
-/// x. Neighbouring threads take neighbouring elements, or vectors of them where memory has such. Every thread then has the result.
-pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, at: Name, threads: i64) -> Result<(), Decline> {
+/// The threads of a workgroup that share a reduction: so many along an axis, inside loop `at`.
+#[derive(Clone, Copy)]
+pub(super) struct Team {
+    pub at: Name,
+    pub threads: i64,
+    pub axis: Axis,
+}
+
+/// Distributes the reduction loops of `block`, which stand inside loop `team.at`, over its threads. Neighbouring threads take
+/// neighbouring elements, or vectors of them where memory has such. Every thread then has the result.
+pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Team) -> Result<(), Decline> {
+    let Team { at, threads, axis } = team;
     let loops = sketch.f.reduction_loops(block);
     if loops.is_empty() {
         return Ok(());
@@ -170,7 +179,7 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, at: Name
     let parts = sketch.split(vector.map_or(all, |v| v.0), &[0, threads], &["o", "t"])?;
     let part = Name::new(&format!("{block}_part"));
     let shared = MemoryScope::Shared;
-    let axis = Some(Axis::LocalX);
+    let axis = Some(axis);
     sketch.apply(Rfactor { block, r#loop: parts[1], into: part, scope: shared, at: Some(at), axis })?;
     let of_part = |v: Name| Name::new(&format!("{part}_{v}"));
     accumulate(sketch, part, of_part(parts[0]))?;

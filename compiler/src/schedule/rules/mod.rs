@@ -40,7 +40,7 @@ pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
 pub use pooling::{Window, window_index};
 pub(in crate::schedule) use reduction_threads::threads_for_a_result;
-pub(in crate::schedule) use rows::worth_a_workgroup;
+pub(in crate::schedule) use rows::{group_splits, rows_together, worth_a_workgroup};
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{ProductTile, product_candidates};

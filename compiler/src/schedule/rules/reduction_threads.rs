@@ -4,7 +4,7 @@
 //! read neighbouring elements.
 
 use super::analysis::Unit;
-use super::cooperate::reduce_over_threads;
+use super::cooperate::{Team, reduce_over_threads};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -31,7 +31,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let parts = sketch.split(flat, &[0, 1], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.apply(ComputeAt { block: reduce, at: parts[0], scope: LocalScope::Register })?;
-    reduce_over_threads(sketch, reduce, parts[0], threads)?;
+    reduce_over_threads(sketch, reduce, Team { at: parts[0], threads, axis: Axis::LocalX })?;
     sketch.bind(parts[1], Axis::LocalX)?;
     Ok(())
 }

@@ -6,14 +6,19 @@
 //! every reduction (`cooperate.rs`) and the writing.
 
 use super::analysis::{Unit, readers};
-use super::cooperate::reduce_over_threads;
+use super::cooperate::{Team, reduce_over_threads};
 use super::sketch::{Decline, Sketch};
+use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
+use crate::schedule::Split;
+use crate::schedule::estimate::row_costs;
+use crate::schedule::loops::LoopHead;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::Expr;
+use crate::traffic::SECTOR_BYTES;
 
 /// The output block and its loops: those that tell rows apart, and those inside a row.
 struct Rows {
@@ -24,17 +29,20 @@ struct Rows {
     /// Number of rows, and elements that the output has of each.
     count: i64,
     length: i64,
-    /// The output's innermost loop is inside a row: neighbours of a row lie next to each other.
-    contiguous: bool,
+    /// Elements of a row that lie next to each other: where this is 1, neighbours belong to different rows.
+    run: i64,
+    /// Iterations of the innermost loop that tells rows apart.
+    neighbours: i64,
 }
 
 /// Takes a whole function whose one output block reads row reductions, directly or through others, at fewer loops than its
 /// own.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    split_groups(sketch, unit.output)?;
     let rows = find_rows(sketch, unit.output)?;
     let share = [WORKGROUP, THREAD].map(String::from);
     let default =
-        if worth_a_workgroup(sketch.profile, rows.count, rows.length, rows.contiguous) { WORKGROUP } else { THREAD };
+        if worth_a_workgroup(sketch.profile, rows.count, rows.length, rows.run > 1) { WORKGROUP } else { THREAD };
     match sketch.choose("row", &share, default.into())?.as_str() {
         WORKGROUP => row_a_workgroup(sketch, &rows),
         _ => row_a_thread(sketch, &rows),
@@ -44,6 +52,40 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
 /// Who computes a row.
 const WORKGROUP: &str = "workgroup";
 const THREAD: &str = "thread";
+
+/// Splits the loops of `output` whose iterations belong to a row in groups.
+fn split_groups(sketch: &mut Sketch<'_>, output: Name) -> Result<(), Decline> {
+    let blocks = sketch.f.body.blocks();
+    let made: Vec<_> = blocks.iter().filter(|b| b.reduce.is_some()).map(|b| b.buffer).collect();
+    let loads = blocks.iter().filter(|b| b.name == output).flat_map(|b| b.value.loads());
+    let indices: Vec<Int> = loads.filter(|l| made.contains(&l.0)).flat_map(|l| l.1.to_vec()).collect();
+    let own: Vec<Name> = sketch.loops(output)?.iter().map(|l| l.var).collect();
+    for split in group_splits(&indices, &|v| sketch.extent_of(v).filter(|_| own.contains(&v))) {
+        sketch.apply(split)?;
+    }
+    Ok(())
+}
+
+/// The splits that make loops of their own of `v / n` where reductions are read at `indices`; `extent` tells the iterations of a loop
+/// that may be split.
+pub(in crate::schedule) fn group_splits<'a>(
+    indices: impl IntoIterator<Item = &'a Int>,
+    extent: &dyn Fn(Name) -> Option<i64>,
+) -> Vec<Split> {
+    let mut out: Vec<Split> = Vec::new();
+    for index in indices {
+        index.visit(&mut |i| {
+            let IntNode::Div(of, by) = i.node() else { return };
+            let (Some(v), Some(by)) = (of.as_var(), by.as_const()) else { return };
+            let whole = by > 1 && extent(v).is_some_and(|n| n % by == 0);
+            if whole && out.iter().all(|s| s.r#loop != v) {
+                let into = ["group", "of"].map(|part| Name::new(&format!("{v}_{part}"))).to_vec();
+                out.push(Split { r#loop: v, factors: vec![0, by], into });
+            }
+        });
+    }
+    out
+}
 
 fn find_rows(sketch: &Sketch<'_>, output: Name) -> Result<Rows, Decline> {
     let reductions: Vec<Name> = sketch.f.body.blocks().iter().filter(|b| b.reduce.is_some()).map(|b| b.name).collect();
@@ -59,9 +101,11 @@ fn find_rows(sketch: &Sketch<'_>, output: Name) -> Result<Rows, Decline> {
         // Every element has its own reductions: a unit, not rows.
         return Err(Decline::other_kind());
     }
-    let last = loops.iter().rev().find(|l| !l.extent.is(1));
-    let contiguous = last.is_some_and(|l| inner.contains(&l.var));
-    Ok(Rows { output, reductions, row, inner, count, length, contiguous })
+    let several = |l: &&LoopHead| !l.extent.is(1);
+    let extent = |l: &LoopHead| l.extent.as_const().unwrap_or(1);
+    let run = loops.iter().rev().filter(several).take_while(|l| inner.contains(&l.var)).map(extent).product();
+    let neighbours = loops.iter().rev().filter(several).find(|l| row.contains(&l.var)).map_or(1, extent);
+    Ok(Rows { output, reductions, row, inner, count, length, run, neighbours })
 }
 
 /// Whether the threads of a workgroup had better share a row than take rows alone, of `count` rows of `length` elements that lie
@@ -76,10 +120,35 @@ pub(in crate::schedule) fn worth_a_workgroup(p: &DeviceProfile, count: i64, leng
     length >= 32 && (contiguous || few)
 }
 
-/// Threads that share a row.
-fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows) -> Result<i64, Decline> {
+/// How many neighbouring rows a workgroup may have, whose elements lie next to each other in runs of `run`, of rows of which
+/// `neighbours` stand one behind the other: more than one where a run fills no sector.
+pub(in crate::schedule) fn rows_together(p: &DeviceProfile, neighbours: i64, run: i64) -> Vec<i64> {
+    let wanted = SECTOR_BYTES / 4 / run.max(1);
+    // A processor that stands for a device: its few threads share a row, too.
+    let most = if p.software { i64::from(p.fixed_subgroup().unwrap_or(8)) / 2 } else { 32 };
+    let more = (1..6).map(|n| 1 << n).filter(|n| wanted > 1 && *n <= most && neighbours % n == 0);
+    std::iter::once(1).chain(more).collect()
+}
+
+/// How many rows a workgroup has: what the estimate finds cheapest.
+fn choose_rows(sketch: &mut Sketch<'_>, rows: &Rows) -> Result<i64, Decline> {
+    let domain = rows_together(sketch.profile, rows.neighbours, rows.run);
+    // A packed store owns whole words of one row.
+    if domain.len() == 1 || sketch.elements_per_word(rows.output) > 1 {
+        return Ok(1);
+    }
+    let costs = row_costs(&sketch.f, sketch.constants, sketch.profile, &domain).unwrap_or_default();
+    let best = domain.iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1)).map_or(1, |b| *b.0);
+    sketch.choose("rows", &domain, best)
+}
+
+/// Threads that share `together` rows.
+fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows, together: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
-    let device = prev_power_of_two(i64::from(p.max_invocations.min(p.max_workgroup_size[0])));
+    // Rows together are along x, those who share one along y.
+    let along =
+        if together == 1 { i64::from(p.max_workgroup_size[0]) } else { i64::from(p.max_workgroup_size[1]) * together };
+    let device = prev_power_of_two(i64::from(p.max_invocations).min(along));
     // Each reduction keeps a word a thread in workgroup memory, and a sixteenth of that for the tree.
     let shared = prev_power_of_two(i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5));
     let default = if p.software {
@@ -87,10 +156,10 @@ fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows) -> Result<i64, Declin
         i64::from(p.fixed_subgroup().unwrap_or(8))
     } else {
         let most = if rows.count >= i64::from(p.cores.max(1)) { 256 } else { 1024 };
-        let wanted = ((rows.length / 4).max(1) as u64).next_power_of_two() as i64;
+        let wanted = ((rows.length * together / 4).max(1) as u64).next_power_of_two() as i64;
         wanted.clamp(32, most).min(device).min(shared)
     };
-    let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= device.min(shared)).collect();
+    let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= device.min(shared) && *t > together).collect();
     if !domain.contains(&default) {
         domain.push(default);
     }
@@ -133,7 +202,8 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
 }
 
 fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
-    let threads = workgroup_threads(sketch, r)?;
+    let together = choose_rows(sketch, r)?;
+    let threads = workgroup_threads(sketch, r, together)?;
     let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;
     let inner = sketch.fuse(&r.inner, Name::new(&format!("{}_e", r.output)))?;
@@ -145,19 +215,14 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
         }
         row => (sketch.fuse(row, Name::new(&format!("{}_row", r.output)))?, inner),
     };
-    sketch.bind(rows, Axis::GroupX)?;
+    let team = bind_rows(sketch, rows, together, threads)?;
     let packed = sketch.elements_per_word(r.output) > 1;
     let width = match packed {
         // The last vector of a single row reaches into the buffer's padding.
         true if r.count == 1 => 4,
-        true => words_of_rows(r.length)?,
-        false => {
-            if r.contiguous && r.length % 4 == 0 {
-                4
-            } else {
-                1
-            }
-        }
+        true => words_of_rows(r.run)?,
+        false if together == 1 && r.run % 4 == 0 => 4,
+        false => 1,
     };
     let (shared, vector) = match width {
         1 => (inner, None),
@@ -166,14 +231,26 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
             (parts[0], Some(parts[1]))
         }
     };
-    let parts = sketch.split(shared, &[0, threads], &["o", "t"])?;
+    let parts = sketch.split(shared, &[0, team.threads], &["o", "t"])?;
     for &reduction in r.reductions.iter().rev() {
-        sketch.apply(ComputeAt { block: reduction, at: rows, scope: LocalScope::Register })?;
-        reduce_over_threads(sketch, reduction, rows, threads)?;
+        sketch.apply(ComputeAt { block: reduction, at: team.at, scope: LocalScope::Register })?;
+        reduce_over_threads(sketch, reduction, team)?;
     }
-    sketch.bind(parts[1], Axis::LocalX)?;
+    sketch.bind(parts[1], team.axis)?;
     vector.map_or(Ok(()), |v| sketch.vectorize(v))?;
     Ok(())
+}
+
+/// Gives a workgroup `together` of the rows; neighbouring threads have neighbouring ones, and those along the other axis share each.
+fn bind_rows(sketch: &mut Sketch<'_>, rows: Name, together: i64, threads: i64) -> Result<Team, Decline> {
+    if together == 1 {
+        sketch.bind(rows, Axis::GroupX)?;
+        return Ok(Team { at: rows, threads, axis: Axis::LocalX });
+    }
+    let parts = sketch.split(rows, &[0, together], &["g", "n"])?;
+    sketch.bind(parts[0], Axis::GroupX)?;
+    sketch.bind(parts[1], Axis::LocalX)?;
+    Ok(Team { at: parts[1], threads: threads / together, axis: Axis::LocalY })
 }
 
 /// Elements of a vector that divide rows of `length` elements: a packed store owns whole words, and none crosses rows.
