@@ -23,9 +23,11 @@ mod scheduled;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod transpose;
 mod units;
 
 pub use tally::KernelEstimate;
+pub(in crate::schedule) use transpose::transpose_costs;
 pub(in crate::schedule) use units::{product_costs, sharing_costs, window_costs};
 
 use crate::arena::Id;

@@ -3,10 +3,11 @@
 use super::product::{Product, Windows};
 use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
 use super::tally::{KernelEstimate, Tally};
+use super::transpose;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::{
-    LARGEST_WINDOW, ProductTile, threads_for_a_result, usual_windows, window_index, worth_a_workgroup,
+    LARGEST_WINDOW, ProductTile, threads_for_a_result, tiles_pay, usual_windows, window_index, worth_a_workgroup,
 };
 use crate::tir::{BufferId, TensorFunction};
 
@@ -92,7 +93,12 @@ fn parts(stages: &Stages<'_>, stored: &[usize]) -> Vec<Part> {
 
 /// The kernels of one part, by the first rule that would take it: two for a product in slices.
 fn unit(stages: &Stages<'_>, p: &Part) -> Vec<KernelEstimate> {
-    let Some(r) = p.reduce else { return vec![named(stages, p.output, &flat(stages, p.output))] };
+    let Some(r) = p.reduce else {
+        let direct = named(stages, p.output, &flat(stages, p.output));
+        let tiled = transpose::cheapest(stages, p.output);
+        let tiled = tiled.filter(|t| tiles_pay(t.cost.total(), direct.cost.total()));
+        return vec![tiled.unwrap_or(direct)];
+    };
     let tiles = Product::of(stages, r).map_or(vec![], |product| product.candidates(stages, None));
     let all = tiles.into_iter().map(|tile| in_slices(stages, p, r, tile));
     all.min_by(|a, b| total(a).total_cmp(&total(b)))
@@ -126,7 +132,7 @@ fn sum_of_slices(stages: &Stages<'_>, p: &Part, r: usize, slices: i64) -> Tally 
     tally
 }
 
-fn named(stages: &Stages<'_>, stage: usize, tally: &Tally) -> KernelEstimate {
+pub(super) fn named(stages: &Stages<'_>, stage: usize, tally: &Tally) -> KernelEstimate {
     tally.kernel(stages.f, stages.list[stage].block.name, stages.profile, &stages.rates)
 }
 
@@ -147,7 +153,7 @@ fn flat_tally(stages: &Stages<'_>, order: &[Loop]) -> (Tally, i64) {
 }
 
 /// A stage without reduction: a thread for each vector of results.
-fn flat(stages: &Stages<'_>, s: usize) -> Tally {
+pub(super) fn flat(stages: &Stages<'_>, s: usize) -> Tally {
     let (order, _) = stages.loops(s);
     let (mut tally, width) = flat_tally(stages, &order);
     finish(stages, &mut tally, s, None, &Lanes { order: &order, width, along: None }, 1.0);

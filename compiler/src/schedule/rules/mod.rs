@@ -30,6 +30,9 @@ mod split_depth;
 #[cfg(test)]
 mod tests;
 mod tiles;
+#[cfg(test)]
+mod transpose_tests;
+mod transpose_tiled;
 mod units;
 mod windows;
 
@@ -43,6 +46,7 @@ pub(in crate::schedule) use rows::worth_a_workgroup;
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{ProductTile, product_candidates};
+pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
 pub(in crate::schedule) use windows::{different_elements, usual_windows};
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};
@@ -108,6 +112,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
     Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
+    Rule { name: "transpose-tiled", takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
     Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
     Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
     Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },
