@@ -360,6 +360,40 @@ pub fn software_device() -> DeviceProfile {
     DeviceProfile { name: "software".into(), subgroup: gpu().profile.subgroup, ..DeviceProfile::lavapipe() }
 }
 
+/// A device with subgroups of the size that is here, whose rules do not count on that size.
+fn subgroup_device() -> DeviceProfile {
+    DeviceProfile { name: "subgroups".into(), subgroup: gpu().profile.subgroup, ..real_device() }
+}
+
+/// Sums, products and extremes of random lengths: by one subgroup, by several, and through workgroup memory.
+#[test]
+fn every_way_to_share_a_reduction() {
+    let mut tried = 0;
+    for seed in 0..3 {
+        let n: Vec<i64> = random(4, 90 + seed).into_iter().map(|x| (x.abs() * 700.0) as i64 % 700).collect();
+        let works = [
+            ("softmax", softmax(DType::F32, 1 + n[0] % 5, 130 + n[1])),
+            ("softmax of vectors", softmax(DType::F32, 2, 4 * (40 + n[2] / 4))),
+            ("largest", largest(DType::F32, 1 + n[3] % 3, 200 + n[0])),
+        ];
+        for (what, f) in works {
+            for base in [subgroup_device(), software_device()] {
+                let asked_rules = ["rows", "reduction-threads"].map(String::from).into();
+                let base = base.limited_to(&gpu().profile);
+                tried += check_choices(what, DType::F32, &f, &DeviceProfile { asked_rules, ..base });
+            }
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+#[test]
+fn rules_for_devices_with_subgroups() {
+    for (what, f) in workloads(DType::F32) {
+        check(what, DType::F32, &f, &subgroup_device());
+    }
+}
+
 #[test]
 fn rules_for_software_devices() {
     for (what, f) in workloads(DType::F32) {

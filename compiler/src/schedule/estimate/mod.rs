@@ -16,6 +16,7 @@
 //!
 //! Deliberately absent: what a driver does to the code, caches but for accesses of one subgroup, other work on the device.
 
+mod combination;
 mod product;
 mod rates;
 mod reads;
@@ -26,6 +27,7 @@ mod tests;
 mod transpose;
 mod units;
 
+pub(in crate::schedule) use combination::{Combination, combination_cost};
 pub use tally::KernelEstimate;
 pub(in crate::schedule) use transpose::transpose_costs;
 pub(in crate::schedule) use units::{product_costs, sharing_costs, window_costs};

@@ -1,5 +1,6 @@
 //! The kernels that the rules would make of a function's stages, each counted in the loops that its rule would run.
 
+use super::combination::Combination;
 use super::product::{Product, Windows};
 use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
 use super::tally::{KernelEstimate, Tally};
@@ -195,7 +196,8 @@ fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> 
     let neighbours = taps.last().is_some_and(|l| l.1 % 4 == 0) && iterations(&taps) / 4.0 >= threads as f64;
     let lanes = Lanes { order: &taps, width: if neighbours { 4 } else { 1 }, along: None };
     stages.count(&mut tally, &of_elements(stages, r), &lanes, results);
-    tally.passes += results * (threads as f64 / stages.rates.lanes as f64).ceil() * 4.0;
+    let how = Combination::usual(stages.profile, threads);
+    how.count(&mut tally, stages.profile, &stages.rates, threads, results);
     let lanes = Lanes { order: &own, width: 1, along: None };
     finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
     tally
@@ -305,7 +307,8 @@ fn rows(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstimate> {
         let (order, times) = if shared { (&taps, iterations(&own)) } else { (&own, iterations(&taps)) };
         stages.count(&mut tally, &d, &Lanes { order, width: 1, along: None }, times);
         if shared {
-            tally.passes += count * (threads / stages.rates.lanes as f64).ceil() * 4.0;
+            let how = Combination::usual(stages.profile, threads as i64);
+            how.count(&mut tally, stages.profile, &stages.rates, threads as i64, count);
         }
     }
     let mut d = demand;

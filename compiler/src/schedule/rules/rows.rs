@@ -6,7 +6,7 @@
 //! every reduction (`cooperate.rs`) and the writing.
 
 use super::analysis::{Unit, readers};
-use super::cooperate::reduce_over_threads;
+use super::cooperate::{choose_combination, reduce_over_threads};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -134,6 +134,7 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
 
 fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     let threads = workgroup_threads(sketch, r)?;
+    let how = choose_combination(sketch, &r.reductions, threads)?;
     let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;
     let inner = sketch.fuse(&r.inner, Name::new(&format!("{}_e", r.output)))?;
@@ -169,7 +170,7 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     let parts = sketch.split(shared, &[0, threads], &["o", "t"])?;
     for &reduction in r.reductions.iter().rev() {
         sketch.apply(ComputeAt { block: reduction, at: rows, scope: LocalScope::Register })?;
-        reduce_over_threads(sketch, reduction, rows, threads)?;
+        reduce_over_threads(sketch, reduction, rows, threads, how)?;
     }
     sketch.bind(parts[1], Axis::LocalX)?;
     vector.map_or(Ok(()), |v| sketch.vectorize(v))?;
