@@ -102,4 +102,12 @@ impl KernelEmitter<'_> {
         }
         Value { handle, kind: Kind::U32, lanes: 1 }
     }
+
+    /// An argument of the entry point.
+    pub fn argument(&mut self, builtin: BuiltIn, name: &str, ty: Handle<naga::Type>) -> Handle<Expression> {
+        let index = self.b.function.arguments.len() as u32;
+        let binding = Some(naga::Binding::BuiltIn(builtin));
+        self.b.function.arguments.push(naga::FunctionArgument { name: Some(name.into()), ty, binding });
+        self.b.declare(Expression::FunctionArgument(index))
+    }
 }

@@ -184,14 +184,6 @@ impl<'a> KernelEmitter<'a> {
         self.argument(builtin, name, ty)
     }
 
-    /// An argument of the entry point.
-    pub fn argument(&mut self, builtin: naga::BuiltIn, name: &str, ty: Handle<naga::Type>) -> Handle<Expression> {
-        let index = self.b.function.arguments.len() as u32;
-        let binding = Some(naga::Binding::BuiltIn(builtin));
-        self.b.function.arguments.push(naga::FunctionArgument { name: Some(name.into()), ty, binding });
-        self.b.declare(Expression::FunctionArgument(index))
-    }
-
     fn axis_component(&mut self, argument: Handle<Expression>, axis: u32) -> Value {
         let handle = self.b.emit(Expression::AccessIndex { base: argument, index: axis });
         let v = Value { handle, kind: Kind::U32, lanes: 1 };

@@ -1,6 +1,6 @@
 //! What it costs that the threads of a workgroup combine what each of them holds (`rules/cooperate.rs`).
 
-use super::rates::{BARRIER, HALVING, Rates};
+use super::rates::{BARRIER, HALVING, Rates, WALKED_LANE};
 use super::tally::Tally;
 use crate::profile::DeviceProfile;
 
@@ -28,21 +28,24 @@ impl Combination {
     }
     /// Counts `times` of it.
     pub(super) fn count(self, tally: &mut Tally, p: &DeviceProfile, rates: &Rates, threads: i64, times: f64) {
-        let (operations, passes) = self.demand(p, rates.lanes, threads);
+        let (operations, passes) = self.demand(p, rates, threads);
         tally.operations += operations * times;
         tally.passes += passes * times;
     }
     /// Operations of all threads, and passes over workgroup memory of all subgroups.
-    fn demand(self, p: &DeviceProfile, lanes: i64, threads: i64) -> (f64, f64) {
-        let all = threads as f64;
+    fn demand(self, p: &DeviceProfile, rates: &Rates, threads: i64) -> (f64, f64) {
+        let (all, lanes) = (threads as f64, rates.lanes);
         let subgroups = (all / lanes as f64).ceil();
         match self {
             Combination::Subgroups => {
-                let reduce = f64::from(lanes.ilog2()) * HALVING * all;
+                let (reduce, walked) = match rates.software {
+                    true => (0.0, WALKED_LANE * lanes as f64 * subgroups),
+                    false => (f64::from(lanes.ilog2()) * HALVING * all, 0.0),
+                };
                 match threads <= i64::from(p.subgroup.0) {
-                    true => (reduce, 0.0),
+                    true => (reduce, walked),
                     // Each stores one result, and loads one of another a thread.
-                    false => (2.0 * reduce + BARRIER * all, 2.0 * subgroups),
+                    false => (2.0 * reduce + BARRIER * all, 2.0 * (walked + subgroups)),
                 }
             }
             Combination::Tree => {
@@ -58,6 +61,6 @@ impl Combination {
 /// What it costs a core that `threads` combine one value each, in nanoseconds on all cores.
 pub(in crate::schedule) fn combination_cost(p: &DeviceProfile, threads: i64, how: Combination) -> f64 {
     let rates = Rates::of(p);
-    let (operations, passes) = how.demand(p, rates.lanes, threads);
+    let (operations, passes) = how.demand(p, &rates, threads);
     operations / rates.operations + passes / rates.passes
 }
