@@ -73,6 +73,7 @@ impl<'a> Expander<'a> {
             LoopKind::Group(_) | LoopKind::Local(_) => self.bound_loop(l, &extent),
             LoopKind::Serial if !extent.is(1) => self.serial_loop(l, extent),
             LoopKind::Serial => self.instance(l, Int::new(0)),
+            LoopKind::Combine => self.combined_loop(l, &extent),
             LoopKind::Unroll | LoopKind::Vectorize => {
                 let Some(n) = extent.as_const() else {
                     return Err(EmitError::unsupported(format!(
@@ -115,6 +116,25 @@ impl<'a> Expander<'a> {
         self.env.insert(l.var, Int::var(var));
         let body = self.stmt(&l.body)?;
         Ok(Node::Loop { var, extent, body: Box::new(body) })
+    }
+
+    /// Each thread along x has its own iteration.
+    fn combined_loop(&mut self, l: &For, extent: &Int) -> Result<Node, EmitError> {
+        let text = |why: &str| format!("kernel `{}`: loop `{}` is combined, but {why}", self.kernel, l.var);
+        let [x, y, z] = self.axes.local;
+        let alone = [y, z].iter().flatten().all(|a| a.extent == 1);
+        let Some(axis) = x.filter(|a| alone && extent.is(a.extent)) else {
+            return Err(EmitError::unsupported(text("it has other iterations than the workgroup has threads")));
+        };
+        let refused = EmitError::unsupported(text("holds more than one reduction without conditions"));
+        let Stmt::Block(b) = &l.body else { return Err(refused) };
+        self.env.insert(l.var, Int::var(axis.var));
+        match self.block(b)? {
+            Node::Leaf(leaf) if b.reduce.is_some_and(|r| !r.init) && leaf.guards.is_empty() => {
+                Ok(Node::Leaf(Box::new(Leaf { across: true, ..*leaf })))
+            }
+            _ => Err(refused),
+        }
     }
 
     fn instance(&mut self, l: &For, value: Int) -> Result<Node, EmitError> {
@@ -167,6 +187,7 @@ impl<'a> Expander<'a> {
             combiner: b.reduce.map(|r| r.combiner),
             init,
             lane: self.lane,
+            across: false,
         };
         let mut out = Vec::new();
         if self.vectorize(&mut leaf) {

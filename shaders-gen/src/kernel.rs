@@ -46,6 +46,9 @@ pub(crate) struct KernelEmitter<'a> {
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
     pub unknown_zero: Option<Value>,
+    /// Threads of the smallest subgroup that the device may take; 0 without subgroups.
+    pub least_subgroup: u32,
+    pub subgroup_builtins: Vec<(naga::BuiltIn, Handle<Expression>)>,
 }
 
 impl<'a> KernelEmitter<'a> {
@@ -72,6 +75,8 @@ impl<'a> KernelEmitter<'a> {
             shared_bytes: 0,
             symbols: None,
             unknown_zero: None,
+            least_subgroup: 0,
+            subgroup_builtins: vec![],
         }
     }
 
@@ -176,10 +181,7 @@ impl<'a> KernelEmitter<'a> {
     fn builtin(&mut self, builtin: naga::BuiltIn, name: &str) -> Handle<Expression> {
         let scalar = naga::Scalar::U32;
         let ty = self.b.ty(naga::TypeInner::Vector { size: naga::VectorSize::Tri, scalar });
-        let index = self.b.function.arguments.len() as u32;
-        let binding = Some(naga::Binding::BuiltIn(builtin));
-        self.b.function.arguments.push(naga::FunctionArgument { name: Some(name.into()), ty, binding });
-        self.b.declare(Expression::FunctionArgument(index))
+        self.argument(builtin, name, ty)
     }
 
     fn axis_component(&mut self, argument: Handle<Expression>, axis: u32) -> Value {
@@ -374,7 +376,11 @@ impl<'a> KernelEmitter<'a> {
         let around = self.b.sources.current().around;
         let before = self.b.sources.enter(Source { block: Some(leaf.block), around });
         let mark = self.ranges.mark();
-        let done = if self.is_collective(leaf) && !leaf.guards.is_empty() {
+        let done = if leaf.across {
+            self.value(&leaf.value)
+                .and_then(|value| self.across_threads(leaf, value))
+                .and_then(|value| self.guarded_store(leaf, Some(value)))
+        } else if self.is_collective(leaf) && !leaf.guards.is_empty() {
             // All threads compute the value; the guards hold only at the store.
             self.value(&leaf.value).and_then(|value| self.guarded_store(leaf, Some(value)))
         } else {
@@ -481,9 +487,9 @@ impl<'a> KernelEmitter<'a> {
     }
 }
 
-/// True when `leaf` loads from a buffer that is distributed over a subgroup.
+/// True when `leaf` loads from a buffer that is distributed over a subgroup, or all threads combine its value.
 pub(crate) fn reads_subgroup(f: &TensorFunction, leaf: &Leaf) -> bool {
-    let mut found = false;
+    let mut found = leaf.across;
     leaf.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
     found
 }

@@ -10,7 +10,7 @@
 //! 4. `guards`: conditions are placed as far out as uniform control flow allows.
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
 //!    variables for registers with constant indices, banks for what is beyond one binding.
-//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `banks`, `subgroup`): statements, indices, values and accesses
+//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `banks`, `subgroup`, `across`): statements, indices, values and accesses
 //!    become naga IR through `builder` and `ops`.
 //! 7. `generated`: validation, and text and words for each target; `lines`: what each line of the text comes from.
 //!
@@ -21,6 +21,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod across;
 mod banks;
 mod barriers;
 mod builder;
@@ -50,7 +51,7 @@ pub use lines::lines_by_names;
 use compiler::name::Name;
 use compiler::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use compiler::profile::DeviceProfile;
-use compiler::tir::TensorFunction;
+use compiler::tir::{LoopKind, Scope, Stmt, TensorFunction};
 use std::sync::Arc;
 
 /// The shader generator. [`EmittedKernel::module`] holds a [`GeneratedModule`].
@@ -104,8 +105,9 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.b.loose_log_exp = profile.loose_log_exp;
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();
-    limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
+    emitter.least_subgroup = profile.subgroup.0;
     emitter.kernel(&grid, &root)?;
+    limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);
     let (name, workgroup) = (entry_name(kernel), axes.workgroup());
     let generated = finish(emitter.b, &name, workgroup, unproved)?;
@@ -126,7 +128,8 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     })
 }
 
-/// Buffers distributed over a subgroup need subgroups of just that size, along x.
+/// Buffers distributed over a subgroup need subgroups of just that size, along x; those that threads only combine need all threads
+/// along x, and subgroups of any size.
 fn check_subgroups(
     f: &TensorFunction,
     kernel: Name,
@@ -134,16 +137,30 @@ fn check_subgroups(
     profile: &DeviceProfile,
 ) -> Result<(), EmitError> {
     let mut used = Vec::new();
-    for b in f.kernels().iter().filter(|k| k.0 == kernel).flat_map(|k| k.1.blocks()) {
-        used.push(b.buffer);
+    let mut read = Vec::new();
+    for (_, body) in f.kernels().iter().filter(|k| k.0 == kernel) {
+        used.extend(body.blocks().iter().map(|b| b.buffer));
+        let mut combined = Vec::new();
+        body.visit(&mut |s| {
+            if let Stmt::For(l) = s
+                && l.kind == LoopKind::Combine
+            {
+                combined.extend(l.body.blocks().iter().map(|b| b.name));
+            }
+        });
+        read.extend(body.blocks().into_iter().filter(|b| !combined.contains(&b.name)));
     }
     for (id, b) in f.buffers.iter() {
-        let compiler::tir::Scope::Subgroup { size, .. } = b.scope else { continue };
+        let Scope::Subgroup { size, .. } = b.scope else { continue };
         if !used.contains(&id) {
             continue;
         }
         let x = axes.workgroup()[0];
-        if profile.fixed_subgroup() != Some(size) || !x.is_multiple_of(size) {
+        let fits = match read.iter().any(|b| b.reads(id)) {
+            true => profile.fixed_subgroup() == Some(size) && x.is_multiple_of(size),
+            false => profile.subgroup.0 > 0 && x == size,
+        };
+        if !fits {
             return Err(EmitError::unsupported(format!(
                 "kernel `{kernel}`: `{}` is distributed over {size} lanes; the device has subgroups of {} to {}, the workgroup {x} threads along x",
                 b.name, profile.subgroup.0, profile.subgroup.1

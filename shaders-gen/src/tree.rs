@@ -26,6 +26,8 @@ pub(crate) struct Leaf {
     pub init: Option<Vec<Cond>>,
     /// The vectorised loop that the leaf runs in.
     pub lane: Option<Lane>,
+    /// What all threads along x compute is combined, and then into the element.
+    pub across: bool,
 }
 
 /// A statement of the expanded kernel.

@@ -23,7 +23,7 @@ impl Parallel {
             LoopKind::Group(a) => Some(Parallel::Group(a)),
             LoopKind::Local(a) => Some(Parallel::Local(a)),
             LoopKind::Vectorize => Some(Parallel::Lane(l.var)),
-            LoopKind::Serial | LoopKind::Unroll => None,
+            LoopKind::Serial | LoopKind::Unroll | LoopKind::Combine => None,
         }
     }
 

@@ -16,6 +16,7 @@ mod testing;
 mod bind;
 mod cache_write;
 mod choose;
+mod combine;
 mod compute_at;
 mod cut_kernel;
 mod decompose_reduction;
@@ -41,6 +42,7 @@ mod unroll;
 mod vectorize;
 
 pub use bind::Axis;
+use combine::combines;
 pub use compute_at::LocalScope;
 pub(crate) use decompose_reduction::identity;
 pub use print::print_loops;
@@ -173,6 +175,7 @@ instructions! {
     set_scope::SetScope,
     software_pipeline::SoftwarePipeline,
     cut_kernel::CutKernel,
+    combine::Combine,
     choose::Choose,
 }
 

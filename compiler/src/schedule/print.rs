@@ -55,6 +55,7 @@ fn loop_text(l: &For) -> String {
         LoopKind::Serial => String::new(),
         LoopKind::Unroll => " unroll".into(),
         LoopKind::Vectorize => " vectorize".into(),
+        LoopKind::Combine => " combine".into(),
         LoopKind::Group(a) => format!(" group_{}", ["x", "y", "z"][usize::from(a.min(2))]),
         LoopKind::Local(a) => format!(" local_{}", ["x", "y", "z"][usize::from(a.min(2))]),
     };

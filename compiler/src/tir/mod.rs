@@ -49,7 +49,8 @@ pub enum Scope {
     Register,
     /// Distributed over the lanes of a subgroup (TVM's "warp" scope): element `i` along dimension `lane_dim` is held by
     /// lane `i % size`. Stores must be to the lane's own elements; loads may name any element and become broadcasts
-    /// (constant lane) or shuffles.
+    /// (constant lane) or shuffles. What only [`LoopKind::Combine`] loops read may be distributed over all threads along x, however
+    /// many subgroups these are.
     Subgroup {
         /// The dimension that is distributed.
         lane_dim: u32,
@@ -189,6 +190,9 @@ pub enum LoopKind {
     Unroll,
     /// The lanes of one vector operation; 2, 3 or 4 iterations.
     Vectorize,
+    /// All iterations at once, each by the thread along x that stored what it reads: subgroups combine what their threads hold. The
+    /// order in which iterations are combined is the device's.
+    Combine,
     /// The workgroup's index along x, y or z (0, 1, 2).
     Group(u8),
     /// The thread's index in its workgroup along x, y or z.

@@ -10,7 +10,7 @@ use compiler::int::{Int, const_dims};
 use compiler::ops::winograd::{WinogradInput, WinogradOutput};
 use compiler::ops::{DataLayout, Op};
 use compiler::profile::DeviceProfile;
-use compiler::schedule::rules::schedule;
+use compiler::schedule::rules::{Choice, Scheduled, choices, schedule, schedule_with};
 use compiler::te::ComputeContext;
 use compiler::tensor::Tensor;
 use compiler::tir::{Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp};
@@ -63,12 +63,16 @@ fn elementwise(t: DType, shape: &[i64]) -> TensorFunction {
     })
 }
 
-fn transpose(shape: [i64; 3]) -> TensorFunction {
-    function(DType::F32, &[("x", &shape)], |f, ids| {
-        let x = ids[0];
-        let out = [shape[0], shape[2], shape[1]];
+/// The last two dimensions change places; an operand that lies like the result is added.
+fn transpose(t: DType, shape: [i64; 3]) -> TensorFunction {
+    let out = [shape[0], shape[2], shape[1]];
+    function(t, &[("x", &shape), ("z", &out[1..])], |f, ids| {
+        let (x, z) = (ids[0], ids[1]);
         stage(f, "y", |c| {
-            c.compute("", &ints(&out), DType::F32, |i| Expr::load(x, vec![i[0].clone(), i[2].clone(), i[1].clone()]))
+            c.compute("", &ints(&out), t, |i| {
+                let across = wide(x, vec![i[0].clone(), i[2].clone(), i[1].clone()], t);
+                narrow(across + wide(z, i[1..].to_vec(), t), t)
+            })
         })
     })
 }
@@ -247,7 +251,7 @@ fn workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
         ("conv pool odd", conv_pool(t, &Conv { n: 1, c: 8, h: 9, oc: 11, k: 3, stride: 1, pad: 1 }, 2)),
     ];
     if t == DType::F32 {
-        out.push(("transpose", transpose([3, 20, 36])));
+        out.push(("transpose", transpose(t, [3, 20, 36])));
         out.push(("max pool", max_pool(12, 8)));
         for (layout, c) in [(DataLayout::Nhwc, 12), (DataLayout::Nhwc, 5), (DataLayout::Nchw, 8)] {
             for tile in [2, 4] {
@@ -275,7 +279,7 @@ pub fn small_workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
         ("conv pool", conv_pool(t, &Conv { n: 1, c: 2, h: 4, oc: 8, k: 3, stride: 1, pad: 1 }, 2)),
     ];
     if t == DType::F32 {
-        out.push(("transpose", transpose([2, 5, 6])));
+        out.push(("transpose", transpose(t, [2, 5, 6])));
         out.push(("max pool", max_pool(6, 4)));
         out.push(("tiles of data", tiles(4, [1, 5, 6, 2], DataLayout::Nhwc)));
         out.push(("tiles of products", products(2, [1, 5, 3, 2], DataLayout::Nchw)));
@@ -353,6 +357,19 @@ fn check(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfil
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
     let s = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
     println!("{what} {t} on {}: rule {} (missed: {:?})", profile.name, s.rule, s.missed);
+    agrees(what, t, &f, (&tensors, &want), &s, profile);
+}
+
+/// Runs what is scheduled of `f`.
+fn agrees(
+    what: &str,
+    t: DType,
+    f: &TensorFunction,
+    (tensors, want): (&[Tensor], &Tensor),
+    s: &Scheduled,
+    profile: &DeviceProfile,
+) {
+    let inputs: Vec<BufferId> = f.inputs().collect();
     for (name, _) in s.function.kernels() {
         let k = shaders_gen::emit_kernel(&s.function, name, profile).unwrap_or_else(|e| panic!("{what}: {e}"));
         let generated = k.module.downcast_ref::<shaders_gen::GeneratedModule>().expect("a generated module");
@@ -360,7 +377,7 @@ fn check(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfil
     }
     let memory: Vec<(BufferId, Vec<u8>)> = inputs
         .iter()
-        .zip(&tensors)
+        .zip(tensors)
         .map(|(b, x)| match s.function.prepacks.iter().find(|p| p.buffer == *b) {
             Some(p) => {
                 let packed = run_tensor_function(&p.packer, std::slice::from_ref(x)).expect("packs");
@@ -387,6 +404,40 @@ pub fn real_device() -> DeviceProfile {
 
 pub fn software_device() -> DeviceProfile {
     DeviceProfile { name: "software".into(), subgroup: gpu().profile.subgroup, ..DeviceProfile::lavapipe() }
+}
+
+/// A device with subgroups of the size that is here, whose rules do not count on that size.
+fn subgroup_device() -> DeviceProfile {
+    DeviceProfile { name: "subgroups".into(), subgroup: gpu().profile.subgroup, ..real_device() }
+}
+
+/// Sums, products and extremes of random lengths: by one subgroup, by several, and through workgroup memory.
+#[test]
+fn every_way_to_share_a_reduction() {
+    let mut tried = 0;
+    for seed in 0..3 {
+        let n: Vec<i64> = random(4, 90 + seed).into_iter().map(|x| (x.abs() * 700.0) as i64 % 700).collect();
+        let works = [
+            ("softmax", softmax(DType::F32, 1 + n[0] % 5, 130 + n[1])),
+            ("softmax of vectors", softmax(DType::F32, 2, 4 * (40 + n[2] / 4))),
+            ("largest", largest(DType::F32, 1 + n[3] % 3, 200 + n[0])),
+        ];
+        for (what, f) in works {
+            for base in [subgroup_device(), software_device()] {
+                let asked_rules = ["rows", "reduction-threads"].map(String::from).into();
+                let base = base.limited_to(&gpu().profile);
+                tried += check_choices(what, DType::F32, &f, &DeviceProfile { asked_rules, ..base });
+            }
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+#[test]
+fn rules_for_devices_with_subgroups() {
+    for (what, f) in workloads(DType::F32) {
+        check(what, DType::F32, &f, &subgroup_device());
+    }
 }
 
 #[test]
@@ -417,6 +468,55 @@ fn rules_on_packed_halves() {
         check(what, DType::F16, &f, &DeviceProfile { f16: false, ..software_device() });
         check(what, DType::F16, &f, &DeviceProfile { f16: false, ..real_device() });
     }
+}
+
+/// Every value of each choice that the rule makes which the profile asks for.
+fn check_choices(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfile) -> usize {
+    let mut f = original.canonical();
+    assign_encodings(&mut f, profile).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let inputs: Vec<BufferId> = f.inputs().collect();
+    let tensors: Vec<Tensor> = inputs.iter().enumerate().map(|(i, b)| tensor(t, &f, *b, i as u64 + 1)).collect();
+    let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
+    let first = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert!(profile.asks_for(first.rule), "{what} on {}: rule {}: {:?}", profile.name, first.rule, first.missed);
+    agrees(what, t, &f, (&tensors, &want), &first, profile);
+    let mut tried = 0;
+    for c in choices(&first.function.trace).into_iter().filter(|c| !["rule", "function"].contains(&c.point.as_str())) {
+        for value in &c.of[1..] {
+            let one = Choice { unit: c.unit, point: c.point, value: value.clone() };
+            println!("{what} {t} on {}: {one:?}", profile.name);
+            let s = schedule_with(&f, &inputs[1..], profile, &[one]).unwrap_or_else(|e| panic!("{what}: {e}"));
+            agrees(what, t, &f, (&tensors, &want), &s, profile);
+            tried += 1;
+        }
+    }
+    tried
+}
+
+/// Random shapes, most of which end inside a tile; halves native and packed.
+#[test]
+fn every_tile_of_a_transpose() {
+    let mut tried = 0;
+    for seed in 0..6 {
+        let sizes = random(3, 70 + seed).into_iter().map(|x| 5 + (x.abs() * 60.0) as i64 % 60).collect::<Vec<_>>();
+        // Some divide into vectors along one side, some along both.
+        let shape = match seed % 3 {
+            0 => [1 + sizes[0] % 3, sizes[1], sizes[2]],
+            1 => [1 + sizes[0] % 3, sizes[1] / 4 * 4 + 4, sizes[2]],
+            _ => [1 + sizes[0] % 3, sizes[1] / 4 * 4 + 4, sizes[2] / 4 * 4 + 4],
+        };
+        for (t, f16) in [(DType::F32, true), (DType::F16, true), (DType::F16, false)] {
+            if t == DType::F16 && !f16 && shape[1] % 4 != 0 {
+                continue;
+            }
+            for base in [real_device(), software_device()] {
+                let f16 = f16 && gpu().profile.f16;
+                let profile = DeviceProfile { f16, asked_rules: vec!["transpose-tiled".into()], ..base };
+                tried += check_choices(&format!("transpose {shape:?}"), t, &transpose(t, shape), &profile);
+            }
+        }
+    }
+    assert!(tried > 60, "{tried}");
 }
 
 /// Tiles that do not end at words keep their rule: they go to f32 memory, and one more kernel packs them.

@@ -66,7 +66,7 @@ fn cut_loops(f: &TensorFunction, code: &Code, keep_tiles: bool, cuts: &mut Cuts)
         Code::For { slot, kind, body, extent } => {
             cut_loops(f, body, keep_tiles, cuts);
             let long = !matches!(extent, IntCode::Const(n) if *n <= 3);
-            if !long || !matches!(kind, LoopKind::Serial | LoopKind::Unroll) {
+            if !long || !matches!(kind, LoopKind::Serial | LoopKind::Unroll | LoopKind::Combine) {
                 return;
             }
             let mut filled = FxHashSet::default();

@@ -16,6 +16,7 @@
 //!
 //! Deliberately absent: what a driver does to the code, caches but for accesses of one subgroup, other work on the device.
 
+mod combination;
 mod product;
 mod rates;
 mod reads;
@@ -25,10 +26,13 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod transform;
+mod transpose;
 mod units;
 
+pub(in crate::schedule) use combination::{Combination, combination_cost};
 pub(in crate::schedule) use rows::row_costs;
 pub use tally::KernelEstimate;
+pub(in crate::schedule) use transpose::transpose_costs;
 pub(in crate::schedule) use units::{product_costs, sharing_costs, window_costs};
 
 use crate::arena::Id;

@@ -32,6 +32,13 @@ pub(super) const THREADS_A_CORE: f64 = 256.0;
 /// Operations of a thread for each step of a product's reduction beside its arithmetic: two barriers, the loop, addresses of what it
 /// copies.
 pub(super) const STEP: f64 = 32.0;
+/// Operations of a thread for a barrier.
+pub(super) const BARRIER: f64 = 12.0;
+/// Operations of a thread for each halving of a subgroup that combines what its threads hold.
+pub(super) const HALVING: f64 = 2.0;
+/// Passes over workgroup memory that a subgroup operation takes for each lane where the driver walks them one by one (lavapipe: a norm
+/// of 197 rows takes 1.15 times as long with it as through workgroup memory).
+pub(super) const WALKED_LANE: f64 = 2.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 

@@ -57,6 +57,10 @@ impl Read {
         self.index = self.index.iter().map(f).collect();
         self
     }
+    /// The element.
+    pub fn element(&self) -> (BufferId, &[Int]) {
+        (self.buffer, &self.index)
+    }
     /// The variables of its index.
     pub fn variables(&self) -> Vec<Name> {
         self.index.iter().flat_map(|i| i.vars()).collect()
@@ -315,6 +319,15 @@ impl<'f> Stages<'f> {
     fn address(&self, r: &Read, dims: &[i64], at: &dyn Fn(Name) -> Option<i64>) -> Option<i64> {
         let middle = |v: Name| at(v).or_else(|| self.middle(v));
         r.dimensions().try_fold(0i64, |flat, d| flat.checked_mul(dims[d])?.checked_add(r.index[d].eval(&middle)?))
+    }
+    /// By how many elements an access moves with a step of `v`, in the middle of all loops.
+    pub fn step(&self, b: BufferId, index: &[Int], v: Name) -> Option<i64> {
+        let at = |by: i64| {
+            let here = |n: Name| self.middle(n).map(|m| if n == v { m - m.min(1) + by } else { m });
+            let dims = index.iter().zip(&self.f.buffers[b].shape);
+            dims.fold(Some(0i64), |flat, (i, d)| flat?.checked_mul(extent(d))?.checked_add(i.eval(&here)?))
+        };
+        at(1)?.checked_sub(at(0)?)
     }
     /// The middle of the range of a loop or symbol.
     fn middle(&self, v: Name) -> Option<i64> {

@@ -1,5 +1,6 @@
 //! Softmax and normalisations: one stage spreads row reductions over their rows, in one kernel of the rule `rows`.
 
+use super::combination::Combination;
 use super::reads::{Demand, Lanes, Loop, Stages, iterations};
 use super::tally::{KernelEstimate, Tally};
 use super::units::named;
@@ -126,7 +127,10 @@ impl<'a, 'f> Rows<'a, 'f> {
             let (order, times) = if shared { shares(&taps, &own) } else { (own, iterations(&taps)) };
             stages.count(&mut tally, &d, &Lanes { order: &order, width: 1, along: None }, times);
             if shared {
-                tally.passes += workgroups * (threads / lanes).ceil() * 4.0;
+                let p = stages.profile;
+                let (all, tree) = (threads as i64, together > 1);
+                let how = if tree { Combination::Tree } else { Combination::usual(p, all) };
+                how.count(&mut tally, p, &stages.rates, all, workgroups);
             }
         }
         let mut d = stages.demand(&stages.list[self.output].block.value);

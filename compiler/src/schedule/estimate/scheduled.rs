@@ -1,6 +1,6 @@
 //! Kernels that are scheduled: how often each block runs, and what it does each time.
 
-use super::rates::Rates;
+use super::rates::{BARRIER, HALVING, Rates};
 use super::tally::{KernelEstimate, OPEN, Tally, operations};
 use crate::profile::DeviceProfile;
 use crate::tir::{Block, LoopKind, Stmt, TensorFunction};
@@ -31,7 +31,11 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
     let subgroups = tally.workgroups * (tally.threads / rates.lanes as f64).ceil();
     for (around, block) in &blocks {
         let own = around.iter().filter(|l| !matches!(l.1, LoopKind::Group(_) | LoopKind::Local(_)));
-        let runs = own.map(|l| l.0 as f64).product::<f64>() * all;
+        let combined = around.iter().any(|l| l.1 == LoopKind::Combine);
+        let runs = own.filter(|l| l.1 != LoopKind::Combine).map(|l| l.0 as f64).product::<f64>() * all;
+        if combined {
+            tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
+        }
         let mut each = f64::from(u8::from(block.reduce.is_some()));
         block.value.visit(&mut |e| each += operations(e));
         tally.operations += each * runs;

@@ -1,13 +1,17 @@
 //! The kernels that the rules would make of a function's stages, each counted in the loops that its rule would run.
 
+use super::combination::Combination;
 use super::product::{Product, Windows};
 use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
 use super::rows::rows;
 use super::tally::{KernelEstimate, Tally};
 use super::transform;
+use super::transpose;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::rules::{LARGEST_WINDOW, ProductTile, threads_for_a_result, usual_windows, window_index};
+use crate::schedule::rules::{
+    LARGEST_WINDOW, ProductTile, threads_for_a_result, tiles_pay, usual_windows, window_index,
+};
 use crate::tir::{BufferId, TensorFunction};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
@@ -92,7 +96,12 @@ fn parts(stages: &Stages<'_>, stored: &[usize]) -> Vec<Part> {
 
 /// The kernels of one part, by the first rule that would take it: two for a product in slices.
 fn unit(stages: &Stages<'_>, p: &Part) -> Vec<KernelEstimate> {
-    let Some(r) = p.reduce else { return vec![named(stages, p.output, &flat(stages, p.output))] };
+    let Some(r) = p.reduce else {
+        let direct = named(stages, p.output, &flat(stages, p.output));
+        let tiled = transpose::cheapest(stages, p.output);
+        let tiled = tiled.filter(|t| tiles_pay(t.cost.total(), direct.cost.total()));
+        return vec![tiled.unwrap_or(direct)];
+    };
     let tiles = Product::of(stages, r).map_or(vec![], |product| product.candidates(stages, None));
     let all = tiles.into_iter().map(|tile| in_slices(stages, p, r, tile));
     all.min_by(|a, b| total(a).total_cmp(&total(b)))
@@ -147,7 +156,7 @@ fn flat_tally(stages: &Stages<'_>, order: &[Loop]) -> (Tally, i64) {
 }
 
 /// A stage without reduction: a thread for each vector of results.
-fn flat(stages: &Stages<'_>, s: usize) -> Tally {
+pub(super) fn flat(stages: &Stages<'_>, s: usize) -> Tally {
     let (order, _) = stages.loops(s);
     let (mut tally, width) = flat_tally(stages, &order);
     finish(stages, &mut tally, s, None, &Lanes { order: &order, width, along: None }, 1.0);
@@ -189,7 +198,8 @@ fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> 
     let neighbours = taps.last().is_some_and(|l| l.1 % 4 == 0) && iterations(&taps) / 4.0 >= threads as f64;
     let lanes = Lanes { order: &taps, width: if neighbours { 4 } else { 1 }, along: None };
     stages.count(&mut tally, &of_elements(stages, r), &lanes, results);
-    tally.passes += results * (threads as f64 / stages.rates.lanes as f64).ceil() * 4.0;
+    let how = Combination::usual(stages.profile, threads);
+    how.count(&mut tally, stages.profile, &stages.rates, threads, results);
     let lanes = Lanes { order: &own, width: 1, along: None };
     finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
     tally

@@ -1,11 +1,14 @@
 //! Work that is shared out to the threads of a workgroup: copies of tiles, and reductions (partial results in workgroup memory,
-//! then a tree).
+//! then a tree, or subgroups that combine what their threads hold).
 
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use crate::int::{self, Int};
 use crate::name::Name;
-use crate::schedule::{Axis, CacheWrite, DecomposeReduction, MemoryScope, Rfactor, StageInRegisters};
+use crate::schedule::estimate::{Combination, combination_cost};
+use crate::schedule::{
+    Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, Rfactor, StageInRegisters, combines,
+};
 use crate::tir::{BufferId, Scope};
 
 /// Elements of one vector.
@@ -160,12 +163,36 @@ pub(super) struct Team {
     pub at: Name,
     pub threads: i64,
     pub axis: Axis,
+    /// How they combine their partial results.
+    pub how: Combination,
+}
+
+/// How threads combine their partial results of these reductions: a choice where the device has subgroup operations and the threads
+/// are `alone` in their workgroup, so that no subgroup has others.
+pub(super) fn choose_combination(
+    sketch: &mut Sketch<'_>,
+    reductions: &[Name],
+    threads: i64,
+    alone: bool,
+) -> Result<Combination, Decline> {
+    let blocks = sketch.f.body.blocks();
+    let of = |r: &Name| blocks.iter().find(|b| b.name == *r).map(|b| sketch.f.buffers[b.buffer].dtype);
+    let words = reductions.iter().filter_map(of).all(combines);
+    let mut all = vec![Combination::Tree];
+    if alone && sketch.profile.subgroup.0 > 0 && words && threads > 1 && (threads as u64).is_power_of_two() {
+        all.push(Combination::Subgroups);
+    }
+    let cost = |c: &Combination| combination_cost(sketch.profile, threads, *c);
+    all.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+    let domain: Vec<String> = all.iter().map(|c| c.word().to_string()).collect();
+    let chosen = sketch.choose("combine", &domain, domain[0].clone())?;
+    Ok(all.into_iter().find(|c| c.word() == chosen).unwrap_or(Combination::Tree))
 }
 
 /// Distributes the reduction loops of `block`, which stand inside loop `team.at`, over its threads. Neighbouring threads take
 /// neighbouring elements, or vectors of them where memory has such. Every thread then has the result.
 pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Team) -> Result<(), Decline> {
-    let Team { at, threads, axis } = team;
+    let Team { at, threads, axis, how } = team;
     let loops = sketch.f.reduction_loops(block);
     if loops.is_empty() {
         return Ok(());
@@ -187,6 +214,10 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Te
         stage_vectors(sketch, part, of_part(parts[0]), of_part(lane))?;
     }
     let mut rest = parts[1];
+    if how == Combination::Subgroups {
+        set_identity(sketch, block, rest)?;
+        return Ok(sketch.apply(Combine { r#loop: rest })?);
+    }
     if threads > SERIAL {
         let halves = sketch.split(rest, &[0, threads.min(SERIAL * SERIAL) / SERIAL], &["o", "i"])?;
         let tree = Name::new(&format!("{block}_tree"));

@@ -31,6 +31,9 @@ mod split_depth;
 mod tests;
 mod tiles;
 mod transform;
+#[cfg(test)]
+mod transpose_tests;
+mod transpose_tiled;
 mod units;
 mod windows;
 
@@ -45,6 +48,7 @@ pub use script::Choice;
 pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{ProductTile, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
+pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
 pub(in crate::schedule) use windows::{different_elements, usual_windows};
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};
@@ -111,6 +115,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
     Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
+    Rule { name: "transpose-tiled", takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
     Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
     Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
     Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },

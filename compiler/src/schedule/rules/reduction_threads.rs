@@ -4,7 +4,7 @@
 //! read neighbouring elements.
 
 use super::analysis::Unit;
-use super::cooperate::{Team, reduce_over_threads};
+use super::cooperate::{Team, choose_combination, reduce_over_threads};
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -22,6 +22,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     }
     let depth: i64 = sketch.f.reduction_loops(reduce).iter().map(|v| sketch.extent_of(*v).unwrap_or(0)).product();
     let threads = choose_threads(sketch, unit, results, depth)?;
+    let how = choose_combination(sketch, &[reduce], threads, true)?;
     let names: Vec<Name> = loops.iter().map(|l| l.var).collect();
     if names.is_empty() {
         return Err(Decline("a scalar without loops".into()));
@@ -31,7 +32,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let parts = sketch.split(flat, &[0, 1], &["g", "t"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.apply(ComputeAt { block: reduce, at: parts[0], scope: LocalScope::Register })?;
-    reduce_over_threads(sketch, reduce, Team { at: parts[0], threads, axis: Axis::LocalX })?;
+    reduce_over_threads(sketch, reduce, Team { at: parts[0], threads, axis: Axis::LocalX, how })?;
     sketch.bind(parts[1], Axis::LocalX)?;
     Ok(())
 }

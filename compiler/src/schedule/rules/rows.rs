@@ -6,7 +6,7 @@
 //! every reduction (`cooperate.rs`) and the writing.
 
 use super::analysis::{Unit, readers};
-use super::cooperate::{Team, reduce_over_threads};
+use super::cooperate::{Team, choose_combination, reduce_over_threads};
 use super::sketch::{Decline, Sketch};
 use crate::int::{Int, IntNode};
 use crate::name::Name;
@@ -14,6 +14,7 @@ use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::Split;
+use crate::schedule::estimate::Combination;
 use crate::schedule::estimate::row_costs;
 use crate::schedule::loops::LoopHead;
 use crate::schedule::{ComputeAt, LocalScope};
@@ -204,6 +205,7 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
 fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
     let together = choose_rows(sketch, r)?;
     let threads = workgroup_threads(sketch, r, together)?;
+    let how = choose_combination(sketch, &r.reductions, threads, together == 1)?;
     let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;
     let inner = sketch.fuse(&r.inner, Name::new(&format!("{}_e", r.output)))?;
@@ -215,7 +217,7 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
         }
         row => (sketch.fuse(row, Name::new(&format!("{}_row", r.output)))?, inner),
     };
-    let team = bind_rows(sketch, rows, together, threads)?;
+    let team = Team { how, ..bind_rows(sketch, rows, together, threads)? };
     let packed = sketch.elements_per_word(r.output) > 1;
     let width = match packed {
         // The last vector of a single row reaches into the buffer's padding.
@@ -245,12 +247,12 @@ fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
 fn bind_rows(sketch: &mut Sketch<'_>, rows: Name, together: i64, threads: i64) -> Result<Team, Decline> {
     if together == 1 {
         sketch.bind(rows, Axis::GroupX)?;
-        return Ok(Team { at: rows, threads, axis: Axis::LocalX });
+        return Ok(Team { at: rows, threads, axis: Axis::LocalX, how: Combination::Tree });
     }
     let parts = sketch.split(rows, &[0, together], &["g", "n"])?;
     sketch.bind(parts[0], Axis::GroupX)?;
     sketch.bind(parts[1], Axis::LocalX)?;
-    Ok(Team { at: parts[1], threads: threads / together, axis: Axis::LocalY })
+    Ok(Team { at: parts[1], threads: threads / together, axis: Axis::LocalY, how: Combination::Tree })
 }
 
 /// Elements of a vector that divide rows of `length` elements: a packed store owns whole words, and none crosses rows.

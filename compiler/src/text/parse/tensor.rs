@@ -11,7 +11,8 @@ use crate::tir::{
 use rustc_hash::FxHashMap;
 
 /// Loop kinds that have a word before `for`.
-const LOOP_KINDS: [LoopKind; 8] = [
+const LOOP_KINDS: [LoopKind; 9] = [
+    LoopKind::Combine,
     LoopKind::Unroll,
     LoopKind::Vectorize,
     LoopKind::Group(0),

@@ -123,6 +123,7 @@ pub(crate) fn loop_word(kind: LoopKind) -> Option<String> {
         LoopKind::Serial => return None,
         LoopKind::Unroll => "unroll".to_string(),
         LoopKind::Vectorize => "vectorize".to_string(),
+        LoopKind::Combine => "combine".to_string(),
         LoopKind::Group(a) => format!("group_{}", axis(a)),
         LoopKind::Local(a) => format!("local_{}", axis(a)),
     })

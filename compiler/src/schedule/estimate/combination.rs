@@ -1,0 +1,66 @@
+//! What it costs that the threads of a workgroup combine what each of them holds (`rules/cooperate.rs`).
+
+use super::rates::{BARRIER, HALVING, Rates, WALKED_LANE};
+use super::tally::Tally;
+use crate::profile::DeviceProfile;
+
+/// How threads combine their partial results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::schedule) enum Combination {
+    /// Each subgroup combines its own, then what all subgroups have.
+    Subgroups,
+    /// Through workgroup memory: 16 threads take a part each, then every thread what these have.
+    Tree,
+}
+
+impl Combination {
+    pub(in crate::schedule) fn word(self) -> &'static str {
+        match self {
+            Combination::Subgroups => "subgroups",
+            Combination::Tree => "tree",
+        }
+    }
+    /// The cheaper one of those that the device has.
+    pub(super) fn usual(p: &DeviceProfile, threads: i64) -> Combination {
+        let cost = |c: Combination| combination_cost(p, threads, c);
+        let subgroups = p.subgroup.0 > 0 && cost(Combination::Subgroups) < cost(Combination::Tree);
+        if subgroups { Combination::Subgroups } else { Combination::Tree }
+    }
+    /// Counts `times` of it.
+    pub(super) fn count(self, tally: &mut Tally, p: &DeviceProfile, rates: &Rates, threads: i64, times: f64) {
+        let (operations, passes) = self.demand(p, rates, threads);
+        tally.operations += operations * times;
+        tally.passes += passes * times;
+    }
+    /// Operations of all threads, and passes over workgroup memory of all subgroups.
+    fn demand(self, p: &DeviceProfile, rates: &Rates, threads: i64) -> (f64, f64) {
+        let (all, lanes) = (threads as f64, rates.lanes);
+        let subgroups = (all / lanes as f64).ceil();
+        match self {
+            Combination::Subgroups => {
+                let (reduce, walked) = match rates.software {
+                    true => (0.0, WALKED_LANE * lanes as f64 * subgroups),
+                    false => (f64::from(lanes.ilog2()) * HALVING * all, 0.0),
+                };
+                match threads <= i64::from(p.subgroup.0) {
+                    true => (reduce, walked),
+                    // Each stores one result, and loads one of another a thread.
+                    false => (2.0 * reduce + BARRIER * all, 2.0 * (walked + subgroups)),
+                }
+            }
+            Combination::Tree => {
+                let last = threads.min(16) as f64;
+                // Part of a subgroup adds up 16 each and stores.
+                let (own, barriers) = if threads > 16 { (17.0, 2.0) } else { (0.0, 1.0) };
+                (last * all + barriers * BARRIER * all, subgroups + own + last * subgroups)
+            }
+        }
+    }
+}
+
+/// What it costs a core that `threads` combine one value each, in nanoseconds on all cores.
+pub(in crate::schedule) fn combination_cost(p: &DeviceProfile, threads: i64, how: Combination) -> f64 {
+    let rates = Rates::of(p);
+    let (operations, passes) = how.demand(p, &rates, threads);
+    operations / rates.operations + passes / rates.passes
+}
