@@ -32,6 +32,9 @@ macro_rules! define_id {
     };
 }
 
+define_id!(/// A buffer of a tensor function: here, since index expressions below tensor IR may read buffers.
+    BufferId);
+
 /// A growing list of `T` addressed by `I`; elements are never removed, so ids stay valid.
 #[derive(Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Arena<I, T> {

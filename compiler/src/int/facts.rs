@@ -2,8 +2,8 @@
 
 use super::simplify::never_zero;
 use super::{Bounds, Int, IntNode, Interval, prove, simplify, terms};
+use super::{Cond, CondOp};
 use crate::name::Name;
-use crate::tir::{Cond, CondOp};
 use rustc_hash::FxHashMap;
 
 /// A condition in force: `expr` lies in `range`.

@@ -9,6 +9,7 @@
 //!
 //! Always holds: evaluation is in i64; a shader evaluates in i32, and [`Facts::fits_i32`] proves that nothing overflows.
 
+mod cond;
 mod divisor;
 mod facts;
 mod interval;
@@ -17,6 +18,7 @@ mod simplify;
 mod terms;
 #[cfg(test)]
 mod tests;
+pub use cond::{Cond, CondOp};
 pub use divisor::divisor;
 pub use facts::Facts;
 pub use interval::Interval;
@@ -24,8 +26,8 @@ pub use range::{interval, range};
 pub use simplify::{prove, prove_cond, simplify};
 pub use terms::terms;
 
+use crate::arena::BufferId;
 use crate::name::Name;
-use crate::tir::BufferId;
 use rustc_hash::FxHashMap;
 use std::fmt;
 use std::sync::Arc;

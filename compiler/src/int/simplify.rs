@@ -18,7 +18,7 @@ mod symbolic;
 mod tests;
 
 use super::{Bounds, Int, IntNode, Interval};
-use crate::tir::{Cond, CondOp};
+use super::{Cond, CondOp};
 use linear::Linear;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::{BufferId, TensorFunction};
 use crate::dtype::DType;
-use crate::int::Int;
+use crate::int::{Cond, Int};
 use crate::name::Name;
 
 /// A constant of any dtype.
@@ -20,46 +20,6 @@ impl PartialEq for Scalar {
             (Scalar::Int(a), Scalar::Int(b)) => a == b,
             _ => false,
         }
-    }
-}
-
-/// Comparison of two index expressions.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-pub enum CondOp {
-    /// `<`
-    Lt,
-    /// `>=`
-    Ge,
-    /// `==`
-    Eq,
-}
-
-/// A condition on indices: `lhs op rhs`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Cond {
-    /// Left side.
-    pub lhs: Int,
-    /// Comparison.
-    pub op: CondOp,
-    /// Right side.
-    pub rhs: Int,
-}
-impl Cond {
-    /// `a < b`
-    pub fn lt(a: impl Into<Int>, b: impl Into<Int>) -> Cond {
-        Cond { lhs: a.into(), op: CondOp::Lt, rhs: b.into() }
-    }
-    /// `a >= b`
-    pub fn ge(a: impl Into<Int>, b: impl Into<Int>) -> Cond {
-        Cond { lhs: a.into(), op: CondOp::Ge, rhs: b.into() }
-    }
-    /// `a == b`
-    pub fn eq(a: impl Into<Int>, b: impl Into<Int>) -> Cond {
-        Cond { lhs: a.into(), op: CondOp::Eq, rhs: b.into() }
-    }
-    /// Rewrites both sides.
-    pub fn map(&self, f: &mut dyn FnMut(&Int) -> Int) -> Cond {
-        Cond { lhs: f(&self.lhs), op: self.op, rhs: f(&self.rhs) }
     }
 }
 

@@ -24,19 +24,17 @@ mod expr;
 mod fingerprint;
 mod provenance;
 mod rows;
+pub use crate::arena::BufferId;
+pub use crate::int::{Cond, CondOp};
 pub use analysis::FusionKind;
-pub use expr::{BinaryOp, Cond, CondOp, Expr, Scalar, UnaryOp};
+pub use expr::{BinaryOp, Expr, Scalar, UnaryOp};
 pub use provenance::{Provenance, StageSet};
 
 use crate::arena::Arena;
-use crate::define_id;
 use crate::dtype::DType;
 use crate::int::{Bounds, Int};
 use crate::name::Name;
 use crate::schedule::InstrRef;
-
-define_id!(/// A buffer of a tensor function.
-    BufferId);
 
 /// Where a buffer lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
