@@ -9,7 +9,6 @@ use crate::graph::TensorType;
 use crate::int::Int;
 use crate::name::Name;
 use crate::ops::OpResult;
-use crate::schedule::identity;
 use crate::tensor::Tensor;
 use crate::tir::{
     Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction,
@@ -119,7 +118,7 @@ impl<'a> ComputeContext<'a> {
         value: impl FnOnce(&[Int], &[Int]) -> Expr,
     ) -> BufferId {
         if extents.iter().any(|d| d.is(0)) {
-            return self.compute(label, shape, dtype, |_| identity(combiner, dtype));
+            return self.compute(label, shape, dtype, |_| combiner.identity(dtype));
         }
         let out = self.buffer(label, shape, dtype);
         let name = self.function.buffers[out].name;

@@ -16,10 +16,9 @@ use super::loops::{
 };
 use super::{Instruction, Refusal};
 use crate::attr_struct;
-use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, Combiner, Expr, Scalar, Stmt, TensorFunction};
+use crate::tir::{Block, Stmt, TensorFunction};
 
 attr_struct! {
     /// Puts the initialisation of a reduction before a loop, over the spatial loops inside it.
@@ -28,34 +27,6 @@ attr_struct! {
         pub block: Name = "".into(),
         /// The loop before which the elements are set; all reduction loops must be inside it or be it.
         pub at: Name = "".into(),
-    }
-}
-
-/// The identity of a combiner.
-pub(crate) fn identity(c: Combiner, t: DType) -> Expr {
-    match (c, t) {
-        (Combiner::Sum, _) => Expr::constant(0.0, t),
-        (Combiner::Prod, _) => Expr::constant(1.0, t),
-        (Combiner::Max, _) => lowest(t),
-        (Combiner::Min, _) => highest(t),
-    }
-}
-
-fn lowest(t: DType) -> Expr {
-    match t {
-        _ if t.is_float() => Expr::constant(f64::NEG_INFINITY, t),
-        _ if t == DType::Bool || !t.is_signed() => Expr::int(0, t),
-        _ => Expr::Const(Scalar::Int(-1 << (8 * t.size() - 1)), t),
-    }
-}
-
-fn highest(t: DType) -> Expr {
-    match t {
-        _ if t.is_float() => Expr::constant(f64::INFINITY, t),
-        DType::Bool => Expr::int(1, t),
-        _ if !t.is_signed() && t.size() == 8 => Expr::int(-1, t),
-        _ if !t.is_signed() => Expr::int((1 << (8 * t.size())) - 1, t),
-        _ => Expr::int(!(-1 << (8 * t.size() - 1)), t),
     }
 }
 
@@ -101,7 +72,7 @@ impl Instruction for DecomposeReduction {
             guards,
             buffer: block.buffer,
             indices: block.indices.iter().map(|i| substitute(i, &by)).collect(),
-            value: identity(reduce.combiner, f.buffers[block.buffer].dtype),
+            value: reduce.combiner.identity(f.buffers[block.buffer].dtype),
             reduce: None,
             stages: block.stages.clone(),
         };

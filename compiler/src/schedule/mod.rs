@@ -44,7 +44,6 @@ mod vectorize;
 pub use bind::Axis;
 use combine::combines;
 pub use compute_at::LocalScope;
-pub(crate) use decompose_reduction::identity;
 pub use print::print_loops;
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};

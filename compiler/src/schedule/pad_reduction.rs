@@ -11,7 +11,6 @@
 //!      if k < 10
 //! ```
 
-use super::decompose_reduction::identity;
 use super::loops::{find_block, find_block_mut};
 use super::{Instruction, Refusal};
 use crate::attr_struct;
@@ -32,7 +31,7 @@ fn padded(f: &TensorFunction, e: &Expr, conds: &[Cond], combiner: Combiner) -> E
         Expr::Binary(BinaryOp::Mul, a, b) if combiner == Combiner::Sum => {
             padded(f, a, conds, combiner) * padded(f, b, conds, combiner)
         }
-        e => Expr::guarded(conds.to_vec(), e.clone(), identity(combiner, e.dtype(f))),
+        e => Expr::guarded(conds.to_vec(), e.clone(), combiner.identity(e.dtype(f))),
     }
 }
 

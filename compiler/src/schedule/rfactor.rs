@@ -16,7 +16,6 @@
 
 use super::accesses::buffers_read;
 use super::bind::{Axis, Bind};
-use super::decompose_reduction::identity;
 use super::loops::{
     LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_loop, loops_around_block,
     nest, perfect_chain, position_around, reductions_into, replace_loop, substitute,
@@ -115,7 +114,7 @@ impl Instruction for Rfactor {
         // Guards on reduction loops become the identity, so that every partial result is set.
         let on_reduction = |c: &Cond| reduction.iter().any(|v| c.lhs.uses(*v) || c.rhs.uses(*v));
         let (conds, guards): (Vec<Cond>, Vec<Cond>) = block.guards.iter().cloned().partition(on_reduction);
-        let otherwise = identity(reduce.combiner, block.value.dtype(f));
+        let otherwise = reduce.combiner.identity(block.value.dtype(f));
         let mut partial = Block {
             name: self.into,
             guards: guards.clone(),

@@ -20,6 +20,7 @@
 
 pub mod analysis;
 mod canonical;
+mod combiner;
 mod expr;
 mod fingerprint;
 mod provenance;
@@ -27,6 +28,7 @@ mod rows;
 pub use crate::arena::BufferId;
 pub use crate::int::{Cond, CondOp};
 pub use analysis::FusionKind;
+pub use combiner::Combiner;
 pub use expr::{BinaryOp, Expr, Scalar, UnaryOp};
 pub use provenance::{Provenance, StageSet};
 
@@ -208,19 +210,6 @@ pub struct For {
     pub kind: LoopKind,
     /// What it repeats.
     pub body: Stmt,
-}
-
-/// How a reduce block combines.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
-pub enum Combiner {
-    /// `a + b`, identity 0.
-    Sum,
-    /// `a * b`, identity 1.
-    Prod,
-    /// `max(a, b)`, identity the lowest value.
-    Max,
-    /// `min(a, b)`, identity the highest value.
-    Min,
 }
 
 /// How a block reduces into its element.
