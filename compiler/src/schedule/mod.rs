@@ -41,6 +41,7 @@ mod transform_layout;
 mod unroll;
 mod vectorize;
 
+pub use crate::tir::{InstrRef, Instruction, Refusal};
 pub use bind::Axis;
 use combine::combines;
 pub use compute_at::LocalScope;
@@ -48,13 +49,11 @@ pub use print::print_loops;
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
 
-use crate::attr::{AttrObject, AttrStruct, Attrs};
+use crate::attr::{AttrStruct, Attrs};
 use crate::check::sharing::{Violation, violations};
 use crate::name::Name;
 use crate::registry::Table;
 use crate::tir::TensorFunction;
-use std::fmt;
-use std::sync::Arc;
 
 /// Why an instruction does not apply.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -66,69 +65,6 @@ pub struct ScheduleError {
     pub message: String,
     /// The loop nest with the culprit marked.
     pub loops: Option<String>,
-}
-
-/// One schedule instruction.
-pub trait Instruction: AttrObject {
-    /// Rewrites `f`. On an error `f` may be half rewritten; callers apply to a copy.
-    ///
-    /// # Errors
-    /// A message and the loop or block it is about.
-    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal>;
-    /// False for an instruction that changes nothing of any function.
-    fn rewrites(&self) -> bool {
-        true
-    }
-}
-
-/// A message with the loop or block to mark.
-#[derive(Debug, Clone)]
-pub struct Refusal {
-    /// What is wrong.
-    pub message: String,
-    /// The loop variable or block name to mark in the printed nest.
-    pub culprit: Option<Name>,
-}
-impl Refusal {
-    /// About `culprit`.
-    pub fn at(culprit: Name, message: impl Into<String>) -> Refusal {
-        Refusal { message: message.into(), culprit: Some(culprit) }
-    }
-    /// About no place in particular.
-    pub fn new(message: impl Into<String>) -> Refusal {
-        Refusal { message: message.into(), culprit: None }
-    }
-}
-
-/// A shared instruction.
-#[derive(Clone)]
-pub struct InstrRef(Arc<dyn Instruction>);
-impl InstrRef {
-    /// Wraps an instruction.
-    pub fn new(i: impl Instruction) -> InstrRef {
-        InstrRef(Arc::new(i))
-    }
-}
-impl<T: Instruction> From<T> for InstrRef {
-    fn from(i: T) -> InstrRef {
-        InstrRef::new(i)
-    }
-}
-impl std::ops::Deref for InstrRef {
-    type Target = dyn Instruction;
-    fn deref(&self) -> &(dyn Instruction + 'static) {
-        &*self.0
-    }
-}
-impl fmt::Debug for InstrRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-impl PartialEq for InstrRef {
-    fn eq(&self, other: &InstrRef) -> bool {
-        self.0.same(&*other.0 as &dyn AttrObject)
-    }
 }
 
 /// A row of the instruction table.

@@ -9,7 +9,7 @@ use crate::arena::Id;
 use crate::attr::Attr;
 use crate::fingerprint::{Fingerprint, Fingerprinter};
 use crate::int::{Int, IntNode};
-use crate::schedule::InstrRef;
+use crate::tir::InstrRef;
 
 impl TensorFunction {
     /// The fingerprint of the body as it is scheduled (with the instructions that are still pending), parameters, buffers

@@ -23,6 +23,7 @@ mod canonical;
 mod combiner;
 mod expr;
 mod fingerprint;
+mod instruction;
 mod provenance;
 mod rows;
 pub use crate::arena::BufferId;
@@ -30,13 +31,13 @@ pub use crate::int::{Cond, CondOp};
 pub use analysis::FusionKind;
 pub use combiner::Combiner;
 pub use expr::{BinaryOp, Expr, Scalar, UnaryOp};
+pub use instruction::{InstrRef, Instruction, Refusal};
 pub use provenance::{Provenance, StageSet};
 
 use crate::arena::Arena;
 use crate::dtype::DType;
 use crate::int::{Bounds, Int};
 use crate::name::Name;
-use crate::schedule::InstrRef;
 
 /// Where a buffer lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]

@@ -14,7 +14,7 @@ use super::{Block, BufferId, Stmt, TensorFunction};
 use crate::attr::Attr;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::InstrRef;
+use crate::tir::InstrRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
