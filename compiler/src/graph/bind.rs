@@ -8,7 +8,6 @@ use crate::int::{Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::{InferContext, OpRef};
 use crate::tir::{Stmt, TensorFunction};
-use crate::verify::is_sane_type;
 use rustc_hash::FxHashMap;
 
 /// Why a module could not be specialised.
@@ -201,7 +200,7 @@ pub fn choose_shapes(
         *d = d.replace(&mut |v| map.get(&v).cloned());
     }
     for (ty, &(name, _)) in types.iter().zip(&ports) {
-        if !is_sane_type(ty) {
+        if !ty.is_sane() {
             return Err(BindError::TooLarge(format!("`{name}` is {ty:?}, which no memory holds")));
         }
     }

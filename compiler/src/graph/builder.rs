@@ -6,7 +6,6 @@ use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, OpRef, OpResult};
 use crate::tensor::{MAX_RANK, Tensor};
-use crate::verify::is_sane_type;
 
 /// Why a node could not be added.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -79,7 +78,7 @@ pub struct FunctionBuilder<'m> {
 /// # Errors
 /// The first type that is negative, too large for any memory, or of too many dimensions.
 pub(super) fn possible(types: Vec<TensorType>) -> OpResult<Vec<TensorType>> {
-    match types.iter().find(|t| !is_sane_type(t)) {
+    match types.iter().find(|t| !t.is_sane()) {
         Some(t) if t.rank() > MAX_RANK => {
             Err(format!("a result has {} dimensions, at most {MAX_RANK} are", t.rank()).into())
         }

@@ -20,10 +20,11 @@ use crate::arena::Arena;
 use crate::define_id;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::int::{Dim, const_dims, product};
+use crate::int::print::print_shaped;
+use crate::int::{Dim, Int, const_dims, product};
 use crate::name::Name;
 use crate::ops::OpRef;
-use crate::tensor::{ConstData, Tensor};
+use crate::tensor::{ConstData, MAX_RANK, Tensor};
 use crate::tir::TensorFunction;
 use indexmap::IndexMap;
 use std::sync::Arc;
@@ -49,6 +50,19 @@ impl std::fmt::Debug for TensorType {
     }
 }
 impl TensorType {
+    /// True for a type of at most [`MAX_RANK`] dimensions that are not negative, read no buffer, and whose constant size is
+    /// below 2^48 elements. A dimension without symbols that is no number has overflowed.
+    pub fn is_sane(&self) -> bool {
+        let mut elements = 1i64;
+        let mut sane = |d: &Int| match d.as_const() {
+            Some(c) => {
+                elements = elements.saturating_mul(c.max(1));
+                c >= 0 && elements < 1 << 48
+            }
+            None => !d.reads_buffer() && !d.vars().is_empty(),
+        };
+        self.rank() <= MAX_RANK && self.shape.iter().all(&mut sane)
+    }
     /// A type with symbolic dimensions.
     pub fn new(dtype: DType, shape: Vec<Dim>) -> TensorType {
         TensorType { dtype, shape }

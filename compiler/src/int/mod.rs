@@ -92,6 +92,12 @@ impl Bounds {
 }
 
 impl Int {
+    /// True where it reads an element of a buffer.
+    pub fn reads_buffer(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |n| found |= matches!(n.node(), IntNode::Load(..)));
+        found
+    }
     /// A constant.
     pub fn new(value: i64) -> Int {
         Int(Arc::new(IntNode::Const(value)))

@@ -1,6 +1,6 @@
 //! Rules of graph functions.
 
-use super::{VerifyError, is_sane_type};
+use super::VerifyError;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::{Bounds, Int, simplify};
 use crate::ops::InferContext;
@@ -116,7 +116,7 @@ impl Verifier<'_> {
         if value.def != def {
             self.error(node, format!("{name} stands in a place that it does not know of"));
         }
-        if !is_sane_type(&value.ty) {
+        if !value.ty.is_sane() {
             self.error(node, format!("{name} has the impossible type {}", show(&value.ty)));
         }
         if self.visible.insert(v) {
@@ -152,7 +152,7 @@ impl Verifier<'_> {
             self.block(r, Some(n));
         }
         usable &= self.errors.len() == before;
-        let sane = |v: &Option<ValueId>| v.is_none_or(|v| self.f.values.get(v).is_some_and(|v| is_sane_type(&v.ty)));
+        let sane = |v: &Option<ValueId>| v.is_none_or(|v| self.f.values.get(v).is_some_and(|v| v.ty.is_sane()));
         if usable && node.inputs.iter().all(sane) && node.outputs.iter().all(|&v| sane(&Some(v))) {
             self.types(n, node);
         }

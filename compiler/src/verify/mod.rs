@@ -38,10 +38,9 @@
 mod graph;
 mod tensor;
 
-use crate::graph::{Module, TensorType};
-use crate::int::{Int, IntNode};
+use crate::graph::Module;
 use crate::name::Name;
-use crate::tensor::{ConstData, MAX_RANK};
+use crate::tensor::ConstData;
 use crate::tir::TensorFunction;
 use rustc_hash::FxHashMap;
 
@@ -110,26 +109,6 @@ fn verify_names(m: &Module, report: &mut dyn FnMut(Name, String)) {
             report(key, format!("the name is taken by {other} and {kind}"));
         }
     }
-}
-
-/// True for a type of at most [`MAX_RANK`] dimensions that are not negative, read no buffer, and whose constant size is
-/// below 2^48 elements. A dimension without symbols that is no number has overflowed.
-pub fn is_sane_type(t: &TensorType) -> bool {
-    let mut elements = 1i64;
-    let mut sane = |d: &Int| match d.as_const() {
-        Some(c) => {
-            elements = elements.saturating_mul(c.max(1));
-            c >= 0 && elements < 1 << 48
-        }
-        None => !reads_buffer(d) && !d.vars().is_empty(),
-    };
-    t.rank() <= MAX_RANK && t.shape.iter().all(&mut sane)
-}
-
-fn reads_buffer(e: &Int) -> bool {
-    let mut found = false;
-    e.visit(&mut |n| found |= matches!(n.node(), IntNode::Load(..)));
-    found
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Rules of tensor functions.
 
-use super::{VerifyError, reads_buffer};
+use super::VerifyError;
 use crate::arena::Id;
 use crate::dtype::DType;
 use crate::int::{self, Bounds, Facts, Int, IntNode};
@@ -88,7 +88,7 @@ impl Verifier<'_> {
                 self.error(&place, "two buffers have this name");
             }
             for d in &b.shape {
-                if d.as_const().is_some_and(|c| c <= 0) || reads_buffer(d) {
+                if d.as_const().is_some_and(|c| c <= 0) || d.reads_buffer() {
                     self.error(&place, format!("the extent {d} is not positive"));
                 }
                 for v in d.vars() {

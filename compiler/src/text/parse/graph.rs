@@ -316,7 +316,7 @@ impl Parser<'_> {
 
 /// Inference where the text leaves types out. Only over operands of a sane size: inference may multiply dimensions.
 fn infer(s: &Scope<'_>, op: &OpRef, inputs: &[Option<ValueId>]) -> std::result::Result<Vec<TensorType>, String> {
-    if let Some(v) = inputs.iter().flatten().find(|v| !crate::verify::is_sane_type(s.f.ty(**v))) {
+    if let Some(v) = inputs.iter().flatten().find(|v| !s.f.ty(**v).is_sane()) {
         return Err(format!("{:?} is no type", s.f.ty(*v)));
     }
     let (low, high) = op.arity();
