@@ -3,6 +3,8 @@
 //! [`attr_struct!`](crate::attr_struct) declares a struct whose fields are attributes with defaults; printing leaves
 //! out fields that have their default, parsing refuses unknown names.
 
+pub(crate) mod print;
+
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
@@ -270,7 +272,7 @@ pub fn field_name(field: &'static str) -> &'static str {
 
 /// What is wrong with the value of an attribute, with the values there are where they are few.
 pub fn wrong_value<T: AttrValue>(owner: &str, key: &str, value: &Attr) -> String {
-    let shown = crate::text::print_value(value);
+    let shown = print::print_value(value);
     match T::choices().as_slice() {
         [] => format!("attribute `{key}` of `{owner}` has the wrong kind of value: {shown}"),
         list => format!("attribute `{key}` of `{owner}` is one of {}, not {shown}", list.join(", ")),

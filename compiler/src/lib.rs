@@ -6,6 +6,7 @@
 pub mod agreement;
 pub mod arena;
 pub mod attr;
+mod bare;
 pub mod calibrate;
 pub mod check;
 pub mod compile;

@@ -46,7 +46,7 @@ pub struct TensorType {
 }
 impl std::fmt::Debug for TensorType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&crate::text::print_type(self))
+        f.write_str(&print_shaped(self.dtype, &self.shape))
     }
 }
 impl TensorType {

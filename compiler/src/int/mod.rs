@@ -13,6 +13,7 @@ mod cond;
 mod divisor;
 mod facts;
 mod interval;
+pub(crate) mod print;
 mod range;
 mod simplify;
 mod terms;

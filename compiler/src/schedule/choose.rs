@@ -14,9 +14,9 @@
 use super::loops::find_block;
 use super::{InstrRef, Instruction, Refusal, ScheduleError};
 use crate::attr::Attr;
+use crate::attr::print::print_value;
 use crate::attr_struct;
 use crate::name::Name;
-use crate::text::print_value;
 use crate::tir::TensorFunction;
 
 attr_struct! {
@@ -73,7 +73,7 @@ impl Instruction for Choose {
 /// When it does not apply.
 pub(super) fn note(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
     i.apply(f).map_err(|r| ScheduleError {
-        instruction: crate::text::print_instruction(&i),
+        instruction: i.text(),
         message: r.message,
         loops: r.culprit.map(|c| super::print_loops(f, &f.body, Some(c))),
     })?;

@@ -163,7 +163,7 @@ fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, Schedul
         return Ok(after);
     }
     i.apply(&mut after).map_err(|r| ScheduleError {
-        instruction: crate::text::print_instruction(i),
+        instruction: i.text(),
         message: r.message,
         loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
     })?;
@@ -185,7 +185,7 @@ fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, Schedul
 fn refused(after: &TensorFunction, i: &InstrRef, message: String, culprit: Name) -> ScheduleError {
     let loops = print_loops(after, &after.body, Some(culprit));
     let loops = Some(format!("the loops would be\n{loops}"));
-    ScheduleError { instruction: crate::text::print_instruction(i), message, loops }
+    ScheduleError { instruction: i.text(), message, loops }
 }
 
 /// What keeps the loops of `after` from running side by side. What did not hold before is not the fault of what was done since.

@@ -1,7 +1,7 @@
 //! Tokens of `.weft` text.
 
 use super::ParseError;
-use super::bare::is_name_char;
+use crate::bare::is_name_char;
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]

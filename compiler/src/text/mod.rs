@@ -6,7 +6,6 @@
 //! renumbered in print order, nodes that are in no block are left out. [`parse_module`] never panics; what it accepts
 //! may still be refused by the verifier.
 
-mod bare;
 mod compare;
 mod error;
 mod initial;
@@ -17,7 +16,6 @@ mod print;
 pub use compare::compare_modules;
 pub use error::ParseError;
 pub use initial::random_tensor;
-pub(crate) use print::loop_word;
 
 pub use parse::{parse_instructions, parse_module, parse_pipeline, parse_tensor_function};
 pub use print::{

@@ -3,6 +3,7 @@
 
 use super::TensorFunction;
 use crate::attr::AttrObject;
+use crate::attr::print::print_attrs;
 use crate::name::Name;
 use std::fmt;
 use std::sync::Arc;
@@ -43,6 +44,10 @@ impl Refusal {
 #[derive(Clone)]
 pub struct InstrRef(Arc<dyn Instruction>);
 impl InstrRef {
+    /// Its text: `split {loop=i, factors=[0,4]}`.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.name(), print_attrs(&self.attrs()))
+    }
     /// Wraps an instruction.
     pub fn new(i: impl Instruction) -> InstrRef {
         InstrRef(Arc::new(i))

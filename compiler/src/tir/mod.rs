@@ -35,7 +35,9 @@ pub use instruction::{InstrRef, Instruction, Refusal};
 pub use provenance::{Provenance, StageSet};
 
 use crate::arena::Arena;
+use crate::bare;
 use crate::dtype::DType;
+use crate::int::print::number;
 use crate::int::{Bounds, Int};
 use crate::name::Name;
 
@@ -199,6 +201,20 @@ pub enum LoopKind {
     /// The thread's index in its workgroup along x, y or z.
     Local(u8),
 }
+impl LoopKind {
+    /// Word before `for` in text; none for a serial loop.
+    pub(crate) fn word(self) -> Option<String> {
+        let axis = |a: u8| ["x", "y", "z"].get(usize::from(a)).copied().unwrap_or("none");
+        Some(match self {
+            LoopKind::Serial => return None,
+            LoopKind::Combine => "combine".to_string(),
+            LoopKind::Unroll => "unroll".to_string(),
+            LoopKind::Vectorize => "vectorize".to_string(),
+            LoopKind::Group(a) => format!("group_{}", axis(a)),
+            LoopKind::Local(a) => format!("local_{}", axis(a)),
+        })
+    }
+}
 
 /// A loop `for var in 0..extent`.
 #[derive(Clone, PartialEq, Debug)]
@@ -321,6 +337,13 @@ impl Stage<'_> {
 }
 
 impl TensorFunction {
+    /// A buffer as text names it: `%name`; a number for one that is not there.
+    pub(crate) fn buffer_text(&self, b: BufferId) -> String {
+        match self.buffers.get(b) {
+            Some(buffer) => format!("%{}", bare::after_sigil(buffer.name.as_str())),
+            None => number(b),
+        }
+    }
     /// An empty function.
     pub fn new(name: impl Into<Name>) -> TensorFunction {
         TensorFunction {

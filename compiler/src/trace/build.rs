@@ -120,7 +120,7 @@ fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Res
         blocks: parts.blocks,
         loops: parts.loops,
         lines: parts.lines,
-        schedule: f.map(|f| f.trace.iter().map(crate::text::print_instruction).collect()).unwrap_or_default(),
+        schedule: f.map(|f| f.trace.iter().map(crate::tir::InstrRef::text).collect()).unwrap_or_default(),
         workgroup: e.workgroup,
         grid: e.grid,
         bindings: e

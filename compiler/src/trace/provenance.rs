@@ -107,7 +107,7 @@ impl KernelParts {
 }
 
 fn kind_word(kind: LoopKind) -> String {
-    crate::text::loop_word(kind).unwrap_or_else(|| "for".into())
+    kind.word().unwrap_or_else(|| "for".into())
 }
 
 impl Kernel {

@@ -39,7 +39,7 @@ fn same_type(a: &TensorType, b: &TensorType) -> bool {
 }
 
 fn show(t: &TensorType) -> String {
-    crate::text::print_type(t)
+    format!("{t:?}")
 }
 
 impl Verifier<'_> {

@@ -3,9 +3,9 @@
 use super::VerifyError;
 use crate::arena::Id;
 use crate::dtype::DType;
+use crate::int::print::print_cond;
 use crate::int::{self, Bounds, Facts, Int, IntNode};
 use crate::name::Name;
-use crate::text::print_cond;
 use crate::tir::{
     Access, BinaryOp, Block, Buffer, BufferId, Cond, Encoding, Expr, For, LoopKind, Scalar, Scope, Stmt,
     TensorFunction, UnaryOp,
@@ -284,7 +284,7 @@ impl Verifier<'_> {
         let first = |i: &Int| loops.iter().fold(i.clone(), |i, v| i.substitute(*v, &Int::new(0)));
         if let Some(c) = own.into_iter().find(|c| facts.decide(&c.map(&mut |i| first(i))) != Some(true)) {
             let text = "may leave out the first iteration, which sets the identity: set it in a block of its own, without `init`";
-            self.error(place, format!("the condition {} {text}", print_cond(c, Some(self.f))));
+            self.error(place, format!("the condition {} {text}", print_cond(c, &|b| self.f.buffer_text(b))));
         }
     }
     /// The dtype of a value whose parts agree.

@@ -5,11 +5,11 @@
 //! written; for the others the rules are asked again, with the values that the part's lines have.
 
 use super::sketch::{Decline, Sketch};
+use crate::attr::print::print_value;
 use crate::attr::{Attr, AttrValue};
 use crate::name::Name;
 use crate::schedule::choose::print_domain;
 use crate::schedule::{Choose, CutKernel, InstrRef, ScheduleError, apply};
-use crate::text::print_value;
 
 /// The point of a function that a rule may take as a whole: the rule, or [`APART`].
 pub(super) const FUNCTION: &str = "function";

@@ -140,7 +140,7 @@ fn traces_replay() {
     let mut h = f.clone();
     crate::schedule::replay(&mut h, &g.trace).expect("replays");
     assert_eq!(g, h);
-    let text: Vec<String> = g.trace.iter().map(crate::text::print_instruction).collect();
+    let text: Vec<String> = g.trace.iter().map(crate::tir::InstrRef::text).collect();
     assert_eq!(text[0], "split {loop=y_i0, factors=[0,8,4], into=[bm,ty,i]}");
     let mut locals = 0;
     g.body.visit(&mut |s| locals += usize::from(matches!(s, Stmt::For(l) if matches!(l.kind, LoopKind::Local(_)))));

@@ -238,7 +238,7 @@ pub fn softmax(rows: i64, columns: i64) -> TensorFunction {
 pub fn instruction(text: &str) -> InstrRef {
     let list = crate::text::parse_instructions(text).unwrap_or_else(|e| panic!("{text}: {e}"));
     assert_eq!(list.len(), 1, "{text}");
-    let printed = crate::text::print_instruction(&list[0]);
+    let printed = list[0].text();
     assert_eq!(crate::text::parse_instructions(&printed).expect("parses"), list, "{printed}");
     list[0].clone()
 }

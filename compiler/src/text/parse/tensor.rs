@@ -3,7 +3,7 @@
 use super::{Parser, Result};
 use crate::name::Name;
 use crate::text::lexer::Tok;
-use crate::text::print::{combiner_word, loop_word};
+use crate::text::print::combiner_word;
 use crate::tir::{
     Access, Block, Buffer, BufferId, Combiner, Encoding, For, LoopKind, Param, Prepack, Reduce, Scope, StageSet, Stmt,
     TensorFunction,
@@ -127,7 +127,7 @@ impl Parser<'_> {
             let name = self.name("the kernel's name")?;
             return Ok(Stmt::Kernel(name, Box::new(self.body()?)));
         }
-        let kind = LOOP_KINDS.into_iter().find(|&k| loop_word(k).as_deref() == Some(&word));
+        let kind = LOOP_KINDS.into_iter().find(|&k| k.word().as_deref() == Some(&word));
         if kind.is_some() {
             self.advance();
         } else if word != "for" {

@@ -1,7 +1,7 @@
 //! Constants of a module.
 
-use super::super::bare;
 use super::print_type;
+use crate::bare;
 use crate::dtype::DType;
 use crate::graph::Constant;
 use crate::name::Name;

@@ -1,75 +1,29 @@
 //! Index expressions, conditions and value expressions.
 
-use super::super::bare;
-use super::attrs::print_float;
+use crate::attr::print::print_float;
 use crate::dtype::DType;
-use crate::int::{Int, IntNode};
-use crate::tir::{BinaryOp, BufferId, Cond, CondOp, Expr, Scalar, TensorFunction};
+use crate::int::Int;
+use crate::int::print::{self, infix};
+use crate::tir::{BinaryOp, BufferId, Cond, Expr, Scalar, TensorFunction};
 
 /// `%name` of a buffer; a number for one that is not there.
 pub(super) fn buffer_name(f: Option<&TensorFunction>, b: BufferId) -> String {
-    match f.and_then(|f| f.buffers.get(b)) {
-        Some(buffer) => format!("%{}", bare::after_sigil(buffer.name.as_str())),
-        None => format!("%{}", crate::arena::Id::index(b)),
-    }
+    f.map_or_else(|| print::number(b), |f| f.buffer_text(b))
 }
 
-fn join_ints(list: &[Int], f: Option<&TensorFunction>) -> String {
-    let items: Vec<String> = list.iter().map(|i| print_int(i, f)).collect();
-    items.join(", ")
-}
-
+/// The text of an element of a buffer.
 pub(super) fn print_element(b: BufferId, indices: &[Int], f: Option<&TensorFunction>) -> String {
-    format!("{}[{}]", buffer_name(f, b), join_ints(indices, f))
+    print::print_element(b, indices, &|b| buffer_name(f, b))
 }
 
 /// Infix, with the parentheses that the tree needs: `(i*4 + j) % 8`. `f` names the buffers of loads.
 pub fn print_int(e: &Int, f: Option<&TensorFunction>) -> String {
-    let mut out = String::new();
-    write_int(&mut out, e, 0, f);
-    out
-}
-
-fn write_int(out: &mut String, e: &Int, parent: u8, f: Option<&TensorFunction>) {
-    let (a, b, op, level) = match e.node() {
-        IntNode::Const(c) if *c < 0 && parent > 1 => return out.push_str(&format!("({c})")),
-        IntNode::Const(c) => return out.push_str(&c.to_string()),
-        IntNode::Var(v) => return out.push_str(&bare::name(v.as_str())),
-        IntNode::Load(b, ix) => return out.push_str(&print_element(*b, ix, f)),
-        IntNode::Min(a, b) => return out.push_str(&format!("min({}, {})", print_int(a, f), print_int(b, f))),
-        IntNode::Max(a, b) => return out.push_str(&format!("max({}, {})", print_int(a, f), print_int(b, f))),
-        IntNode::Add(a, b) => (a, b, " + ", 1),
-        IntNode::Sub(a, b) => (a, b, " - ", 1),
-        IntNode::Mul(a, b) => (a, b, "*", 2),
-        IntNode::Div(a, b) => (a, b, "/", 2),
-        // With spaces: `%` right before a name is a buffer.
-        IntNode::Mod(a, b) => (a, b, " % ", 2),
-    };
-    infix(out, parent > level, |out| {
-        write_int(out, a, level, f);
-        out.push_str(op);
-        write_int(out, b, level + 1, f);
-    });
-}
-
-fn infix(out: &mut String, parentheses: bool, write: impl FnOnce(&mut String)) {
-    if parentheses {
-        out.push('(');
-    }
-    write(out);
-    if parentheses {
-        out.push(')');
-    }
+    print::print_int(e, &|b| buffer_name(f, b))
 }
 
 /// `i*4 + j < 30`
 pub fn print_cond(c: &Cond, f: Option<&TensorFunction>) -> String {
-    let op = match c.op {
-        CondOp::Lt => "<",
-        CondOp::Ge => ">=",
-        CondOp::Eq => "==",
-    };
-    format!("{} {op} {}", print_int(&c.lhs, f), print_int(&c.rhs, f))
+    print::print_cond(c, &|b| buffer_name(f, b))
 }
 
 pub(super) fn print_conds(list: &[Cond], f: Option<&TensorFunction>) -> String {

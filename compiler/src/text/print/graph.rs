@@ -1,8 +1,8 @@
 //! Graph functions.
 
-use super::super::bare;
 use super::{PrintOptions, print_attrs, print_type};
 use crate::attr::Attr;
+use crate::bare;
 use crate::graph::{BlockId, Function, Node, NodeId, ValueId};
 use crate::name::Name;
 use rustc_hash::{FxHashMap, FxHashSet};

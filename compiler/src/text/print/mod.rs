@@ -15,9 +15,8 @@ pub use tensor::{print_instruction, print_stmt, print_tensor_function};
 pub(super) use expr::infix_op;
 pub(super) use graph::{default_node_name, symbol_attr};
 pub(super) use tensor::combiner_word;
-pub(crate) use tensor::loop_word;
 
-use super::bare;
+use crate::bare;
 use crate::graph::{Module, TensorType};
 use crate::name::Name;
 
@@ -63,10 +62,5 @@ pub(super) fn default_entry(m: &Module) -> Name {
 
 /// `f32[n,64]`
 pub fn print_type(t: &TensorType) -> String {
-    print_shaped(t.dtype, &t.shape)
-}
-
-fn print_shaped(dtype: crate::dtype::DType, shape: &[crate::int::Int]) -> String {
-    let dims: Vec<String> = shape.iter().map(|d| print_int(d, None)).collect();
-    format!("{dtype}[{}]", dims.join(","))
+    format!("{t:?}")
 }

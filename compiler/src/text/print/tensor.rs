@@ -1,11 +1,11 @@
 //! Tensor functions.
 
-use super::super::bare;
 use super::attrs::print_attrs_in;
 use super::expr::{buffer_name, print_conds, print_element};
-use super::{print_expr, print_int, print_shaped};
-use crate::schedule::InstrRef;
-use crate::tir::{Access, Block, Buffer, BufferId, Combiner, Encoding, For, LoopKind, Scope, Stmt, TensorFunction};
+use super::{print_expr, print_int};
+use crate::bare;
+use crate::int::print::print_shaped;
+use crate::tir::{Access, Block, Buffer, BufferId, Combiner, Encoding, For, InstrRef, Scope, Stmt, TensorFunction};
 
 /// Text of a tensor function, in canonical form.
 pub fn print_tensor_function(f: &TensorFunction) -> String {
@@ -23,7 +23,7 @@ pub fn print_stmt(s: &Stmt, f: &TensorFunction) -> String {
 
 /// `split {loop=i, factors=[0,4]}`
 pub fn print_instruction(i: &InstrRef) -> String {
-    format!("{}{}", i.name(), print_attrs_in(&i.attrs(), None))
+    i.text()
 }
 
 struct Printer<'f> {
@@ -113,20 +113,7 @@ impl Printer<'_> {
 
 fn print_for(l: &For, f: &TensorFunction) -> String {
     let (var, extent) = (bare::name(l.var.as_str()), print_int(&l.extent, Some(f)));
-    format!("{}for {var} in 0..{extent}", loop_word(l.kind).map(|w| format!("{w} ")).unwrap_or_default())
-}
-
-/// Word before `for`; none for a serial loop.
-pub(crate) fn loop_word(kind: LoopKind) -> Option<String> {
-    let axis = |a: u8| ["x", "y", "z"].get(usize::from(a)).copied().unwrap_or("none");
-    Some(match kind {
-        LoopKind::Serial => return None,
-        LoopKind::Unroll => "unroll".to_string(),
-        LoopKind::Vectorize => "vectorize".to_string(),
-        LoopKind::Combine => "combine".to_string(),
-        LoopKind::Group(a) => format!("group_{}", axis(a)),
-        LoopKind::Local(a) => format!("local_{}", axis(a)),
-    })
+    format!("{}for {var} in 0..{extent}", l.kind.word().map(|w| format!("{w} ")).unwrap_or_default())
 }
 
 pub(in crate::text) fn combiner_word(c: Combiner) -> &'static str {
