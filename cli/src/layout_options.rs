@@ -3,7 +3,8 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use compiler::attr::AttrStruct;
-use compiler::cost::{KernelTimes, Measurements};
+use compiler::compile::KernelTimes;
+use compiler::cost::Measurements;
 use compiler::name::Name;
 use compiler::passes::AutoLayout;
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::device::Gpu;
 use crate::session::{Session, SessionOptions};
 use compiler::compile::Compiled;
-use compiler::cost::MeasureKernel;
+use compiler::compile::MeasureKernel;
 use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
 use std::sync::Arc;

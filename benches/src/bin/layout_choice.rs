@@ -11,8 +11,8 @@
 
 use benches::statistics::Statistics;
 use benches::zoo;
-use compiler::compile::{CompileOptions, Compiled, compile};
-use compiler::cost::{KernelTimes, Measurements, measure_forms};
+use compiler::compile::{CompileOptions, Compiled, KernelTimes, compile, measure_forms};
+use compiler::cost::Measurements;
 use compiler::graph::Module;
 use compiler::passes::asked_forms;
 use compiler::passes::{LayoutMode, PipelineOptions};

@@ -3,7 +3,7 @@
 //! The model is compiled and measured by this very command in a process of its own, so that it can be given up at any time.
 
 use compiler::compile::Compiled;
-use compiler::cost::MeasureKernel;
+use compiler::compile::MeasureKernel;
 use compiler::trace::CompileTrace;
 use runtime_gpu::{DeviceChoice, Gpu, KernelTimer};
 use std::path::Path;

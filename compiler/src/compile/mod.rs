@@ -9,6 +9,7 @@ mod groups;
 mod host;
 mod kernels;
 mod lower;
+mod measure;
 mod memory;
 mod names;
 mod numbering;
@@ -19,9 +20,9 @@ mod transposes;
 mod work;
 
 pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
+pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
 
-use crate::cost::{KernelTimes, MeasuredCost};
 use crate::graph::Module;
 use crate::name::Name;
 use crate::passes::mixed_precision::check_listed;

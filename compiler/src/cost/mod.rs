@@ -2,16 +2,13 @@
 //!
 //! A [`CostModel`] answers for one node by its op and the types around it, so that a pass can ask about forms that are
 //! not in the graph, and for tensor functions. [`EstimatedCost`] asks [`schedule::estimate`](crate::schedule::estimate), the one
-//! estimate there is; [`MeasuredCost`] looks the node's kernels up in [`Measurements`] and falls back to the estimate, scaled to what
+//! estimate there is; [`MeasuredCost`](crate::compile::MeasuredCost) looks the node's kernels up in [`Measurements`] and falls back to the estimate, scaled to what
 //! was measured. [`RecordingCost`] remembers what was asked, which is the list of kernels to measure. Costs are nanoseconds.
 //! Deliberately absent: the clock; whoever has a device measures.
 
 mod measured;
 
-pub use measured::{
-    KernelTimes, MeasureKernel, MeasuredCost, Measurement, Measurements, code_digest, compile_single, measure_forms,
-    single_node_module,
-};
+pub use measured::{Measurement, Measurements, code_digest, single_node_module};
 
 use crate::graph::TensorType;
 use crate::name::Name;
