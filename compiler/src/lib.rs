@@ -27,6 +27,7 @@ pub mod plan;
 pub mod profile;
 pub mod registry;
 pub mod remark;
+pub mod report;
 pub mod schedule;
 pub mod te;
 pub mod tensor;

@@ -16,9 +16,11 @@ mod numbering;
 mod places;
 mod planning;
 mod residency;
+mod trace;
 mod transposes;
 mod work;
 
+pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
@@ -34,19 +36,7 @@ use crate::tir::TensorFunction;
 use crate::trace::{Recording, StageRecorder};
 use indexmap::IndexMap;
 use std::sync::Arc;
-pub use transposes::{TransposeReport, count_transposes};
-
-/// How a group is executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GroupKind {
-    /// By one or more dispatches.
-    Kernel,
-    /// Not at all: the result is the operand's buffer under another shape.
-    View,
-    /// On the host.
-    Host,
-}
+pub use transposes::count_transposes;
 
 /// One fused group of the compiled module.
 #[derive(Clone, Debug)]
@@ -86,17 +76,6 @@ pub struct Group {
     pub flops: u64,
     /// Bytes that its dispatches read and write: operands and results, and what one leaves for the next.
     pub bytes: u64,
-}
-
-/// Byte counts of the plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct MemoryReport {
-    /// Constants on the device.
-    pub weights: u64,
-    /// The activation pool.
-    pub activations_peak: u64,
-    /// The sum over the intermediates left after fusion.
-    pub activations_naive: u64,
 }
 
 /// What compilation gives.

@@ -4,28 +4,7 @@ use crate::graph::Module;
 use crate::ops::control::Const;
 use crate::ops::layout_transform::LayoutTransform;
 use crate::ops::transpose::Transpose;
-
-/// Layout changes of a graph, before fusion hides them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct TransposeReport {
-    /// Of values that depend on inputs, and move data.
-    pub activation: usize,
-    /// Of constants, folded at compile time or when a session opens.
-    pub weight_folded: usize,
-    /// Of constants, done in each run.
-    pub weight_runtime: usize,
-}
-
-impl TransposeReport {
-    /// Counts one layout change, unless it is a view.
-    fn count(&mut self, from_constants: bool, view: bool) {
-        match (view, from_constants) {
-            (true, _) => {}
-            (false, true) => self.weight_runtime += 1,
-            (false, false) => self.activation += 1,
-        }
-    }
-}
+use crate::report::TransposeReport;
 
 /// Counts the transposes and layout transforms of the entry function that move data (one that only moves dimensions of extent 1 is a
 /// view). Which values are constants follows from the graph.

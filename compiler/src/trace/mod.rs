@@ -11,7 +11,6 @@
 //! Deliberately absent: the data of weights. A trace has their hashes, shapes and histograms.
 
 mod borders;
-mod build;
 pub mod delta;
 pub mod diff;
 mod estimated;
@@ -26,21 +25,30 @@ pub mod weights;
 #[cfg(test)]
 mod tests;
 
-pub use build::Contents;
 pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
 pub use file::{MAGIC, TraceError, VERSION};
 pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Times};
 pub use origins::{LineOrigins, line_origins};
+pub(crate) use provenance::KernelParts;
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
 pub use record::{Recording, StageRecorder};
 pub use weights::WeightSummary;
 
-use crate::compile::{GroupKind, MemoryReport, TransposeReport};
 use crate::dtype::DType;
 use crate::passes::PassStats;
 use crate::remark::Remark;
+use crate::report::{GroupKind, MemoryReport, TransposeReport};
 use serde::{Deserialize, Serialize};
+
+/// How much goes into a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    /// Everything. Weights are read once; the stages are there when the compilation recorded them.
+    Full,
+    /// What tables and JSON need: no weights, no SPIR-V.
+    Summary,
+}
 
 /// What a compilation did.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

@@ -49,7 +49,7 @@ pub struct KernelLines {
 
 /// What a trace keeps of a kernel's inside.
 #[derive(Default)]
-pub(super) struct KernelParts {
+pub(crate) struct KernelParts {
     pub instructions: Vec<Vec<u32>>,
     pub blocks: Vec<KernelBlock>,
     pub loops: Vec<KernelLoop>,

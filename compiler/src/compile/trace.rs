@@ -1,23 +1,17 @@
 //! Taking a trace from a compiled module.
 
-use super::provenance::KernelParts;
-use super::*;
-use crate::compile::{CompileOptions, Compiled};
+use super::{CompileOptions, Compiled};
+use crate::dtype::DType;
 use crate::graph::Constant;
 use crate::name::Name;
 use crate::passes::default_pipeline;
 use crate::plan::{self, EmitKernel, PlanKernel};
 use crate::tir::Access;
+use crate::trace::{
+    Binding, Call, CompileTrace, Content, Contents, Group, Kernel, KernelParts, Options, Plan, PlanBuffer, Slot, Step,
+    WeightSummary,
+};
 use rayon::prelude::*;
-
-/// How much goes into a trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Contents {
-    /// Everything. Weights are read once; the stages are there when the compilation recorded them.
-    Full,
-    /// What tables and JSON need: no weights, no SPIR-V.
-    Summary,
-}
 
 impl CompileTrace {
     /// The trace of a compilation. `model` is a name for people.
@@ -71,7 +65,7 @@ fn weights(constants: &indexmap::IndexMap<Name, Constant>) -> Result<Vec<WeightS
     list.par_iter().map(|(name, c)| WeightSummary::of(name.as_str(), c)).collect()
 }
 
-fn group(g: &crate::compile::Group) -> Group {
+fn group(g: &super::Group) -> Group {
     let texts = |list: &[Name]| list.iter().map(Name::to_string).collect();
     Group {
         function: g.function.to_string(),
