@@ -16,7 +16,7 @@ pub use bind::{
 };
 pub use builder::{BuildError, FunctionBuilder};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Id};
 use crate::define_id;
 use crate::dtype::DType;
 use crate::fault::Fault;
@@ -212,6 +212,22 @@ pub struct Function {
 }
 
 impl Function {
+    /// Uses of each value as operand of a live node or as block result.
+    pub fn count_uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.values.len()];
+        let mut blocks = vec![self.body];
+        for n in self.walk() {
+            for v in self.nodes[n].inputs.iter().flatten() {
+                uses[v.index()] += 1;
+            }
+            blocks.extend(&self.nodes[n].regions);
+        }
+        // Regions of removed nodes are still in the arena, but use nothing.
+        for v in blocks.into_iter().flat_map(|b| &self.blocks[b].results) {
+            uses[v.index()] += 1;
+        }
+        uses
+    }
     /// A value for messages: its name, else which result or argument it is.
     pub fn describe_value(&self, v: ValueId) -> String {
         let Some(value) = self.values.get(v) else { return "a value of another function".into() };

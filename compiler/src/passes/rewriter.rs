@@ -6,6 +6,7 @@ use crate::graph::{BlockId, Constant, Function, Module, Node, NodeId, Origins, T
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, OpRef, OpResult};
+use crate::pattern::Subject;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Collects changes to `function`, which is taken out of its module while it is rewritten.
@@ -29,7 +30,7 @@ impl<'m> Rewriter<'m> {
     /// Takes the function `name` out of the module.
     pub fn new(module: &'m mut Module, name: Name) -> Rewriter<'m> {
         let f = std::mem::replace(&mut module.functions[&name], Function::new(name));
-        let uses = count_uses(&f);
+        let uses = f.count_uses();
         Rewriter {
             module,
             f,
@@ -280,21 +281,19 @@ impl<'m> Rewriter<'m> {
     }
 }
 
-/// Uses of each value as operand of a live node or as block result.
-pub fn count_uses(f: &Function) -> Vec<u32> {
-    let mut uses = vec![0; f.values.len()];
-    let mut blocks = vec![f.body];
-    for n in f.walk() {
-        for v in f.nodes[n].inputs.iter().flatten() {
-            uses[v.index()] += 1;
-        }
-        blocks.extend(&f.nodes[n].regions);
+impl Subject for Rewriter<'_> {
+    fn module(&self) -> &Module {
+        self.module
     }
-    // Regions of removed nodes are still in the arena, but use nothing.
-    for v in blocks.into_iter().flat_map(|b| &f.blocks[b].results) {
-        uses[v.index()] += 1;
+    fn function(&self) -> &Function {
+        &self.f
     }
-    uses
+    fn resolve(&self, v: ValueId) -> ValueId {
+        Rewriter::resolve(self, v)
+    }
+    fn num_uses(&self, v: ValueId) -> u32 {
+        Rewriter::num_uses(self, v)
+    }
 }
 
 /// Runs `go` on every graph function that is not a fused group; returns whether anything changed.

@@ -1,7 +1,6 @@
 //! What patterns are matched against.
 
 use crate::graph::{Function, Module, ValueId};
-use crate::passes::rewriter::{Rewriter, count_uses};
 
 /// A graph function under a pattern: as it stands, or while it is rewritten.
 pub trait Subject {
@@ -15,21 +14,6 @@ pub trait Subject {
     fn num_uses(&self, v: ValueId) -> u32;
 }
 
-impl Subject for Rewriter<'_> {
-    fn module(&self) -> &Module {
-        self.module
-    }
-    fn function(&self) -> &Function {
-        &self.f
-    }
-    fn resolve(&self, v: ValueId) -> ValueId {
-        Rewriter::resolve(self, v)
-    }
-    fn num_uses(&self, v: ValueId) -> u32 {
-        Rewriter::num_uses(self, v)
-    }
-}
-
 /// A function that nobody rewrites.
 pub struct Plain<'a> {
     module: &'a Module,
@@ -39,7 +23,7 @@ pub struct Plain<'a> {
 impl<'a> Plain<'a> {
     /// Counts the uses once.
     pub fn new(module: &'a Module, function: &'a Function) -> Plain<'a> {
-        Plain { module, function, uses: count_uses(function) }
+        Plain { module, function, uses: function.count_uses() }
     }
 }
 impl Subject for Plain<'_> {
