@@ -3,7 +3,6 @@
 use crate::graph::{Function, Module, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
-use crate::onnx::UnsupportedOp;
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::control::{Call, Const};
 use crate::ops::node_types;
@@ -24,6 +23,35 @@ impl Port {
     /// From a type.
     pub fn new(name: impl Into<String>, ty: &TensorType) -> Port {
         Port { name: name.into(), dtype: ty.dtype.to_string(), shape: Some(ty.shape.clone()) }
+    }
+}
+
+/// An operator that has no importer, or a use of one that it does not support.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnsupportedOp {
+    /// ONNX op type.
+    pub op: String,
+    /// Its domain; empty for ai.onnx.
+    pub domain: String,
+    /// Names of the nodes.
+    pub nodes: Vec<Name>,
+    /// One sentence.
+    pub why: String,
+}
+
+impl std::fmt::Display for UnsupportedOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.domain.is_empty() {
+            write!(f, "{}::", self.domain)?;
+        }
+        write!(f, "{} ({}; ", self.op, self.why)?;
+        for (i, n) in self.nodes.iter().take(4).enumerate() {
+            write!(f, "{}{n}", if i > 0 { ", " } else { "" })?;
+        }
+        if self.nodes.len() > 4 {
+            write!(f, " and {} more", self.nodes.len() - 4)?;
+        }
+        f.write_str(")")
     }
 }
 

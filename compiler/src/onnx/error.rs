@@ -1,35 +1,7 @@
 //! Why a model could not be imported or exported.
 
+pub use crate::inspect::UnsupportedOp;
 use crate::name::Name;
-
-/// An operator that has no importer, or a use of one that it does not support.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UnsupportedOp {
-    /// ONNX op type.
-    pub op: String,
-    /// Its domain; empty for ai.onnx.
-    pub domain: String,
-    /// Names of the nodes.
-    pub nodes: Vec<Name>,
-    /// One sentence.
-    pub why: String,
-}
-
-impl std::fmt::Display for UnsupportedOp {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if !self.domain.is_empty() {
-            write!(f, "{}::", self.domain)?;
-        }
-        write!(f, "{} ({}; ", self.op, self.why)?;
-        for (i, n) in self.nodes.iter().take(4).enumerate() {
-            write!(f, "{}{n}", if i > 0 { ", " } else { "" })?;
-        }
-        if self.nodes.len() > 4 {
-            write!(f, " and {} more", self.nodes.len() - 4)?;
-        }
-        f.write_str(")")
-    }
-}
 
 fn list(ops: &[UnsupportedOp]) -> String {
     ops.iter().map(UnsupportedOp::to_string).collect::<Vec<_>>().join("; ")
