@@ -1,7 +1,6 @@
 //! ONNX in and out. The protobuf layer lives here; what one ONNX op means lives in the op's own file, as an
-//! [`OnnxImport`] row and an [`Op::export`](crate::ops::Op::export) method.
+//! [`OnnxImport`] row and an [`Op::export`](crate::ops::Op::export) method, in the terms of [`ops::onnx`](crate::ops::onnx).
 
-mod context;
 mod error;
 mod export;
 mod external;
@@ -11,7 +10,7 @@ mod proto;
 mod skim;
 mod tensor_data;
 
-pub use context::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
+pub use crate::ops::onnx::{ExportContext, ExportNode, ImportContext, OnnxAttr, OnnxAttrs, OnnxImport};
 pub use error::{ExportError, ImportError, UnsupportedOp};
 pub use export::{FUNCTION_DOMAIN, export_onnx, export_tensor};
 pub use external::{ExternalData, NoExternalData, verify_location};

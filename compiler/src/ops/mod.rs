@@ -38,6 +38,7 @@ pub mod loss;
 pub mod lp_pool;
 pub mod matmul;
 pub mod norm;
+pub mod onnx;
 pub mod packed;
 pub mod pad;
 pub mod permute;

@@ -28,7 +28,6 @@ pub use partition::{Limits, Partition};
 pub use reason::Reason;
 
 use super::fusion_kind::{NodeInfo, describe_block, describe_node};
-use super::rewriter::count_uses;
 use super::{FuseMode, Pass, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
@@ -108,7 +107,7 @@ impl FuseOps {
         let limits = Limits { max_group: self.max_group.max(1), max_bindings: cx.profile.max_storage_buffers };
         let weight =
             f.values.iter().map(|(_, v)| v.ty.bytes().map_or(1, |b| cx.profile.bindings_for(b as u64))).collect();
-        let uses = count_uses(f);
+        let uses = f.count_uses();
         let mut p = Partition::new(&graph, f, info, weight, &uses, limits);
         p.run();
         if mode == FuseMode::Full {
@@ -185,7 +184,7 @@ fn fusible<'a>(
     block: BlockId,
     info: &'a FxHashMap<NodeId, NodeInfo>,
 ) -> impl Iterator<Item = NodeId> + 'a {
-    let uses = count_uses(f);
+    let uses = f.count_uses();
     f.blocks[block].nodes.iter().copied().filter(move |n| {
         let used = f.nodes[*n].outputs.iter().any(|v| uses[v.index()] > 0);
         used && info.get(n).is_some_and(|i| i.kind != FusionKind::Opaque)

@@ -8,7 +8,6 @@
 
 mod names;
 
-use super::context::{ExportContext, ExportNode, OnnxAttr};
 use super::error::ExportError;
 use super::proto::{
     AttributeProto, DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetId,
@@ -19,6 +18,7 @@ use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, Const, If, Let};
 use crate::ops::node_types;
+use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr};
 use crate::tensor::Tensor;
 use bytes::Bytes;
 use indexmap::{IndexMap, IndexSet};

@@ -188,7 +188,7 @@ pub struct ExportNode {
     pub attrs: Vec<(String, OnnxAttr)>,
 }
 
-/// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](super::EXPORT_OPSET) that compute `outputs` from `inputs`.
+/// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](crate::onnx::EXPORT_OPSET) that compute `outputs` from `inputs`.
 pub struct ExportContext<'a> {
     /// Names of the operands; `None` for an absent one.
     pub inputs: Vec<Option<String>>,
