@@ -109,7 +109,7 @@ fn parse_checked(text: &str) -> CliResult<Module> {
         let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
         CliError::input(lines.join("\n"))
     })?;
-    compiler::check::check_module(&module).map_err(|e| {
+    compiler::schedule::check_module(&module).map_err(|e| {
         CliError::input(e.to_string()).help("the loops show the culprit; docs/schedule.md says what is held")
     })?;
     if !module.functions.contains_key(&module.entry) {

@@ -140,7 +140,7 @@ fn apply_schedules(t: &TestFile<'_>) -> Result<String, String> {
         if let Err(e) = follow_choices(f, &[], &profile) {
             return Ok(format!("@{}: {e}", f.name));
         }
-        if let Err(e) = compiler::check::accept(f) {
+        if let Err(e) = compiler::schedule::accept(f) {
             return Ok(e.to_string());
         }
     }

@@ -4,7 +4,7 @@
 //! - [`check_function`]: a function as it stands, for bodies and schedules that come from a file, and in debug builds for
 //!   what rules propose. Proofs come first. What they leave open is interpreted in lockstep at its real sizes, cut short
 //!   (`cpu::lockstep::sample`), or, for the stores to results, counted. What can be neither proved nor run is refused.
-//! - [`accept`]: applies the schedule that a function came with, and checks what it gives.
+//! - [`accept`](crate::schedule::accept()): applies the schedule that a function came with, and checks what it gives.
 //!
 //! A race is two threads touching one element with no barrier between, unless both read. Statements of a workgroup run in
 //! lockstep, and barriers are derived between statements that conflict; so what is left are conflicts within one
@@ -20,11 +20,8 @@ mod tests;
 mod view;
 
 use crate::cpu::sample_kernels;
-use crate::graph::Module;
 use crate::name::Name;
-use crate::schedule::rules::has_edited_choices;
-use crate::schedule::{apply_pending, print_loops};
-use crate::tir::TensorFunction;
+use crate::tir::{TensorFunction, print_loops};
 use crate::verify::verify_tensor_function;
 use view::View;
 
@@ -42,34 +39,6 @@ pub struct Refused {
     pub undecided: bool,
 }
 
-/// Applies the instructions that are pending in `f`, and checks the result. Where choices in them were edited, only a device can
-/// say what the schedule is ([`follow_choices`](crate::schedule::rules::follow_choices)): the loops are then checked without it.
-///
-/// # Errors
-/// An instruction that does not apply, or what [`check_function`] refuses.
-pub fn accept(f: &mut TensorFunction) -> Result<(), Refused> {
-    let name = f.name;
-    if let Err(list) = verify_tensor_function(f) {
-        let message = list.first().map(|e| e.message.clone()).unwrap_or_default();
-        return Err(Refused { function: name, message, loops: None, undecided: false });
-    }
-    // A kernel that was written, not made by instructions, may use memory that it never stored to.
-    let written = !f.kernels().is_empty();
-    if has_edited_choices(f) {
-        return check(f, written);
-    }
-    apply_pending(f).map_err(|e| Refused { function: name, message: e.to_string(), loops: None, undecided: false })?;
-    check(f, written)
-}
-
-/// Checks every tensor function of a module that came as text, with its schedule applied.
-///
-/// # Errors
-/// The first function that is refused.
-pub fn check_module(m: &Module) -> Result<(), Refused> {
-    m.tensor_functions.values().try_for_each(|f| accept(&mut f.clone()))
-}
-
 /// Checks a function as it stands, without what is pending.
 ///
 /// # Errors
@@ -80,7 +49,7 @@ pub fn check_function(f: &TensorFunction) -> Result<(), Refused> {
 }
 
 /// [`check_function`]; `run` asks for a run of the kernels whatever is proved.
-fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
+pub(crate) fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
     let views = View::all(f);
     check_races(f, &views, run, FULL)?;
     coverage::check(f, &views).map_err(|gap| refused(f, gap.block, gap.message))

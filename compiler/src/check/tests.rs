@@ -1,4 +1,4 @@
-use super::accept;
+use crate::schedule::accept;
 use crate::text::parse_module;
 
 /// What is refused of the only function of a text.

@@ -6,12 +6,12 @@
 
 use super::{CompileError, Progress};
 use crate::arena::Id;
-use crate::check::accept;
 use crate::define_id;
 use crate::fingerprint::Fingerprint;
 use crate::name::Name;
 use crate::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use crate::profile::DeviceProfile;
+use crate::schedule::accept;
 use crate::schedule::{apply_pending, rules};
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -18,10 +18,10 @@
 
 use super::{FunctionPass, OneTensorFunction, PassContext, PassError, TensorFunctions};
 use crate::attr_struct;
-use crate::check::accept;
 use crate::graph::{Module, ValueId};
 use crate::name::Name;
 use crate::ops::control::{CallTensor, Const};
+use crate::schedule::accept;
 use crate::schedule::rules::follow_choices;
 use crate::tir::BufferId;
 use rustc_hash::{FxHashMap, FxHashSet};

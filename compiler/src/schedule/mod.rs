@@ -4,10 +4,10 @@
 //! `instructions!` table; it prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to
 //! the same function always gives the same result.
 
+mod accept;
 mod accesses;
 pub mod estimate;
 pub mod loops;
-mod print;
 pub mod rules;
 mod simplify;
 #[cfg(test)]
@@ -41,11 +41,11 @@ mod transform_layout;
 mod unroll;
 mod vectorize;
 
-pub use crate::tir::{InstrRef, Instruction, Refusal};
+pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
+pub use accept::{accept, check_module};
 pub use bind::Axis;
 use combine::combines;
 pub use compute_at::LocalScope;
-pub use print::print_loops;
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
 

@@ -24,6 +24,7 @@ mod combiner;
 mod expr;
 mod fingerprint;
 mod instruction;
+mod print_loops;
 mod provenance;
 mod rows;
 pub use crate::arena::BufferId;
@@ -32,6 +33,7 @@ pub use analysis::FusionKind;
 pub use combiner::Combiner;
 pub use expr::{BinaryOp, Expr, Scalar, UnaryOp};
 pub use instruction::{InstrRef, Instruction, Refusal};
+pub use print_loops::print_loops;
 pub use provenance::{Provenance, StageSet};
 
 use crate::arena::Arena;

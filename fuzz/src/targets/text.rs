@@ -5,9 +5,9 @@ use crate::corpus::filetests;
 use crate::raw::{one_in, one_of};
 use crate::target::{Outcome, Random, Target};
 use crate::text::mutate as mutate_text;
-use compiler::check::check_module;
 use compiler::ops::OPS;
 use compiler::schedule::INSTRUCTIONS;
+use compiler::schedule::check_module;
 use compiler::text::{parse_module, parse_pipeline};
 use compiler::verify::verify_module;
 

@@ -1,0 +1,36 @@
+//! Tensor functions that come with a schedule: it is applied, and what it gives is checked.
+
+use super::apply_pending;
+use super::rules::has_edited_choices;
+use crate::check::{Refused, check};
+use crate::graph::Module;
+use crate::tir::TensorFunction;
+use crate::verify::verify_tensor_function;
+
+/// Applies the instructions that are pending in `f`, and checks the result. Where choices in them were edited, only a device can
+/// say what the schedule is ([`follow_choices`](crate::schedule::rules::follow_choices)): the loops are then checked without it.
+///
+/// # Errors
+/// An instruction that does not apply, or what [`check_function`](crate::check::check_function) refuses.
+pub fn accept(f: &mut TensorFunction) -> Result<(), Refused> {
+    let name = f.name;
+    if let Err(list) = verify_tensor_function(f) {
+        let message = list.first().map(|e| e.message.clone()).unwrap_or_default();
+        return Err(Refused { function: name, message, loops: None, undecided: false });
+    }
+    // A kernel that was written, not made by instructions, may use memory that it never stored to.
+    let written = !f.kernels().is_empty();
+    if has_edited_choices(f) {
+        return check(f, written);
+    }
+    apply_pending(f).map_err(|e| Refused { function: name, message: e.to_string(), loops: None, undecided: false })?;
+    check(f, written)
+}
+
+/// Checks every tensor function of a module that came as text, with its schedule applied.
+///
+/// # Errors
+/// The first function that is refused.
+pub fn check_module(m: &Module) -> Result<(), Refused> {
+    m.tensor_functions.values().try_for_each(|f| accept(&mut f.clone()))
+}
