@@ -31,6 +31,7 @@ pub mod report;
 pub mod schedule;
 pub mod te;
 pub mod tensor;
+pub mod tensor_type;
 pub mod text;
 pub mod tir;
 pub mod trace;

@@ -5,11 +5,11 @@
 //! with [`ComputeContext::output`]. Loop variables are named after the stage, so names stay unique in a fused group.
 
 use crate::dtype::DType;
-use crate::graph::TensorType;
+use crate::fault::Fault;
 use crate::int::Int;
 use crate::name::Name;
-use crate::ops::OpResult;
 use crate::tensor::Tensor;
+use crate::tensor_type::TensorType;
 use crate::tir::{
     Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction,
 };
@@ -50,7 +50,7 @@ impl<'a> ComputeContext<'a> {
     ///
     /// # Errors
     /// When it is absent.
-    pub fn require(&self, i: usize) -> OpResult<BufferId> {
+    pub fn require(&self, i: usize) -> Result<BufferId, Fault> {
         self.input(i).ok_or_else(|| format!("operand {i} is missing").into())
     }
     /// Value of operand `i` where it is a compile-time constant.
