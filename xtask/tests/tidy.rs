@@ -26,6 +26,46 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
 ];
 
+/// Modules of `compiler`, those that use nothing first: each uses only those of rows before it, and of its own row. A row of several is
+/// circular, and says why.
+const MODULES: &[(&[&str], &str)] = &[
+    (&["dtype"], ""),
+    (&["fault"], ""),
+    (&["arena"], ""),
+    (&["name"], ""),
+    (&["bare"], ""),
+    (&["fingerprint"], ""),
+    (&["registry"], ""),
+    (&["profile"], ""),
+    (&["tensor"], ""),
+    (&["agreement"], ""),
+    (&["remark"], ""),
+    (&["report"], ""),
+    (&["int"], ""),
+    (&["attr"], ""),
+    (&["tensor_type"], ""),
+    (&["tir"], ""),
+    (&["te"], ""),
+    (
+        &["graph", "ops", "cpu"],
+        "a node holds its op, an op sees the graph around it, and shapes follow from nodes that are run",
+    ),
+    (&["verify"], ""),
+    (&["check"], ""),
+    (&["traffic"], ""),
+    (&["schedule"], ""),
+    (&["text"], ""),
+    (&["inspect"], ""),
+    (&["onnx"], ""),
+    (&["plan"], ""),
+    (&["cost"], ""),
+    (&["pattern"], ""),
+    (&["passes"], ""),
+    (&["calibrate"], ""),
+    (&["trace"], ""),
+    (&["compile"], ""),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
 }
@@ -175,6 +215,55 @@ fn the_compiler_touches_nothing_outside() {
         }
     }
     assert_none("compiler reaches outside", broken);
+}
+
+/// The modules of the crate's root that code names: `crate::a::b`, `use crate::{a, b::c}`.
+fn modules_named(code: &str) -> BTreeSet<String> {
+    let word = |s: &str| s.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut out = BTreeSet::new();
+    for (i, m) in code.match_indices("crate::") {
+        let rest = &code[i + m.len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            out.insert(word(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let item = |c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            c == ',' && depth == 0
+        };
+        let inside = list.split(';').next().unwrap_or_default();
+        out.extend(inside.split(item).map(|i| word(i.trim_start())));
+    }
+    out
+}
+
+#[test]
+fn modules_of_the_compiler_use_those_before_them() {
+    let folder = root().join("compiler/src");
+    let lib = read(&folder.join("lib.rs"));
+    let declared = lib.lines().filter_map(|l| l.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+    let declared: BTreeSet<&str> = declared.collect();
+    let known: BTreeSet<&str> = MODULES.iter().flat_map(|(row, _)| row.iter().copied()).collect();
+    assert_eq!(declared, known, "every module of compiler has a row in MODULES");
+    assert!(MODULES.iter().all(|(row, why)| row.len() == 1 || !why.is_empty()), "a circular row says why");
+    let row_of = |module: &str| MODULES.iter().position(|(row, _)| row.contains(&module));
+    let files = product_files(&["compiler"]);
+    let tests = test_modules(&files);
+    let (mut broken, mut uses) = (Vec::new(), 0);
+    for path in files.iter().filter(|p| !tests.contains(*p)) {
+        let own = path.strip_prefix(&folder).ok().and_then(|p| p.iter().next()).unwrap_or_default();
+        let own = own.to_string_lossy().trim_end_matches(".rs").to_string();
+        let Some(row) = row_of(&own) else { continue };
+        for module in modules_named(&product_code(path)) {
+            uses += usize::from(row_of(&module).is_some());
+            if row_of(&module).is_some_and(|r| r > row) {
+                broken.push(format!("{} uses crate::{module}, which stands above {own}", path.display()));
+            }
+        }
+    }
+    assert!(uses > 1000, "{uses} uses were found");
+    assert_none("modules that use what stands above them", broken);
 }
 
 /// A shader depends on the tensor function alone.
