@@ -1,7 +1,7 @@
 //! npz and npy files.
 
 use crate::error::{CliError, CliResult};
-use crate::models::{open_plain, read_plain};
+use crate::files::{open_plain, read_plain};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
 use half::f16;

@@ -410,7 +410,7 @@ fn show_kernels(one: &Value) -> CliResult<()> {
 
 fn read_baseline(path: &std::path::Path) -> CliResult<Vec<Value>> {
     let text =
-        crate::models::read_text(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+        crate::files::read_text(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
     let v: Value = serde_json::from_str(&text)
         .map_err(|e| CliError::input(format!("{} is not a bench result: {e}", path.display())))?;
     Ok(match v {

@@ -4,10 +4,11 @@ use crate::args::CompileArgs;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
-use crate::output::{log, print_text, si, table, write_file, write_json};
-use compiler::compile::{CompileOptions, Compiled, GroupKind};
+use crate::output::{log, print_text, write_file, write_json};
+use crate::trace::show;
+use compiler::compile::{CompileOptions, Compiled};
 use compiler::plan::{PlanKernel, Step, kernel_file};
-use compiler::trace::{CompileTrace, Contents};
+use compiler::trace::Contents;
 use shaders_gen::{EmitError, GeneratedModule, WgslDialect};
 use std::path::Path;
 
@@ -24,7 +25,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     for model in &a.models {
         let given = crate::inputs::given(&a.input, model, &a.common)?;
         let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
-        let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
+        let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
         let options =
             CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
@@ -56,48 +57,6 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
 /// Dispatches in plan order.
 pub fn dispatches(c: &Compiled) -> impl Iterator<Item = &compiler::plan::Dispatch> {
     c.plan.steps.iter().flat_map(|s| if let Step::Gpu(l) = s { l.as_slice() } else { &[] })
-}
-
-/// The groups and sums of a compilation.
-pub fn show(t: &CompileTrace) -> CliResult<()> {
-    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
-    print_text(&format!("{} for {}", t.model, t.profile_name))?;
-    let mut rows = table(&["", "name", "rule", "layout", "ops", "flops", "bytes"]);
-    for (i, g) in t.groups.iter().enumerate() {
-        let rule = match g.kind {
-            GroupKind::Kernel => g.rule.as_str(),
-            GroupKind::View => "(view)",
-            GroupKind::Host => "(host)",
-        };
-        rows.add_row([
-            i.to_string(),
-            g.label.clone(),
-            rule.into(),
-            g.layout.clone().unwrap_or_default(),
-            g.ops.join("+"),
-            si(g.flops as f64),
-            si(g.bytes as f64),
-        ]);
-    }
-    print_text(&rows.to_string())?;
-    print_text(&format!(
-        "{} groups: {} kernels, {} views, {} on the host; {} dispatches of {} distinct kernels",
-        t.groups.len(),
-        count(GroupKind::Kernel),
-        count(GroupKind::View),
-        count(GroupKind::Host),
-        t.calls().count(),
-        t.kernels.len()
-    ))?;
-    print_text(&format!(
-        "weights {}B, activations {}B at the peak of {}B without reuse; transposes: {} of activations, {} of weights at run time; {:.0} ms",
-        si(t.memory.weights as f64),
-        si(t.memory.activations_peak as f64),
-        si(t.memory.activations_naive as f64),
-        t.transposes.activation,
-        t.transposes.weight_runtime,
-        t.compile_ms
-    ))
 }
 
 /// A kernel's WGSL must be valid for the front end too.

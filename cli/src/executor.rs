@@ -142,7 +142,7 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
 /// What runs on `device` is compiled for this: for `--target`'s profile as far as the device can run the result, else for
 /// the device; with the rules that `--rules` asks for. The CPU executor runs anything, so it limits nothing.
 pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> {
-    let named = common.target.as_ref().map(|name| crate::models::profile(name)).transpose()?;
+    let named = common.target.as_ref().map(|name| named_profile(name)).transpose()?;
     let profile = match (named, device) {
         (Some(named), Device::Gpu(gpu)) => named.limited_to(&gpu.profile),
         (Some(named), Device::Cpu) => named,
@@ -150,6 +150,16 @@ pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> 
         (None, Device::Cpu) => DeviceProfile::baseline(),
     };
     Ok(DeviceProfile { asked_rules: common.rules.clone(), ..profile })
+}
+
+/// The profile of this name; one that is missing is a device that is not there.
+fn named_profile(name: &str) -> CliResult<DeviceProfile> {
+    DeviceProfile::named(name).ok_or_else(|| {
+        let list: Vec<String> = DeviceProfile::all().into_iter().map(|p| p.name).collect();
+        CliError::new(Code::Device, format!("no profile `{name}`; there are: {}", list.join(", "))).help(
+            "`weft devices --profiles` shows what each one is; `--device` chooses among the devices that are here",
+        )
+    })
 }
 
 /// How to compile with these passes and modes.
@@ -170,7 +180,8 @@ pub fn pipeline_for(
 ) -> CliResult<PipelineOptions> {
     let mut pipeline = pipeline_options(common)?;
     if pipeline.amp == AmpMode::Auto {
-        pipeline.keep_f32.extend(calibrated(module, common, profile, inputs)?.keep);
+        let found = calibrated(module, common, pipeline.clone(), profile, inputs)?;
+        pipeline.keep_f32.extend(found.keep);
     }
     Ok(pipeline)
 }
@@ -297,7 +308,7 @@ impl Executor {
         profile: &DeviceProfile,
     ) -> CliResult<Executor> {
         let on_cpu = |module| {
-            crate::models::check_cpu_memory(&module)?;
+            crate::memory::check_cpu_memory(&module)?;
             let (module, mixed) = cpu_module(module, &pipeline)?;
             Ok(Executor::Cpu { module: Box::new(module), mixed })
         };

@@ -42,7 +42,7 @@ fn compiled(a: &ExplainArgs) -> CliResult<CompileTrace> {
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let profile = target_profile(&a.common)?;
-    let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
+    let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
     // Estimates are told from the recorded stages.
     let record = a.common.verbose > 0 || a.kernel.is_some();
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;

@@ -17,11 +17,13 @@ pub mod error;
 mod executor;
 mod explain;
 mod export;
+mod files;
 mod html_report;
 mod images;
 mod inputs;
 mod inspect;
 mod layout_options;
+mod memory;
 mod models;
 mod node_errors;
 mod opt;
@@ -154,7 +156,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
 
 /// Sizes in files and data are refused beyond what the machine has left.
 fn bound_memory() {
-    let free = models::free_memory().and_then(|free| usize::try_from(free).ok());
+    let free = memory::free_memory().and_then(|free| usize::try_from(free).ok());
     compiler::tensor::limit_host_memory(free.unwrap_or(isize::MAX as usize));
 }
 

@@ -1,18 +1,17 @@
 //! Models by path or zoo name, with their open dimensions decided, and inputs for them.
 
 mod files;
-mod memory;
 mod shapes;
 mod values;
 
-pub use files::{open_plain, read_onnx, read_plain, read_text};
-pub use memory::{check_cpu_memory, free_memory};
+pub use files::read_onnx;
 pub use shapes::decide_shapes;
-pub use values::inputs_for;
+pub use values::{calibration_inputs, inputs_for};
 
 use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
+use crate::files::read_text;
 use benches::zoo::ZooError;
 use compiler::graph::{Module, TensorType, choose_shapes, input_ports, set_input_shapes};
 use compiler::name::Name;
@@ -145,14 +144,4 @@ fn fill_constants(module: &mut Module, source: &str, common: &Common) -> CliResu
 /// A file name or zoo name for reports.
 pub fn short_name(model: &str) -> String {
     Path::new(model).file_stem().map_or_else(|| model.to_string(), |s| s.to_string_lossy().into_owned())
-}
-
-/// The code for a missing profile.
-pub fn profile(name: &str) -> CliResult<compiler::profile::DeviceProfile> {
-    compiler::profile::DeviceProfile::named(name).ok_or_else(|| {
-        let list: Vec<String> = compiler::profile::DeviceProfile::all().into_iter().map(|p| p.name).collect();
-        CliError::new(Code::Device, format!("no profile `{name}`; there are: {}", list.join(", "))).help(
-            "`weft devices --profiles` shows what each one is; `--device` chooses among the devices that are here",
-        )
-    })
 }

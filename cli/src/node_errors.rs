@@ -46,9 +46,9 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
     let profile = profile_on(&a.common, device)?;
     let mut pipeline = pipeline_options(&a.common)?;
     if pipeline.amp == AmpMode::Auto {
-        pipeline
-            .keep_f32
-            .extend(calibrated(module, &a.common, &profile, &inputs[..module.main().params().len()])?.keep);
+        let own = &inputs[..module.main().params().len()];
+        let found = calibrated(module, &a.common, pipeline.clone(), &profile, own)?;
+        pipeline.keep_f32.extend(found.keep);
     }
     if !a.cumulative {
         // Nodes that follow their operands have inputs before them: those count as f16.
@@ -88,7 +88,7 @@ pub fn nodes_to_keep(
     if !asked {
         return Ok(failing);
     }
-    let found = calibrated(module, &a.common, &profile_on(&a.common, device)?, inputs)?;
+    let found = calibrated(module, &a.common, pipeline_options(&a.common)?, &profile_on(&a.common, device)?, inputs)?;
     let mut names: Vec<String> = found.kept_sources().iter().map(|n| n.to_string()).collect();
     names.extend(failing.into_iter().filter(|n| !found.kept_sources().iter().any(|k| k.as_str() == n)));
     Ok(names)

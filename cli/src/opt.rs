@@ -19,7 +19,7 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
             s
         }
         path => {
-            crate::models::read_text(path.as_ref()).map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?
+            crate::files::read_text(path.as_ref()).map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?
         }
     };
     let mut module =

@@ -1,14 +1,12 @@
 //! Mixed precision on the command line: keep lists, and calibration for `--amp auto`.
 
 use crate::args::Common;
-use crate::arrays::Named;
 use crate::error::{CliError, CliResult};
-use crate::executor::pipeline_options;
 use crate::output::{log, write_file};
 use compiler::calibrate::{Calibration, calibrate};
 use compiler::graph::Module;
 use compiler::passes::mixed_precision::escape_pattern;
-use compiler::passes::{FuseMode, KeepF32};
+use compiler::passes::{FuseMode, KeepF32, PipelineOptions};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use std::path::Path;
@@ -20,7 +18,7 @@ pub fn keep_list(common: &Common) -> CliResult<Vec<KeepF32>> {
         match p.strip_prefix('@') {
             None => out.push(KeepF32::listed(p)),
             Some(file) => {
-                let text = crate::models::read_text(file.as_ref())
+                let text = crate::files::read_text(file.as_ref())
                     .map_err(|e| CliError::usage(format!("--keep-f32 {p}: cannot read {file}: {e}")))?;
                 let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
                 out.extend(lines.map(KeepF32::listed));
@@ -42,23 +40,14 @@ pub fn write_keep_list(path: &Path, names: &[String]) -> CliResult<()> {
     write_file(path, text.as_bytes())
 }
 
-/// Inputs for calibration: the given ones, else seeded ones. None unless `--amp auto` asks for them.
-pub fn calibration_inputs(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {
-    if common.amp != "auto" {
-        return Ok(vec![]);
-    }
-    // A file may hold a part of the inputs: it then only decides shapes.
-    crate::models::inputs_for(module, given, common).or_else(|_| crate::models::inputs_for(module, None, common))
-}
-
-/// Runs the fp32 graph on `inputs` and finds the nodes to keep in f32; says what it found.
+/// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32; says what it found.
 pub fn calibrated(
     module: &Module,
     common: &Common,
+    mut pipeline: PipelineOptions,
     profile: &DeviceProfile,
     inputs: &[Tensor],
 ) -> CliResult<Calibration> {
-    let mut pipeline = pipeline_options(common)?;
     if common.device == "cpu" {
         // The CPU executor stores what every node gives.
         pipeline.fuse = FuseMode::Off;

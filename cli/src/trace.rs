@@ -1,28 +1,19 @@
 //! Compile traces: made, written, read and shown.
 
 use crate::args::Common;
-use crate::compile::show;
 use crate::error::{CliError, CliResult, Code};
-use crate::models::{open_plain, read_plain};
+use crate::files::{begins_as_trace, read_plain};
 use crate::output::{log, print_text, si, table, write_file, write_json};
-use compiler::compile::{CompileOptions, Compiled};
-use compiler::trace::{CompileTrace, Contents, MAGIC};
+use compiler::compile::{CompileOptions, Compiled, GroupKind};
+use compiler::trace::{CompileTrace, Contents};
 use serde_json::Value;
 use shaders_gen::Emitter;
-use std::io::Read;
 use std::path::Path;
 
 /// True for a file that ends in `.trace` or begins as a trace does.
 pub fn is_trace(path: &str) -> bool {
     let path = Path::new(path);
     path.extension().is_some_and(|e| e == "trace") || begins_as_trace(path)
-}
-
-/// True for a file that begins as a trace does.
-pub fn begins_as_trace(path: &Path) -> bool {
-    let mut start = [0; MAGIC.len()];
-    let read = open_plain(path).and_then(|mut f| f.read_exact(&mut start));
-    read.is_ok() && start == *MAGIC
 }
 
 /// Reads a trace.
@@ -52,6 +43,48 @@ pub fn write(path: &Path, trace: &CompileTrace, common: &Common) -> CliResult<()
     write_file(path, &bytes)?;
     log(common, format!("wrote the trace to {} ({}B)", path.display(), si(bytes.len() as f64)));
     Ok(())
+}
+
+/// The groups and sums of a compilation.
+pub fn show(t: &CompileTrace) -> CliResult<()> {
+    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
+    print_text(&format!("{} for {}", t.model, t.profile_name))?;
+    let mut rows = table(&["", "name", "rule", "layout", "ops", "flops", "bytes"]);
+    for (i, g) in t.groups.iter().enumerate() {
+        let rule = match g.kind {
+            GroupKind::Kernel => g.rule.as_str(),
+            GroupKind::View => "(view)",
+            GroupKind::Host => "(host)",
+        };
+        rows.add_row([
+            i.to_string(),
+            g.label.clone(),
+            rule.into(),
+            g.layout.clone().unwrap_or_default(),
+            g.ops.join("+"),
+            si(g.flops as f64),
+            si(g.bytes as f64),
+        ]);
+    }
+    print_text(&rows.to_string())?;
+    print_text(&format!(
+        "{} groups: {} kernels, {} views, {} on the host; {} dispatches of {} distinct kernels",
+        t.groups.len(),
+        count(GroupKind::Kernel),
+        count(GroupKind::View),
+        count(GroupKind::Host),
+        t.calls().count(),
+        t.kernels.len()
+    ))?;
+    print_text(&format!(
+        "weights {}B, activations {}B at the peak of {}B without reuse; transposes: {} of activations, {} of weights at run time; {:.0} ms",
+        si(t.memory.weights as f64),
+        si(t.memory.activations_peak as f64),
+        si(t.memory.activations_naive as f64),
+        t.transposes.activation,
+        t.transposes.weight_runtime,
+        t.compile_ms
+    ))
 }
 
 /// Shows traces as `weft compile` showed them, with passes, kernels and weights; `--json` is that of `weft compile`.

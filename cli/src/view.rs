@@ -36,7 +36,7 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let profile = target_profile(&a.common)?;
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
-    let inputs = crate::precision::calibration_inputs(&module, given.as_ref(), &a.common)?;
+    let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
     let c = match compile_with(module.clone(), &options, &a.common, &profile) {

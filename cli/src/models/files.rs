@@ -1,6 +1,7 @@
 //! Model files: what is plain, ONNX without its large tensors, and external data read in parts.
 
 use crate::error::{CliError, CliResult};
+use crate::files::{begins_as_trace, open_plain};
 use bytes::Bytes;
 use compiler::fault::Fault;
 use compiler::onnx::{ExternalData, MODEL_FILE, skim_model};
@@ -10,30 +11,6 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-
-/// Opens a plain file. Anything else is refused unopened: a pipe would wait for a writer, a device may never end.
-pub fn open_plain(path: &Path) -> std::io::Result<File> {
-    let kind = std::fs::metadata(path)?.file_type();
-    if kind.is_dir() {
-        return Err(std::io::Error::other("it is a folder"));
-    }
-    if !kind.is_file() {
-        return Err(std::io::Error::other("it is no plain file (a pipe or a device)"));
-    }
-    File::open(path)
-}
-
-/// All bytes of a plain file.
-pub fn read_plain(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    open_plain(path)?.read_to_end(&mut out)?;
-    Ok(out)
-}
-
-/// The text of a plain file.
-pub fn read_text(path: &Path) -> std::io::Result<String> {
-    String::from_utf8(read_plain(path)?).map_err(|_| std::io::Error::other("it is no UTF-8 text"))
-}
 
 /// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no longer
 /// there are an error.
@@ -110,7 +87,7 @@ impl DataSource for FileSlice {
 /// An ONNX file without its large tensors, and where those and its external data are.
 pub fn read_onnx(path: &Path) -> CliResult<(Bytes, Box<dyn ExternalData>)> {
     let fail = |e: std::io::Error| CliError::input(format!("cannot read {}: {e}", path.display()));
-    if crate::trace::begins_as_trace(path) {
+    if begins_as_trace(path) {
         return Err(CliError::input(format!("{} is a compile trace, not a model", path.display()))
             .help("`weft inspect`, `explain`, `diff` and `view` read traces"));
     }

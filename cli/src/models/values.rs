@@ -1,13 +1,22 @@
 //! Values for a model's inputs: the given ones, checked; or random ones.
 
-use super::memory::check_memory;
 use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
+use crate::memory::check_memory;
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::tensor::{Tensor, ensure_room};
 use rand::{RngExt, SeedableRng};
+
+/// Inputs for calibration: the given ones, else seeded ones. None unless `--amp auto` asks for them.
+pub fn calibration_inputs(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {
+    if common.amp != "auto" {
+        return Ok(vec![]);
+    }
+    // A file may hold a part of the inputs: it then only decides shapes.
+    inputs_for(module, given, common).or_else(|_| inputs_for(module, None, common))
+}
 
 /// The module's inputs in order: from `given` by name, checked; or random ones from the seed.
 pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {

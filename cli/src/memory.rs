@@ -4,7 +4,7 @@ use crate::error::{CliError, CliResult, Code};
 use compiler::graph::Module;
 
 /// Inputs and results must fit in memory.
-pub(super) fn check_memory(module: &Module) -> CliResult<()> {
+pub fn check_memory(module: &Module) -> CliResult<()> {
     let f = module.main();
     let need = f
         .params()
