@@ -109,10 +109,10 @@ fn check(
     let session = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ());
     let got = session.and_then(|s| s.run(inputs)).map_err(|e| e.to_string())?;
     let storage = if amp == AmpMode::Off { DType::F32 } else { DType::F16 };
-    for ((w, g), slot) in want.iter().zip(&got).zip(&c.plan.outputs) {
+    for ((w, g), view) in want.iter().zip(&got).zip(&c.plan.outputs) {
         let found = agree(g, w, &Tolerance::new(storage, None, None));
         if !found.pass {
-            return Err(format!("{}: {}", slot.name, found.why));
+            return Err(format!("{}: {}", view.name, found.why));
         }
     }
     if want.len() == got.len() { Ok(()) } else { Err(format!("{} results, {} expected", got.len(), want.len())) }

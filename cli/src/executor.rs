@@ -13,7 +13,7 @@ use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassContext, PassErrorKind, PassStats, PipelineOptions, Sequential,
     default_pipeline,
 };
-use compiler::plan::TensorSlot;
+use compiler::plan::BufferView;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
@@ -362,7 +362,7 @@ impl Executor {
     pub fn output_names(&self) -> Vec<String> {
         match self {
             Executor::Gpu { session, .. } => {
-                session.plan().outputs.iter().map(|s: &TensorSlot| s.name.to_string()).collect()
+                session.plan().outputs.iter().map(|s: &BufferView| s.name.to_string()).collect()
             }
             Executor::Cpu { module, .. } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
         }

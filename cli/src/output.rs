@@ -84,23 +84,23 @@ pub fn print_error(text: &str) {
 /// Writes a file whole or not at all: to a temporary file beside it that then takes its place. A symbolic link stays and
 /// its target is written; into a device or a pipe the bytes go, and it stays what it is.
 pub fn write_file(path: &Path, bytes: &[u8]) -> CliResult<()> {
-    let write = || match Place::of(path)? {
-        Place::File(target) => {
+    let write = || match Destination::of(path)? {
+        Destination::File(target) => {
             let mut file = beside(&target)?;
             file.write_all(bytes)?;
             file.persist(&target).map(drop).map_err(|e| e.error)
         }
-        Place::Stream => open_stream(path)?.write_all(bytes),
+        Destination::Stream => open_stream(path)?.write_all(bytes),
     };
     write().map_err(|e| cannot_write(path, &e))
 }
 
 /// Refuses, before any work is done, an output path that [`write_file`] could not write.
 pub fn verify_writable(path: &Path) -> CliResult<()> {
-    let check = || match Place::of(path)? {
-        Place::File(target) => beside(&target).map(drop),
+    let check = || match Destination::of(path)? {
+        Destination::File(target) => beside(&target).map(drop),
         // Opening a pipe now would end its reader; a device has to be tried.
-        Place::Stream => Ok(()),
+        Destination::Stream => Ok(()),
     };
     check().map_err(|e: std::io::Error| cannot_write(path, &e))
 }
@@ -116,28 +116,28 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> CliError {
 }
 
 /// What stands at an output path.
-enum Place {
+enum Destination {
     /// A plain file of ours, or nothing yet; links are followed.
     File(PathBuf),
     /// A device or a pipe.
     Stream,
 }
-impl Place {
-    fn of(path: &Path) -> std::io::Result<Place> {
+impl Destination {
+    fn of(path: &Path) -> std::io::Result<Destination> {
         let refuse = |why: &str| Err(std::io::Error::other(why));
         match std::fs::metadata(path) {
             Ok(m) if m.is_dir() => refuse("it is a folder"),
             Ok(m) if m.is_file() && m.permissions().readonly() => refuse("it is read-only"),
             Ok(m) if m.is_file() => {
                 OpenOptions::new().write(true).open(path)?;
-                Ok(Place::File(path.canonicalize()?))
+                Ok(Destination::File(path.canonicalize()?))
             }
-            Ok(m) if takes_bytes(&m) => Ok(Place::Stream),
+            Ok(m) if takes_bytes(&m) => Ok(Destination::Stream),
             Ok(_) => refuse("it is neither a plain file nor a device that takes text"),
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
             Err(_) if path.is_symlink() => refuse("it is a symbolic link to nothing"),
             Err(_) if path.to_string_lossy().ends_with(std::path::is_separator) => refuse("it names no file"),
-            Err(_) => Ok(Place::File(path.to_path_buf())),
+            Err(_) => Ok(Destination::File(path.to_path_buf())),
         }
     }
 }

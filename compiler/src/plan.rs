@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub struct Binding {
     /// Buffer of the tensor function.
     pub buffer: BufferId,
-    /// Which slice of the buffer: elements `[bank * bank_elements, (bank + 1) * bank_elements)`. 0 where it fits one binding.
-    pub bank: u32,
+    /// Which slice of the buffer: elements `[slice * slice_elements, (slice + 1) * slice_elements)`. 0 where it fits one binding.
+    pub slice: u32,
     /// Read-only or written.
     pub access: Access,
 }
@@ -136,8 +136,8 @@ pub struct PlanBuffer {
     pub content: Content,
     /// Bytes in storage form, a multiple of 16.
     pub bytes: u64,
-    /// Bytes of one bank (a multiple of 16); `bytes` where one binding holds it all.
-    pub bank_bytes: u64,
+    /// Bytes of one slice (a multiple of 16); `bytes` where one binding holds it all.
+    pub slice_bytes: u64,
 }
 
 /// Index into [`Plan::buffers`].
@@ -147,7 +147,7 @@ pub type KernelIndex = usize;
 
 /// A tensor of the entry function or of a host step, in a plan buffer.
 #[derive(Clone, PartialEq, Debug)]
-pub struct TensorSlot {
+pub struct BufferView {
     /// Name in the source model.
     pub name: Name,
     /// The buffer that holds it.
@@ -165,7 +165,7 @@ pub struct TensorSlot {
 pub struct Dispatch {
     /// The kernel.
     pub kernel: KernelIndex,
-    /// A plan buffer and bank for each binding of the kernel.
+    /// A plan buffer and slice for each binding of the kernel.
     pub buffers: Vec<(BufferIndex, u32)>,
     /// Values of the kernel's symbols.
     pub symbols: Vec<i32>,
@@ -183,9 +183,9 @@ pub struct HostStep {
     /// For messages.
     pub name: Name,
     /// Tensors read back before, in operand order.
-    pub inputs: Vec<TensorSlot>,
+    pub inputs: Vec<BufferView>,
     /// Tensors uploaded after.
-    pub outputs: Vec<TensorSlot>,
+    pub outputs: Vec<BufferView>,
     /// The computation.
     pub run: Arc<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>, String> + Send + Sync>,
     /// Group the step belongs to.
@@ -245,7 +245,7 @@ pub struct Plan {
     /// Steps in order.
     pub steps: Vec<Step>,
     /// Inputs of the entry function.
-    pub inputs: Vec<TensorSlot>,
+    pub inputs: Vec<BufferView>,
     /// Results of the entry function.
-    pub outputs: Vec<TensorSlot>,
+    pub outputs: Vec<BufferView>,
 }

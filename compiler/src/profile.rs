@@ -147,15 +147,15 @@ impl DeviceProfile {
     pub fn fixed_subgroup(&self) -> Option<u32> {
         (self.subgroup.0 > 0 && self.subgroup.0 == self.subgroup.1).then_some(self.subgroup.0)
     }
-    /// Bytes of one bank of a value that is larger than one binding: the largest multiple of 1024 (of 16 below that) that
+    /// Bytes of one slice of a value that is larger than one binding: the largest multiple of 1024 (of 16 below that) that
     /// fits a binding.
-    pub fn bank_bytes(&self) -> u64 {
+    pub fn slice_bytes(&self) -> u64 {
         let unit = if self.max_binding >= 1024 { 1024 } else { 16 };
         (self.max_binding / unit * unit).max(16)
     }
     /// Bindings that a value of `bytes` takes: 1, or more when it is larger than one binding.
     pub fn bindings_for(&self, bytes: u64) -> u32 {
-        if bytes <= self.max_binding { 1 } else { bytes.div_ceil(self.bank_bytes()).max(1) as u32 }
+        if bytes <= self.max_binding { 1 } else { bytes.div_ceil(self.slice_bytes()).max(1) as u32 }
     }
 }
 

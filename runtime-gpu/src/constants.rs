@@ -26,7 +26,7 @@ impl<'a> Upload<'a> {
         Upload { gpu, module, waiting: 0 }
     }
 
-    /// Fills the mapped banks of buffer `b` with constant `name`, through `packer` where there is one.
+    /// Fills the mapped slices of buffer `b` with constant `name`, through `packer` where there is one.
     ///
     /// # Errors
     /// An unreadable constant, a value without a storage form, a lost device.
@@ -36,7 +36,7 @@ impl<'a> Upload<'a> {
         packer: Option<&TensorFunction>,
         encoding: Option<Encoding>,
         b: &PlanBuffer,
-        banks: &[wgpu::Buffer],
+        slices: &[wgpu::Buffer],
     ) -> Result<(), GpuError> {
         let host = |e: String| GpuError::Host(format!("constant {name}: {e}"));
         let source = load_constant(self.module, name)?;
@@ -44,7 +44,7 @@ impl<'a> Upload<'a> {
         let mut write = |t: &Tensor| -> Result<(), GpuError> {
             let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
             let bytes = encode_tensor(t, encoding.unwrap_or(narrow)).map_err(host)?;
-            copy(banks, b.bank_bytes as usize, at, &bytes)?;
+            copy(slices, b.slice_bytes as usize, at, &bytes)?;
             at += bytes.len();
             Ok(())
         };
@@ -59,7 +59,7 @@ impl<'a> Upload<'a> {
                 }
             }
         }
-        banks.iter().for_each(wgpu::Buffer::unmap);
+        slices.iter().for_each(wgpu::Buffer::unmap);
         self.waiting += b.bytes as usize;
         if self.waiting > PORTION { self.hand_over() } else { Ok(()) }
     }
@@ -94,16 +94,17 @@ fn portions(f: &TensorFunction) -> Vec<Option<TensorFunction>> {
     (0..rows).step_by(at_once).map(|start| f.with_rows(start, at_once.min(rows - start))).collect()
 }
 
-/// Writes `bytes` at `offset` of the data that the banks hold together.
-fn copy(banks: &[wgpu::Buffer], bank_bytes: usize, offset: usize, bytes: &[u8]) -> Result<(), GpuError> {
+/// Writes `bytes` at `offset` of the data that the slices hold together.
+fn copy(slices: &[wgpu::Buffer], slice_bytes: usize, offset: usize, bytes: &[u8]) -> Result<(), GpuError> {
     let mut done = 0;
     while done < bytes.len() {
-        let (bank, from) = ((offset + done) / bank_bytes, (offset + done) % bank_bytes);
-        let n = (bank_bytes - from).min(bytes.len() - done);
-        let bank = banks.get(bank).ok_or_else(|| GpuError::Internal("a constant is larger than its buffer".into()))?;
-        let end = (from + n).next_multiple_of(4).min(bank.size() as usize);
+        let (slice, from) = ((offset + done) / slice_bytes, (offset + done) % slice_bytes);
+        let n = (slice_bytes - from).min(bytes.len() - done);
+        let slice =
+            slices.get(slice).ok_or_else(|| GpuError::Internal("a constant is larger than its buffer".into()))?;
+        let end = (from + n).next_multiple_of(4).min(slice.size() as usize);
         let range = from as u64..end as u64;
-        let mut view = bank.get_mapped_range_mut(range).map_err(|e| GpuError::Internal(e.to_string()))?;
+        let mut view = slice.get_mapped_range_mut(range).map_err(|e| GpuError::Internal(e.to_string()))?;
         view.slice(..n).copy_from_slice(&bytes[done..done + n]);
         done += n;
     }

@@ -5,10 +5,10 @@
 
 use crate::device::Gpu;
 use crate::error::GpuError;
-use crate::resources::{Resources, Shared, bank_sizes};
+use crate::resources::{Resources, Shared, slice_sizes};
 use crate::storage::decode_tensor;
 use async_channel::{Receiver, Sender};
-use compiler::plan::TensorSlot;
+use compiler::plan::BufferView;
 use compiler::tensor::Tensor;
 
 /// Who polls the device until a submission is done.
@@ -23,41 +23,41 @@ pub(crate) enum Polling {
 /// Commands that are submitted, and the tensors that they leave.
 pub(crate) struct Readback<'a> {
     index: Option<wgpu::SubmissionIndex>,
-    /// The slots with their staging memory; none for those on the host.
-    slots: Vec<(&'a TensorSlot, Option<wgpu::Buffer>)>,
+    /// The tensors with their staging memory; none for those on the host.
+    tensors: Vec<(&'a BufferView, Option<wgpu::Buffer>)>,
     sender: Sender<Result<(), GpuError>>,
     mapped: Receiver<Result<(), GpuError>>,
 }
 
 impl<'a> Readback<'a> {
-    /// Submits what is encoded so far, with copies of `slots` behind it.
+    /// Submits what is encoded so far, with copies of `tensors` behind it.
     pub(crate) fn submit(
         shared: &Shared,
         resources: &Resources,
         encoder: Option<wgpu::CommandEncoder>,
-        slots: impl IntoIterator<Item = &'a TensorSlot>,
+        tensors: impl IntoIterator<Item = &'a BufferView>,
     ) -> Readback<'a> {
         let mut encoder = encoder;
-        let slots: Vec<_> = slots
+        let tensors: Vec<_> = tensors
             .into_iter()
-            .map(|slot| {
-                let copied = (!shared.on_host(slot)).then(|| {
+            .map(|tensor| {
+                let copied = (!shared.on_host(tensor)).then(|| {
                     let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
-                    copy_out(shared, resources, encoder, slot)
+                    copy_out(shared, resources, encoder, tensor)
                 });
-                (slot, copied)
+                (tensor, copied)
             })
             .collect();
         let index = encoder.map(|e| shared.gpu.queue.submit([e.finish()]));
         let (sender, mapped) = async_channel::unbounded();
-        for staging in slots.iter().filter_map(|s| s.1.as_ref()) {
+        for staging in tensors.iter().filter_map(|s| s.1.as_ref()) {
             let sender = sender.clone();
             staging.map_async(wgpu::MapMode::Read, .., move |r| {
                 // Nobody listens any more when the run was given up.
                 let _ = sender.try_send(r.map_err(|e| GpuError::Lost(e.to_string())));
             });
         }
-        Readback { index, slots, sender, mapped }
+        Readback { index, tensors, sender, mapped }
     }
 
     /// Waits until the commands are done and their tensors are mapped.
@@ -65,7 +65,7 @@ impl<'a> Readback<'a> {
     /// # Errors
     /// A lost device.
     pub(crate) async fn done(&self, gpu: &Gpu, polling: Polling) -> Result<(), GpuError> {
-        let mut expected = self.slots.iter().filter(|s| s.1.is_some()).count();
+        let mut expected = self.tensors.iter().filter(|s| s.1.is_some()).count();
         match (self.index.clone(), polling) {
             (None, _) => {}
             (Some(index), Polling::Caller) => gpu.wait_for(index)?,
@@ -93,11 +93,11 @@ impl<'a> Readback<'a> {
     /// # Errors
     /// A tensor on the host that was never written.
     pub(crate) fn tensors(&self, resources: &Resources) -> Result<Vec<Tensor>, GpuError> {
-        let read = |(slot, staging): &(&TensorSlot, Option<wgpu::Buffer>)| match staging {
-            Some(staging) => decode(staging, slot),
-            None => resources.read_host(slot),
+        let read = |(tensor, staging): &(&BufferView, Option<wgpu::Buffer>)| match staging {
+            Some(staging) => decode(staging, tensor),
+            None => resources.read_host(tensor),
         };
-        self.slots.iter().map(read).collect()
+        self.tensors.iter().map(read).collect()
     }
 }
 
@@ -109,9 +109,9 @@ fn copy_out(
     shared: &Shared,
     resources: &Resources,
     encoder: &mut wgpu::CommandEncoder,
-    slot: &TensorSlot,
+    tensor: &BufferView,
 ) -> wgpu::Buffer {
-    let sizes = bank_sizes(&shared.plan.buffers[slot.buffer]);
+    let sizes = slice_sizes(&shared.plan.buffers[tensor.buffer]);
     let staging = shared.gpu.device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("readback"),
         size: sizes.iter().sum(),
@@ -119,14 +119,14 @@ fn copy_out(
         mapped_at_creation: false,
     });
     let mut offset = 0;
-    for (bank, size) in resources.buffers[slot.buffer].iter().zip(sizes) {
-        encoder.copy_buffer_to_buffer(bank, 0, &staging, offset, size);
+    for (slice, size) in resources.buffers[tensor.buffer].iter().zip(sizes) {
+        encoder.copy_buffer_to_buffer(slice, 0, &staging, offset, size);
         offset += size;
     }
     staging
 }
 
-fn decode(staging: &wgpu::Buffer, slot: &TensorSlot) -> Result<Tensor, GpuError> {
+fn decode(staging: &wgpu::Buffer, tensor: &BufferView) -> Result<Tensor, GpuError> {
     let view = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
-    decode_tensor(&view, slot.dtype, &slot.shape, slot.encoding).map_err(GpuError::Host)
+    decode_tensor(&view, tensor.dtype, &tensor.shape, tensor.encoding).map_err(GpuError::Host)
 }

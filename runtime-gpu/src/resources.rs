@@ -7,7 +7,7 @@ use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pipelines::Pipeline;
 use crate::storage::encode_tensor;
-use compiler::plan::{Content, Dispatch, HostStep, Plan, PlanBuffer, Step, TensorSlot};
+use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, PlanBuffer, Step};
 use compiler::tensor::Tensor;
 use compiler::tir::Encoding;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) plan: Plan,
     pub(crate) pipelines: Vec<Pipeline>,
-    /// Banks of the plan's constant buffers; none for its other buffers.
+    /// Slices of the plan's constant buffers; none for its other buffers.
     pub(crate) constants: Vec<Vec<wgpu::Buffer>>,
     /// Tensors of the plan's constants on the host.
     pub(crate) host_constants: Vec<Option<Tensor>>,
@@ -41,7 +41,7 @@ pub(crate) enum BoundStep {
 
 /// What one run at a time writes.
 pub(crate) struct Resources {
-    /// Banks of the plan's buffers, the shared constants among them.
+    /// Slices of the plan's buffers, the shared constants among them.
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
     pub(crate) steps: Vec<BoundStep>,
     /// Tensors of the plan's host buffers.
@@ -54,8 +54,8 @@ impl Shared {
         self.plan.steps.iter().any(|s| matches!(s, Step::Host(_)))
     }
 
-    pub(crate) fn on_host(&self, slot: &TensorSlot) -> bool {
-        matches!(self.plan.buffers[slot.buffer].content, Content::Host(_))
+    pub(crate) fn on_host(&self, tensor: &BufferView) -> bool {
+        matches!(self.plan.buffers[tensor.buffer].content, Content::Host(_))
     }
 
     /// Encodes the steps that run on the device.
@@ -67,7 +67,7 @@ impl Shared {
                     list.iter().for_each(|d| self.dispatch(&mut pass, d));
                 }
                 BoundStep::Copy(from, to) => {
-                    let sizes = bank_sizes(&self.plan.buffers[*from]);
+                    let sizes = slice_sizes(&self.plan.buffers[*from]);
                     for ((a, b), size) in resources.buffers[*from].iter().zip(&resources.buffers[*to]).zip(sizes) {
                         encoder.copy_buffer_to_buffer(a, 0, b, 0, size);
                     }
@@ -112,75 +112,75 @@ impl Resources {
     /// # Errors
     /// A wrong number, dtype or shape.
     pub(crate) fn write_inputs(&mut self, shared: &Shared, inputs: &[Tensor]) -> Result<(), GpuError> {
-        let slots = &shared.plan.inputs;
-        if inputs.len() != slots.len() {
-            let text = format!("the network takes {} inputs, got {}", slots.len(), inputs.len());
+        let tensors = &shared.plan.inputs;
+        if inputs.len() != tensors.len() {
+            let text = format!("the network takes {} inputs, got {}", tensors.len(), inputs.len());
             return Err(GpuError::Input(text));
         }
-        for (slot, t) in slots.iter().zip(inputs) {
-            if t.dtype() != slot.dtype || t.shape() != slot.shape {
-                let wanted = format!("{}{:?}", slot.dtype, slot.shape);
-                let text = format!("input `{}` is {wanted}, got {}{:?}", slot.name, t.dtype(), t.shape());
+        for (tensor, t) in tensors.iter().zip(inputs) {
+            if t.dtype() != tensor.dtype || t.shape() != tensor.shape {
+                let wanted = format!("{}{:?}", tensor.dtype, tensor.shape);
+                let text = format!("input `{}` is {wanted}, got {}{:?}", tensor.name, t.dtype(), t.shape());
                 return Err(GpuError::Input(text));
             }
-            self.write(shared, slot, t)?;
+            self.write(shared, tensor, t)?;
         }
         Ok(())
     }
 
     /// Writes a tensor: to the device it goes before the next submission.
-    pub(crate) fn write(&mut self, shared: &Shared, slot: &TensorSlot, t: &Tensor) -> Result<(), GpuError> {
-        if shared.on_host(slot) {
-            self.host[slot.buffer] = Some(t.clone());
+    pub(crate) fn write(&mut self, shared: &Shared, tensor: &BufferView, t: &Tensor) -> Result<(), GpuError> {
+        if shared.on_host(tensor) {
+            self.host[tensor.buffer] = Some(t.clone());
             return Ok(());
         }
-        let bytes = encode_tensor(t, slot.encoding).map_err(|e| match slot.encoding {
-            Encoding::Narrow => GpuError::TooWide(format!("`{}`: {e}", slot.name)),
-            _ => GpuError::Input(format!("`{}`: {e}", slot.name)),
+        let bytes = encode_tensor(t, tensor.encoding).map_err(|e| match tensor.encoding {
+            Encoding::Narrow => GpuError::TooWide(format!("`{}`: {e}", tensor.name)),
+            _ => GpuError::Input(format!("`{}`: {e}", tensor.name)),
         })?;
-        let (queue, b) = (&shared.gpu.queue, &shared.plan.buffers[slot.buffer]);
-        for (i, bank) in self.buffers[slot.buffer].iter().enumerate() {
-            let start = (i as u64 * b.bank_bytes) as usize;
-            let end = (start + b.bank_bytes as usize).min(bytes.len());
+        let (queue, b) = (&shared.gpu.queue, &shared.plan.buffers[tensor.buffer]);
+        for (i, slice) in self.buffers[tensor.buffer].iter().enumerate() {
+            let start = (i as u64 * b.slice_bytes) as usize;
+            let end = (start + b.slice_bytes as usize).min(bytes.len());
             if start >= end {
                 continue;
             }
             let part = &bytes[start..end];
             let whole = part.len() / 4 * 4;
             if whole > 0 {
-                queue.write_buffer(bank, 0, &part[..whole]);
+                queue.write_buffer(slice, 0, &part[..whole]);
             }
             if whole < part.len() {
                 let mut word = [0u8; 4];
                 word[..part.len() - whole].copy_from_slice(&part[whole..]);
-                queue.write_buffer(bank, whole as u64, &word);
+                queue.write_buffer(slice, whole as u64, &word);
             }
         }
         Ok(())
     }
 
-    /// A tensor in host memory, in the slot's shape.
-    pub(crate) fn read_host(&self, slot: &TensorSlot) -> Result<Tensor, GpuError> {
-        let t = self.host[slot.buffer].clone();
-        let t = t.filter(|t| t.len() == slot.shape.iter().product::<usize>());
-        let t = t.ok_or_else(|| GpuError::Internal(format!("`{}` is read before it is written", slot.name)))?;
-        Ok(t.reshaped(slot.shape.clone()))
+    /// A tensor in host memory, in the view's shape.
+    pub(crate) fn read_host(&self, tensor: &BufferView) -> Result<Tensor, GpuError> {
+        let t = self.host[tensor.buffer].clone();
+        let t = t.filter(|t| t.len() == tensor.shape.iter().product::<usize>());
+        let t = t.ok_or_else(|| GpuError::Internal(format!("`{}` is read before it is written", tensor.name)))?;
+        Ok(t.reshaped(tensor.shape.clone()))
     }
 }
 
-/// Sizes of the banks of a buffer.
-pub(crate) fn bank_sizes(b: &PlanBuffer) -> Vec<u64> {
+/// Sizes of the slices of a buffer.
+pub(crate) fn slice_sizes(b: &PlanBuffer) -> Vec<u64> {
     let mut left = b.bytes;
     let mut out = Vec::new();
     while left > 0 {
-        let n = left.min(b.bank_bytes.max(16));
+        let n = left.min(b.slice_bytes.max(16));
         out.push(n.next_multiple_of(16));
         left -= n;
     }
     out
 }
 
-/// The banks of one of the plan's buffers; those of constants are mapped.
+/// The slices of one of the plan's buffers; those of constants are mapped.
 pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
     let constant = matches!(b.content, Content::Constant { .. });
     let read_back = plan.outputs.iter().any(|o| o.buffer == index)
@@ -199,14 +199,14 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
     let buffer = |size| {
         gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
     };
-    bank_sizes(b).into_iter().map(buffer).collect()
+    slice_sizes(b).into_iter().map(buffer).collect()
 }
 
 fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
     let (name, e) = (&shared.plan.kernels[d.kernel].name, &shared.plan.kernels[d.kernel].emitted);
-    let entry = |(i, (buffer, bank)): (usize, &(usize, u32))| wgpu::BindGroupEntry {
+    let entry = |(i, (buffer, slice)): (usize, &(usize, u32))| wgpu::BindGroupEntry {
         binding: i as u32,
-        resource: buffers[*buffer][*bank as usize].as_entire_binding(),
+        resource: buffers[*buffer][*slice as usize].as_entire_binding(),
     };
     let entries: Vec<wgpu::BindGroupEntry> = d.buffers.iter().enumerate().map(entry).collect();
     let bind_group = shared.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {

@@ -4,7 +4,7 @@ use crate::error::GpuError;
 use crate::readback::{Polling, Readback, new_encoder};
 use crate::resources::{BoundStep, Resources, Shared};
 use crate::session::Session;
-use compiler::plan::{HostStep, TensorSlot};
+use compiler::plan::{BufferView, HostStep};
 use compiler::tensor::Tensor;
 use std::time::Instant;
 
@@ -111,11 +111,11 @@ impl Resources {
         polling: Polling,
     ) -> Result<(), GpuError> {
         let operands = Readback::submit(shared, self, encoder, &h.inputs);
-        if h.inputs.iter().any(|s: &TensorSlot| !shared.on_host(s)) {
+        if h.inputs.iter().any(|s: &BufferView| !shared.on_host(s)) {
             operands.done(&shared.gpu, polling).await?;
         }
         let inputs = operands.tensors(self)?;
         let outputs = (h.run)(&inputs).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
-        h.outputs.iter().zip(&outputs).try_for_each(|(slot, t)| self.write(shared, slot, t))
+        h.outputs.iter().zip(&outputs).try_for_each(|(tensor, t)| self.write(shared, tensor, t))
     }
 }

@@ -71,15 +71,15 @@ impl Session {
         let mut upload = Upload::new(&gpu, module);
         for (i, b) in plan.buffers.iter().enumerate() {
             progress("buffers", i, plan.buffers.len());
-            let mut banks = vec![];
+            let mut slices = vec![];
             if let Content::Constant { name, packer } = &b.content {
-                banks = allocate(&gpu, plan, i, b);
-                upload.constant(*name, packer.as_deref(), constant_encoding(plan, module, i), b, &banks)?;
+                slices = allocate(&gpu, plan, i, b);
+                upload.constant(*name, packer.as_deref(), constant_encoding(plan, module, i), b, &slices)?;
             }
             if let Content::Host(HostContent::Constant(name)) = b.content {
                 host_constants[i] = Some(load_constant(module, name)?);
             }
-            constants.push(banks);
+            constants.push(slices);
         }
         let file = cache_file(&gpu, options.cache_dir.as_ref());
         let cache = open_cache(&gpu, file.as_ref());
@@ -115,7 +115,7 @@ impl Session {
 fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
     for b in &plan.buffers {
         let limit = gpu.profile.max_buffer.min(gpu.profile.max_binding);
-        if b.bank_bytes > limit {
+        if b.slice_bytes > limit {
             let what = match &b.content {
                 Content::Constant { name, .. } => name.to_string(),
                 Content::Input(i) => plan.inputs.get(*i).map_or("input".into(), |s| s.name.to_string()),
@@ -123,7 +123,7 @@ fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
             };
             return Err(GpuError::BufferTooLarge {
                 what,
-                need: b.bank_bytes,
+                need: b.slice_bytes,
                 device: gpu.description.name.clone(),
                 limit,
             });

@@ -32,11 +32,11 @@ impl KernelEmitter<'_> {
             self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
         }
         let lane = self.subgroup_builtin(BuiltIn::SubgroupInvocationId, "subgroup_lane");
-        let place = self.subgroup_builtin(BuiltIn::SubgroupId, "subgroup");
+        let address = self.subgroup_builtin(BuiltIn::SubgroupId, "subgroup");
         let zero = Value { handle: self.b.u32(0), kind: Kind::U32, lanes: 1 };
         let first = self.b.binary(B::Equal, lane, zero);
         self.branch(first.handle, |this| {
-            let pointer = this.b.emit(Expression::Access { base: held, index: place.handle });
+            let pointer = this.b.emit(Expression::Access { base: held, index: address.handle });
             this.b.store(pointer, own.handle);
             Ok(())
         })?;

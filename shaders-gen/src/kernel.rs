@@ -4,7 +4,7 @@ use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
 use crate::grid::{Axes, Grid};
 use crate::lanes::Lane;
-use crate::layout::{Layout, Word};
+use crate::layout::{StorageLayout, Word};
 use crate::lines::Source;
 use crate::tree::{Leaf, Node};
 use compiler::int::{Facts, Int};
@@ -16,9 +16,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Where a buffer's units are.
 #[derive(Clone, Debug)]
-pub(crate) enum Home {
-    /// One storage binding for each bank.
-    Banks(Vec<Handle<naga::GlobalVariable>>),
+pub(crate) enum StorageLocation {
+    /// One storage binding for each slice.
+    Slices(Vec<Handle<naga::GlobalVariable>>),
     /// Workgroup memory.
     Workgroup(Handle<naga::GlobalVariable>),
     /// A local array.
@@ -33,9 +33,9 @@ pub(crate) struct KernelEmitter<'a> {
     pub kernel: Name,
     pub axes: &'a Axes,
     pub ranges: &'a mut Facts,
-    pub layouts: FxHashMap<BufferId, Layout>,
+    pub layouts: FxHashMap<BufferId, StorageLayout>,
     pub b: Builder,
-    pub homes: FxHashMap<BufferId, Home>,
+    pub locations: FxHashMap<BufferId, StorageLocation>,
     /// Loop and axis variables: value and the scope that defines it.
     pub vars: FxHashMap<Name, (Handle<Expression>, usize)>,
     pub levels: FxHashMap<Int, usize>,
@@ -57,7 +57,7 @@ impl<'a> KernelEmitter<'a> {
         kernel: Name,
         axes: &'a Axes,
         ranges: &'a mut Facts,
-        layouts: FxHashMap<BufferId, Layout>,
+        layouts: FxHashMap<BufferId, StorageLayout>,
     ) -> Self {
         KernelEmitter {
             f,
@@ -66,7 +66,7 @@ impl<'a> KernelEmitter<'a> {
             ranges,
             layouts,
             b: Builder::new(),
-            homes: FxHashMap::default(),
+            locations: FxHashMap::default(),
             vars: FxHashMap::default(),
             levels: FxHashMap::default(),
             lane: None,
@@ -99,11 +99,11 @@ impl<'a> KernelEmitter<'a> {
             let ty = self.b.array_ty(unit, layout.word.bytes() * layout.width, None);
             let access = if layout.written { StorageAccess::LOAD | StorageAccess::STORE } else { StorageAccess::LOAD };
             let base = self.f.buffers[binding.buffer].name;
-            let name = if layout.banks > 1 { format!("{base}_bank{}", binding.bank) } else { base.to_string() };
+            let name = if layout.slices > 1 { format!("{base}_slice{}", binding.slice) } else { base.to_string() };
             let var = self.b.global_var(&name, AddressSpace::Storage { access }, ty, Some(index as u32));
-            match self.homes.entry(binding.buffer).or_insert_with(|| Home::Banks(vec![])) {
-                Home::Banks(list) => list.push(var),
-                _ => unreachable!("storage buffers have banks"),
+            match self.locations.entry(binding.buffer).or_insert_with(|| StorageLocation::Slices(vec![])) {
+                StorageLocation::Slices(list) => list.push(var),
+                _ => unreachable!("storage buffers have slices"),
             }
         }
     }
@@ -117,21 +117,28 @@ impl<'a> KernelEmitter<'a> {
             let layout = self.layouts[&id].clone();
             let units = layout.units().unwrap_or(1) as u32;
             let bytes = layout.word.bytes() * layout.width;
-            let home = match buffer.scope {
+            let location = match buffer.scope {
                 Scope::Global => continue,
-                Scope::Register | Scope::Subgroup { .. } if layout.constant => Home::Variables(FxHashMap::default()),
+                Scope::Register | Scope::Subgroup { .. } if layout.constant => {
+                    StorageLocation::Variables(FxHashMap::default())
+                }
                 scope => {
                     let unit = self.b.lanes_ty(Self::word_kind(layout.word), layout.width as u8);
                     let ty = self.b.array_ty(unit, bytes, Some(units));
                     if scope == Scope::Shared {
                         self.shared_bytes = self.shared_bytes.saturating_add((units * bytes).next_multiple_of(16));
-                        Home::Workgroup(self.b.global_var(buffer.name.as_str(), AddressSpace::WorkGroup, ty, None))
+                        StorageLocation::Workgroup(self.b.global_var(
+                            buffer.name.as_str(),
+                            AddressSpace::WorkGroup,
+                            ty,
+                            None,
+                        ))
                     } else {
-                        Home::Array(self.b.local_var(buffer.name.as_str(), ty))
+                        StorageLocation::Array(self.b.local_var(buffer.name.as_str(), ty))
                     }
                 }
             };
-            self.homes.insert(id, home);
+            self.locations.insert(id, location);
         }
     }
 

@@ -1,4 +1,4 @@
-//! How the buffers of a kernel are declared: storage words, vector units, bindings and banks.
+//! How the buffers of a kernel are declared: storage words, vector units, bindings and slices.
 //!
 //! Memory is a sequence of *units*; a unit is 1, 2 or 4 *words*, and a word holds one element, two halves or four bytes.
 
@@ -49,7 +49,7 @@ impl Word {
 
 /// The form of one buffer.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct StorageLayout {
     pub word: Word,
     /// Words of a unit: 1, 2 or 4.
     pub width: u32,
@@ -61,12 +61,12 @@ pub(crate) struct Layout {
     pub read: bool,
     /// Written by this kernel.
     pub written: bool,
-    /// Number of banks and elements of each; one bank unless the buffer is beyond a binding.
-    pub banks: u32,
-    pub bank_elements: u64,
+    /// Number of slices and elements of each; one slice unless the buffer is beyond a binding.
+    pub slices: u32,
+    pub slice_elements: u64,
 }
 
-impl Layout {
+impl StorageLayout {
     /// Elements of a unit.
     pub fn unit(&self) -> i64 {
         i64::from(self.width * self.word.pack())
@@ -92,7 +92,7 @@ pub(crate) fn plan_layouts(
     root: &Node,
     profile: &DeviceProfile,
     ranges: &mut Facts,
-) -> Result<FxHashMap<BufferId, Layout>, EmitError> {
+) -> Result<FxHashMap<BufferId, StorageLayout>, EmitError> {
     let mut usage: FxHashMap<BufferId, Usage> = FxHashMap::default();
     let mut seen: FxHashSet<(BufferId, Vec<Int>, Option<Name>)> = FxHashSet::default();
     root.visit_leaves(&mut |leaf| {
@@ -136,7 +136,12 @@ fn note_access(
     }
 }
 
-fn plan_layout(f: &TensorFunction, b: BufferId, u: &Usage, profile: &DeviceProfile) -> Result<Layout, EmitError> {
+fn plan_layout(
+    f: &TensorFunction,
+    b: BufferId,
+    u: &Usage,
+    profile: &DeviceProfile,
+) -> Result<StorageLayout, EmitError> {
     let buffer = &f.buffers[b];
     let word = word_of(buffer.dtype, buffer.encoding, buffer.scope, profile)
         .map_err(|why| EmitError::unsupported(format!("buffer `{}`: {why}", buffer.name)))?;
@@ -152,14 +157,14 @@ fn plan_layout(f: &TensorFunction, b: BufferId, u: &Usage, profile: &DeviceProfi
     };
     let constant = u.bases.iter().all(|i| i.as_const().is_some());
     let (read, written) = (u.read, u.written);
-    let mut layout = Layout { word, width, numel, constant, read, written, banks: 1, bank_elements: u64::MAX };
+    let mut layout = StorageLayout { word, width, numel, constant, read, written, slices: 1, slice_elements: u64::MAX };
     if buffer.scope == Scope::Global
         && let Some(n) = numel
     {
         let bytes = buffer.encoding.storage_bytes(buffer.dtype, n);
         if bytes > profile.max_binding {
-            layout.bank_elements = profile.bank_bytes() * 8 / u64::from(buffer.encoding.element_bits(buffer.dtype));
-            layout.banks = profile.bindings_for(bytes);
+            layout.slice_elements = profile.slice_bytes() * 8 / u64::from(buffer.encoding.element_bits(buffer.dtype));
+            layout.slices = profile.bindings_for(bytes);
         }
     }
     Ok(layout)
@@ -196,15 +201,15 @@ fn word_of(dtype: DType, encoding: Encoding, scope: Scope, profile: &DeviceProfi
     }
 }
 
-/// The bindings of a kernel: parameters in order, then scratch, each with its banks.
-pub(crate) fn plan_bindings(f: &TensorFunction, layouts: &FxHashMap<BufferId, Layout>) -> Vec<Binding> {
+/// The bindings of a kernel: parameters in order, then scratch, each with its slices.
+pub(crate) fn plan_bindings(f: &TensorFunction, layouts: &FxHashMap<BufferId, StorageLayout>) -> Vec<Binding> {
     let params = f.params.iter().map(|p| p.buffer);
     let scratch = f.buffers.ids().filter(|b| !f.params.iter().any(|p| p.buffer == *b));
     let mut out = Vec::new();
     for b in params.chain(scratch) {
         let Some(layout) = layouts.get(&b).filter(|_| f.buffers[b].scope == Scope::Global) else { continue };
         let access = if layout.written { Direction::Write } else { Direction::Read };
-        out.extend((0..layout.banks).map(|bank| Binding { buffer: b, bank, access }));
+        out.extend((0..layout.slices).map(|slice| Binding { buffer: b, slice, access }));
     }
     out
 }

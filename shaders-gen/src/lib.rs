@@ -9,8 +9,8 @@
 //! 3. `barriers`: workgroup barriers are derived from what is written and read.
 //! 4. `guards`: conditions are placed as far out as uniform control flow allows.
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
-//!    variables for registers with constant indices, banks for what is beyond one binding.
-//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `banks`, `subgroup`, `across`): statements, indices, values and accesses
+//!    variables for registers with constant indices, slices for what is beyond one binding.
+//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `buffer_slices`, `subgroup`, `across`): statements, indices, values and accesses
 //!    become naga IR through `builder` and `ops`.
 //! 7. `generated`: validation, and text and words for each target; `lines`: what each line of the text comes from.
 //!
@@ -22,8 +22,8 @@
 
 mod access;
 mod across;
-mod banks;
 mod barriers;
+mod buffer_slices;
 mod builder;
 mod error;
 mod expand;

@@ -3,9 +3,9 @@
 use crate::access::{Access, Form, resolve};
 use crate::builder::{LoadKey, Value};
 use crate::error::EmitError;
-use crate::kernel::{Home, KernelEmitter};
+use crate::kernel::{KernelEmitter, StorageLocation};
 use crate::lanes::is_multiple;
-use crate::layout::Layout;
+use crate::layout::StorageLayout;
 use compiler::int::Int;
 use compiler::tir::{BufferId, Scope};
 use naga::{Expression, Handle};
@@ -18,15 +18,15 @@ pub(crate) enum Part {
     Dynamic(Int),
 }
 
-/// A place in memory: a unit and the part of it.
+/// An address in memory: a unit and the part of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Address {
     pub unit: Int,
     pub part: Part,
 }
 
 impl KernelEmitter<'_> {
-    pub fn layout(&self, b: BufferId) -> Layout {
+    pub fn layout(&self, b: BufferId) -> StorageLayout {
         self.layouts[&b].clone()
     }
 
@@ -132,7 +132,7 @@ impl KernelEmitter<'_> {
         if let Some(v) = self.b.remembered(buffer, &key) {
             return Ok(v);
         }
-        let whole = self.load_part(buffer, &Place { unit, part: Part::Whole })?;
+        let whole = self.load_part(buffer, &Address { unit, part: Part::Whole })?;
         let v = if layout.word.pack() == 1 {
             let v = self.b.slice(whole, offset as u32, count);
             self.decode_native(v, layout.word, buffer)
@@ -166,15 +166,15 @@ impl KernelEmitter<'_> {
         if let Some(v) = self.b.remembered(buffer, &key) {
             return Ok(v);
         }
-        let mut place = self.place_of(i, &layout);
+        let mut address = self.address_of(i, &layout);
         // A constant place in a vector comes from unrolling: its neighbours are wanted too, so the vector is read whole.
-        let word = match place.part {
+        let word = match address.part {
             Part::Word(c) if matches!(self.f.buffers[buffer].scope, Scope::Global | Scope::Shared) => {
-                place.part = Part::Whole;
-                let whole = self.load_part(buffer, &place)?;
+                address.part = Part::Whole;
+                let whole = self.load_part(buffer, &address)?;
                 self.b.component(whole, c)
             }
-            _ => self.load_part(buffer, &place)?,
+            _ => self.load_part(buffer, &address)?,
         };
         let pack = layout.word.pack();
         let v = if pack == 1 {
@@ -190,7 +190,7 @@ impl KernelEmitter<'_> {
         Ok(v)
     }
 
-    fn place_of(&mut self, i: &Int, layout: &Layout) -> Place {
+    fn address_of(&mut self, i: &Int, layout: &StorageLayout) -> Address {
         let pack = i64::from(layout.word.pack());
         let width = i64::from(layout.width);
         let unit = self.ranges.simplify(&i.div(layout.unit()));
@@ -203,7 +203,7 @@ impl KernelEmitter<'_> {
                 None => Part::Dynamic(word),
             }
         };
-        Place { unit, part }
+        Address { unit, part }
     }
 
     /// Registers are left to the driver's compiler; other loads are remembered until a store.
@@ -219,27 +219,27 @@ impl KernelEmitter<'_> {
     }
 
     /// Reads a part of a unit, in its storage kind.
-    fn load_part(&mut self, buffer: BufferId, place: &Place) -> Result<Value, EmitError> {
+    fn load_part(&mut self, buffer: BufferId, address: &Address) -> Result<Value, EmitError> {
         let layout = self.layout(buffer);
         let kind = Self::word_kind(layout.word);
-        let component = match place.part {
+        let component = match address.part {
             Part::Whole => None,
             Part::Word(c) => Some(c),
             Part::Dynamic(_) => Some(u32::MAX),
         };
-        let key = LoadKey::Memory { unit: place.unit.clone() };
+        let key = LoadKey::Memory { unit: address.unit.clone() };
         if let Some(whole) = self.b.remembered(buffer, &key) {
-            match place.part {
+            match address.part {
                 Part::Whole => return Ok(whole),
                 Part::Word(c) => return Ok(self.b.component(whole, c)),
                 Part::Dynamic(_) => {}
             }
         }
         let lanes = if component.is_none() { layout.width as u8 } else { 1 };
-        let v = if layout.banks > 1 {
-            self.load_banked(buffer, place, &layout, kind, lanes)?
+        let v = if layout.slices > 1 {
+            self.load_sliced(buffer, address, &layout, kind, lanes)?
         } else {
-            let pointer = self.pointer(buffer, 0, place)?;
+            let pointer = self.pointer(buffer, 0, address)?;
             let name = self.load_name(buffer);
             self.b.load(pointer, kind, lanes, name)
         };
@@ -254,26 +254,31 @@ impl KernelEmitter<'_> {
         matches!(b.scope, Scope::Global | Scope::Shared).then(|| b.name.as_str())
     }
 
-    /// A pointer into one bank of a buffer.
-    pub fn pointer(&mut self, buffer: BufferId, bank: usize, place: &Place) -> Result<Handle<Expression>, EmitError> {
-        let home = self.homes.get(&buffer).cloned().expect("every used buffer has a home");
-        let (base, indexed) = match home {
-            Home::Banks(list) => (self.b.global(list[bank]), true),
-            Home::Workgroup(v) => (self.b.global(v), true),
-            Home::Array(v) => (self.b.local(v), true),
-            Home::Variables(_) => (self.register(buffer, &place.unit)?, false),
+    /// A pointer into one slice of a buffer.
+    pub fn pointer(
+        &mut self,
+        buffer: BufferId,
+        slice: usize,
+        address: &Address,
+    ) -> Result<Handle<Expression>, EmitError> {
+        let location = self.locations.get(&buffer).cloned().expect("every used buffer has a location");
+        let (base, indexed) = match location {
+            StorageLocation::Slices(list) => (self.b.global(list[slice]), true),
+            StorageLocation::Workgroup(v) => (self.b.global(v), true),
+            StorageLocation::Array(v) => (self.b.local(v), true),
+            StorageLocation::Variables(_) => (self.register(buffer, &address.unit)?, false),
         };
         let mut pointer = base;
         if indexed {
-            pointer = match place.unit.as_const().and_then(|c| u32::try_from(c).ok()) {
+            pointer = match address.unit.as_const().and_then(|c| u32::try_from(c).ok()) {
                 Some(index) => self.b.emit(Expression::AccessIndex { base: pointer, index }),
                 None => {
-                    let index = self.int(&place.unit)?;
+                    let index = self.int(&address.unit)?;
                     self.b.emit(Expression::Access { base: pointer, index })
                 }
             };
         }
-        Ok(match &place.part {
+        Ok(match &address.part {
             Part::Whole => pointer,
             Part::Word(c) => self.b.emit(Expression::AccessIndex { base: pointer, index: *c }),
             Part::Dynamic(i) => {
@@ -293,8 +298,8 @@ impl KernelEmitter<'_> {
                 self.kernel, b.name
             )));
         };
-        let known = match self.homes.get(&buffer) {
-            Some(Home::Variables(map)) => map.get(&unit).copied(),
+        let known = match self.locations.get(&buffer) {
+            Some(StorageLocation::Variables(map)) => map.get(&unit).copied(),
             _ => None,
         };
         let var = match known {
@@ -303,7 +308,7 @@ impl KernelEmitter<'_> {
                 let ty = self.b.lanes_ty(Self::word_kind(layout.word), layout.width as u8);
                 let name = if layout.units() == Some(1) { b.name.to_string() } else { format!("{}_{unit}_", b.name) };
                 let var = self.b.local_var(&name, ty);
-                if let Some(Home::Variables(map)) = self.homes.get_mut(&buffer) {
+                if let Some(StorageLocation::Variables(map)) = self.locations.get_mut(&buffer) {
                     map.insert(unit, var);
                 }
                 var
@@ -337,7 +342,7 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    fn prove_store(&mut self, access: &Access, i: &Int, layout: &Layout) {
+    fn prove_store(&mut self, access: &Access, i: &Int, layout: &StorageLayout) {
         let inside = access.proved || layout.numel.is_some_and(|n| self.ranges.prove(i, 0, n.saturating_sub(1) as i64));
         self.require(inside, |this| format!("block `{}` may store beyond its buffer, at `{i}`", this.block));
     }
@@ -360,7 +365,7 @@ impl KernelEmitter<'_> {
                 let part = self.b.slice(value, (k * unit) as u32, unit as u8);
                 let words = self.encode(part, &layout, buffer);
                 let at = self.ranges.simplify(&(base.clone() + k * unit).div(unit));
-                self.store_part(buffer, &Place { unit: at, part: Part::Whole }, words)?;
+                self.store_part(buffer, &Address { unit: at, part: Part::Whole }, words)?;
             }
             return Ok(());
         }
@@ -370,8 +375,8 @@ impl KernelEmitter<'_> {
                 let part = self.b.slice(value, (k * pack) as u32, pack as u8);
                 let word = self.encode(part, &layout, buffer);
                 let at = self.ranges.simplify(&(base.clone() + k * pack));
-                let place = self.place_of(&at, &layout);
-                self.store_part(buffer, &place, word)?;
+                let address = self.address_of(&at, &layout);
+                self.store_part(buffer, &address, word)?;
             }
             return Ok(());
         }
@@ -384,7 +389,7 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    fn store_element(&mut self, buffer: BufferId, i: &Int, v: Value, layout: &Layout) -> Result<(), EmitError> {
+    fn store_element(&mut self, buffer: BufferId, i: &Int, v: Value, layout: &StorageLayout) -> Result<(), EmitError> {
         let pack = layout.word.pack();
         if pack > 1 {
             if layout.numel != Some(1) {
@@ -392,19 +397,19 @@ impl KernelEmitter<'_> {
             }
             let v = self.b.splat(v, pack as u8);
             let word = self.encode(v, layout, buffer);
-            return self.store_part(buffer, &Place { unit: Int::new(0), part: Part::Whole }, word);
+            return self.store_part(buffer, &Address { unit: Int::new(0), part: Part::Whole }, word);
         }
         let word = self.encode(v, layout, buffer);
-        let place = self.place_of(i, layout);
-        self.store_part(buffer, &place, word)
+        let address = self.address_of(i, layout);
+        self.store_part(buffer, &address, word)
     }
 
-    fn store_part(&mut self, buffer: BufferId, place: &Place, v: Value) -> Result<(), EmitError> {
+    fn store_part(&mut self, buffer: BufferId, address: &Address, v: Value) -> Result<(), EmitError> {
         let layout = self.layout(buffer);
-        if layout.banks > 1 {
-            return self.store_banked(buffer, place, &layout, v);
+        if layout.slices > 1 {
+            return self.store_sliced(buffer, address, &layout, v);
         }
-        let pointer = self.pointer(buffer, 0, place)?;
+        let pointer = self.pointer(buffer, 0, address)?;
         self.b.store(pointer, v.handle);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
-use crate::layout::{Layout, Word};
+use crate::layout::{StorageLayout, Word};
 use compiler::dtype::DType;
 use compiler::int::Int;
 use compiler::tir::BufferId;
@@ -78,7 +78,7 @@ impl KernelEmitter<'_> {
     }
 
     /// A value as storage words.
-    pub fn encode(&mut self, v: Value, layout: &Layout, buffer: BufferId) -> Value {
+    pub fn encode(&mut self, v: Value, layout: &StorageLayout, buffer: BufferId) -> Value {
         let t = self.f.buffers[buffer].dtype;
         let v = if t == DType::Bool {
             let (one, zero) = (self.b.constant(Kind::U32, v.lanes, 1.0), self.b.constant(Kind::U32, v.lanes, 0.0));

@@ -2,7 +2,7 @@
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
-use crate::kernel::{Home, KernelEmitter};
+use crate::kernel::{KernelEmitter, StorageLocation};
 use crate::layout::Word;
 use crate::ops::kind_of;
 use crate::tree::Leaf;
@@ -114,11 +114,11 @@ impl KernelEmitter<'_> {
     /// 1 where the first buffer has no elements, else 0, computed once at the top.
     fn unknown_zero(&mut self) -> Option<Value> {
         if self.unknown_zero.is_none() {
-            let banks = |b: &BufferId| matches!(self.homes[b], Home::Banks(_));
-            let first = self.homes.keys().copied().filter(banks).min()?;
-            let Home::Banks(list) = &self.homes[&first] else { return None };
-            let bank = *list.first()?;
-            let buffer = self.b.global(bank);
+            let slices = |b: &BufferId| matches!(self.locations[b], StorageLocation::Slices(_));
+            let first = self.locations.keys().copied().filter(slices).min()?;
+            let StorageLocation::Slices(list) = &self.locations[&first] else { return None };
+            let slice = *list.first()?;
+            let buffer = self.b.global(slice);
             let length = self.b.emit_at(0, Expression::ArrayLength(buffer));
             let zero = self.b.u32(0);
             let equal = Expression::Binary { op: BinaryOperator::Equal, left: length, right: zero };

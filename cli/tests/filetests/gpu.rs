@@ -3,7 +3,7 @@
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::name::Name;
-use compiler::plan::{Content, Dispatch, EmitKernel, Plan, PlanBuffer, PlanKernel, Step, TensorSlot};
+use compiler::plan::{BufferView, Content, Dispatch, EmitKernel, Plan, PlanBuffer, PlanKernel, Step};
 use compiler::tensor::Tensor;
 use compiler::tir::{Access, BufferId, Encoding, Scope, TensorFunction};
 use runtime_gpu::{Gpu, Session, SessionOptions};
@@ -30,20 +30,20 @@ fn plan_function(gpu: &Gpu, f: &TensorFunction) -> Result<Plan, String> {
         let (shape, bytes) = constant_shape(f, id)?;
         let read = f.inputs().position(|i| i == id);
         let content = read.map_or(Content::Pool, Content::Input);
-        let bank = if bytes <= gpu.profile.max_binding { bytes } else { gpu.profile.bank_bytes() };
+        let slice = if bytes <= gpu.profile.max_binding { bytes } else { gpu.profile.slice_bytes() };
         places.insert(id, plan.buffers.len());
-        let slot = slot(b.name, plan.buffers.len(), b.dtype, shape, b.encoding);
-        plan.buffers.push(PlanBuffer { content, bytes, bank_bytes: bank });
+        let view = view(b.name, plan.buffers.len(), b.dtype, shape, b.encoding);
+        plan.buffers.push(PlanBuffer { content, bytes, slice_bytes: slice });
         match f.params.iter().find(|p| p.buffer == id).map(|p| p.access) {
-            Some(Access::Read) => plan.inputs.push(slot),
-            Some(Access::Write) => plan.outputs.push(slot),
+            Some(Access::Read) => plan.inputs.push(view),
+            Some(Access::Write) => plan.outputs.push(view),
             None => {}
         }
     }
     let mut dispatches = Vec::new();
     for (i, (name, _)) in f.kernels().into_iter().enumerate() {
         let emitted = Emitter.emit(f, name, &gpu.profile).map_err(|e| e.to_string())?;
-        let buffers = emitted.bindings.iter().map(|b| (places[&b.buffer], b.bank)).collect();
+        let buffers = emitted.bindings.iter().map(|b| (places[&b.buffer], b.slice)).collect();
         dispatches.push(Dispatch { kernel: i, buffers, symbols: vec![], group: 0, flops: 0, bytes: 0 });
         plan.kernels.push(PlanKernel { name: emitted.name.clone(), emitted, function: f.name, part: name });
     }
@@ -51,8 +51,8 @@ fn plan_function(gpu: &Gpu, f: &TensorFunction) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn slot(name: Name, buffer: usize, dtype: DType, shape: Vec<usize>, encoding: Encoding) -> TensorSlot {
-    TensorSlot { name, buffer, dtype, shape, encoding }
+fn view(name: Name, buffer: usize, dtype: DType, shape: Vec<usize>, encoding: Encoding) -> BufferView {
+    BufferView { name, buffer, dtype, shape, encoding }
 }
 
 /// Shape and bytes in storage form, a multiple of 16.

@@ -28,11 +28,11 @@ pub fn propose(t: &TestFile<'_>, mut m: Module) -> Result<String, String> {
         *f = f.canonical();
         let s = schedule(f, &constants(t, f), &profile).map_err(|e| e.to_string())?;
         if !t.arguments.is_empty() && s.rule != t.arguments {
-            return Err(format!("@{name} is scheduled by {}, not {}: {:?}", s.rule, t.arguments, s.missed));
+            return Err(format!("@{name} is scheduled by {}, not {}: {:?}", s.rule, t.arguments, s.declined));
         }
         let _ = writeln!(notes, "@{name} by {}", s.rule);
-        for why in &s.missed {
-            let _ = writeln!(notes, "missed {why}");
+        for why in &s.declined {
+            let _ = writeln!(notes, "declined: {why}");
         }
         f.pending = s.function.trace.clone();
         scheduled.tensor_functions.insert(*name, s.function);

@@ -16,8 +16,8 @@ pub(super) struct Outside {
 /// The first access that is not proved to be inside of its buffer.
 pub(super) fn outside(view: &View<'_>) -> Option<Outside> {
     view.leaves.iter().find_map(|leaf| {
-        let mut place = Place { f: view.f, facts: Facts::new(ranges(view.f, leaf)) };
-        let found = place.block(leaf.block)?;
+        let mut point = ProgramPoint { f: view.f, facts: Facts::new(ranges(view.f, leaf)) };
+        let found = point.block(leaf.block)?;
         Some(Outside { block: leaf.block.name, message: found })
     })
 }
@@ -36,13 +36,13 @@ pub(super) fn ranges(f: &TensorFunction, leaf: &Leaf<'_>) -> Bounds {
     bounds
 }
 
-/// A place in a block: the conditions in force change on the way through its value.
-struct Place<'f> {
+/// A point in a block: the conditions in force change on the way through its value.
+struct ProgramPoint<'f> {
     f: &'f TensorFunction,
     facts: Facts,
 }
 
-impl Place<'_> {
+impl ProgramPoint<'_> {
     /// What of a block is not proved to be inside. Guards are evaluated without their own conditions.
     fn block(&mut self, b: &Block) -> Option<String> {
         let guards = b.guards.iter().flat_map(|c| [&c.lhs, &c.rhs]).find_map(|i| self.loads_of(i));

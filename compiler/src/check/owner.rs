@@ -34,7 +34,7 @@ type Digit = digits::Digit<Term>;
 type Form = digits::Sum<Term>;
 
 /// A leaf whose `shared` outermost loops the other access shares.
-pub(super) struct Place<'v, 'f> {
+pub(super) struct AccessContext<'v, 'f> {
     leaf: &'v Leaf<'f>,
     shared: usize,
 }
@@ -44,24 +44,24 @@ pub(super) struct Place<'v, 'f> {
 struct Sums(Vec<Int>);
 
 impl Sums {
-    fn of(place: &Place<'_, '_>, indices: &[Int]) -> Sums {
-        let bounds = place.bounds();
+    fn of(context: &AccessContext<'_, '_>, indices: &[Int]) -> Sums {
+        let bounds = context.bounds();
         let mut list = divided_sums(indices);
         // Digits are of numbers that are not negative.
         list.retain(|e| int::prove(e, 0, i64::MAX, &bounds));
         Sums(list)
     }
-    fn term(&self, place: &Place<'_, '_>, e: &Int) -> Option<Term> {
+    fn term(&self, context: &AccessContext<'_, '_>, e: &Int) -> Option<Term> {
         match e.as_var() {
-            Some(v) => Some(place.term(v)),
+            Some(v) => Some(context.term(v)),
             None => self.0.iter().position(|s| s == e).map(Term::Sum),
         }
     }
 }
 
-impl<'v, 'f> Place<'v, 'f> {
+impl<'v, 'f> AccessContext<'v, 'f> {
     pub(super) fn new(leaf: &'v Leaf<'f>, shared: usize) -> Self {
-        Place { leaf, shared }
+        AccessContext { leaf, shared }
     }
     fn term(&self, var: Name) -> Term {
         let Some(at) = self.leaf.loops.iter().position(|l| l.var == var) else { return Term::Same(var) };
@@ -102,7 +102,7 @@ impl<'v, 'f> Place<'v, 'f> {
             (a, b) => a.or(b),
         }
     }
-    /// [`Place::high_of`], or more than any coefficient makes up for.
+    /// [`AccessContext::high_of`], or more than any coefficient makes up for.
     fn most(&self, d: Digit, radix: &Radix<Term>) -> i64 {
         self.high_of(d, radix).unwrap_or(i64::MAX / 4)
     }
@@ -167,8 +167,8 @@ pub(super) enum Verdict {
 /// Whether two accesses of one element agree on every axis of `wanted`.
 pub(super) fn same_owner(
     buffer: &Buffer,
-    a: (&Place<'_, '_>, &[Int]),
-    b: (&Place<'_, '_>, &[Int]),
+    a: (&AccessContext<'_, '_>, &[Int]),
+    b: (&AccessContext<'_, '_>, &[Int]),
     wanted: &FxHashSet<Parallel>,
     tries: i64,
 ) -> Verdict {
@@ -178,18 +178,23 @@ pub(super) fn same_owner(
 
 /// Whether the element tells apart all iterations of the loops that its indices use, those around the buffer's life
 /// aside.
-pub(super) fn tells_its_loops(buffer: &Buffer, place: &Place<'_, '_>, indices: &[Int], tries: i64) -> Verdict {
-    let mut wanted: Vec<Term> = indices.iter().flat_map(|i| i.vars()).map(|v| place.term(v)).collect();
+pub(super) fn tells_its_loops(
+    buffer: &Buffer,
+    context: &AccessContext<'_, '_>,
+    indices: &[Int],
+    tries: i64,
+) -> Verdict {
+    let mut wanted: Vec<Term> = indices.iter().flat_map(|i| i.vars()).map(|v| context.term(v)).collect();
     wanted.retain(|t| !matches!(t, Term::Same(_)));
     wanted.sort_unstable();
     wanted.dedup();
-    agree_on(buffer, (place, indices), (place, indices), &wanted, tries)
+    agree_on(buffer, (context, indices), (context, indices), &wanted, tries)
 }
 
 fn agree_on(
     buffer: &Buffer,
-    (a, ai): (&Place<'_, '_>, &[Int]),
-    (b, bi): (&Place<'_, '_>, &[Int]),
+    (a, ai): (&AccessContext<'_, '_>, &[Int]),
+    (b, bi): (&AccessContext<'_, '_>, &[Int]),
     wanted: &[Term],
     tries: i64,
 ) -> Verdict {
@@ -232,8 +237,8 @@ fn agree_on(
 }
 
 fn differences(
-    (a, af): (&Place<'_, '_>, &[Form]),
-    (b, bf): (&Place<'_, '_>, &[Form]),
+    (a, af): (&AccessContext<'_, '_>, &[Form]),
+    (b, bf): (&AccessContext<'_, '_>, &[Form]),
     radix: &Radix<Term>,
 ) -> Vec<Option<Difference>> {
     if af.len() != bf.len() {
@@ -243,8 +248,8 @@ fn differences(
 }
 
 fn difference(
-    (a, x): (&Place<'_, '_>, &Form),
-    (b, y): (&Place<'_, '_>, &Form),
+    (a, x): (&AccessContext<'_, '_>, &Form),
+    (b, y): (&AccessContext<'_, '_>, &Form),
     radix: &Radix<Term>,
 ) -> Option<Difference> {
     let one_leaf = std::ptr::eq(a.leaf, b.leaf);
@@ -305,15 +310,15 @@ struct Terms {
 }
 
 impl Terms {
-    fn of(place: &Place<'_, '_>, indices: &[Int]) -> Terms {
+    fn of(context: &AccessContext<'_, '_>, indices: &[Int]) -> Terms {
         let mut names: Vec<Name> = indices.iter().flat_map(|i| i.vars()).collect();
         names.sort_unstable();
         names.dedup();
         let mut out = Terms { vars: vec![], list: vec![] };
         for v in names {
-            let t = place.term(v);
+            let t = context.term(v);
             let at = out.list.iter().position(|x| x.0 == t).unwrap_or_else(|| {
-                out.list.push((t, place.high(t).map(|h| h + 1)));
+                out.list.push((t, context.high(t).map(|h| h + 1)));
                 out.list.len() - 1
             });
             out.vars.push((v, at));
@@ -361,8 +366,8 @@ impl Terms {
 
 /// [`agree_on`] by trying values of the variables.
 fn try_values(
-    (a, ai): (&Place<'_, '_>, &[Int]),
-    (b, bi): (&Place<'_, '_>, &[Int]),
+    (a, ai): (&AccessContext<'_, '_>, &[Int]),
+    (b, bi): (&AccessContext<'_, '_>, &[Int]),
     wanted: &[Term],
     tries: i64,
 ) -> Verdict {
@@ -370,8 +375,8 @@ fn try_values(
     let mut owners: FxHashMap<Values, Values> = FxHashMap::default();
     let (mut meet, mut known) = (false, true);
     let one = a.shared == b.shared && std::ptr::eq(a.leaf, b.leaf) && ai == bi;
-    for (place, ix) in [(a, ai), (b, bi)].into_iter().take(if one { 1 } else { 2 }) {
-        let terms = Terms::of(place, ix);
+    for (context, ix) in [(a, ai), (b, bi)].into_iter().take(if one { 1 } else { 2 }) {
+        let terms = Terms::of(context, ix);
         let told: Vec<Option<usize>> = wanted.iter().map(|w| terms.list.iter().position(|t| t.0 == *w)).collect();
         let complete = terms.for_each_combination(tries, &mut |values| {
             let env = |v: Name| terms.vars.iter().find(|x| x.0 == v).map(|x| values[x.1]);

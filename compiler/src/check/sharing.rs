@@ -20,7 +20,7 @@
 //! Whoever changes who runs a loop, or where a buffer lives, keeps these rules (`schedule::apply` asks after an
 //! instruction, `schedule::replay` after a list); a kernel that came written keeps them, or is interpreted.
 
-use super::owner::{COUNTEREXAMPLE, PROOF, Place, Verdict, same_owner, tells_its_loops};
+use super::owner::{AccessContext, COUNTEREXAMPLE, PROOF, Verdict, same_owner, tells_its_loops};
 use super::view::{Access, Leaf, Parallel, View, visit_accesses};
 use crate::int::Int;
 use crate::name::Name;
@@ -52,10 +52,10 @@ pub(super) fn unproved(f: &TensorFunction) -> Vec<Violation> {
 fn collect(f: &TensorFunction, strict: bool) -> Vec<Violation> {
     let views = View::all(f);
     let mut out = Vec::new();
-    let mut homes: FxHashMap<BufferId, usize> = FxHashMap::default();
+    let mut kernels_of: FxHashMap<BufferId, usize> = FxHashMap::default();
     for (n, view) in views.iter().enumerate() {
         for b in view.buffers() {
-            if f.buffers[b].scope != Scope::Global && *homes.entry(b).or_insert(n) != n {
+            if f.buffers[b].scope != Scope::Global && *kernels_of.entry(b).or_insert(n) != n {
                 let block = view.leaves[view.accesses(b)[0].leaf].block.name;
                 let name = f.buffers[b].name;
                 let text = format!("`{name}` is {} memory, and another kernel uses it too", scope_word(f, b));
@@ -86,7 +86,7 @@ fn reductions(view: &View<'_>, strict: bool, out: &mut Vec<Violation>) {
     for leaf in view.leaves.iter().filter(|l| l.block.reduce.is_some_and(|r| r.init)) {
         let (b, buffer) = (leaf.block, &view.f.buffers[leaf.block.buffer]);
         let life = view.life(b.buffer, &view.accesses(b.buffer));
-        let verdict = tells_its_loops(buffer, &Place::new(leaf, life), &b.indices, tries(buffer.scope, strict));
+        let verdict = tells_its_loops(buffer, &AccessContext::new(leaf, life), &b.indices, tries(buffer.scope, strict));
         if fails(verdict, buffer.scope, strict) {
             let text = format!("iterations that meet in an element of `{}` are not told from others", buffer.name);
             out.push(Violation { culprit: b.name, buffer: Some(buffer.name), message: text });
@@ -284,10 +284,10 @@ impl<'f> Sharing<'_, 'f> {
         let axes = self.distributed(s, w);
         let buffer = &view.f.buffers[s.id];
         // A local buffer lives anew in each iteration of a loop around its life.
-        let place = Place::new(leaf, if buffer.scope == Scope::Global { 0 } else { s.life });
+        let context = AccessContext::new(leaf, if buffer.scope == Scope::Global { 0 } else { s.life });
         let strict = self.strict;
         let told = |axes: &FxHashSet<Parallel>| {
-            let (own, scope) = ((&place, w.indices), buffer.scope);
+            let (own, scope) = ((&context, w.indices), buffer.scope);
             !fails(same_owner(buffer, own, own, axes, tries(scope, strict)), scope, strict)
         };
         if !told(&axes) {
@@ -325,18 +325,18 @@ impl<'f> Sharing<'_, 'f> {
             if !partial && alike {
                 continue;
             }
-            let (lw, place) = (w.indices, Place::new(&view.leaves[w.leaf], 0));
+            let (lw, context) = (w.indices, AccessContext::new(&view.leaves[w.leaf], 0));
             for x in &s.accesses {
                 if x.write || x.leaf == w.leaf || (lane && !self.inside(x, axis)) {
                     continue;
                 }
-                let other = Place::new(&view.leaves[x.leaf], 0);
+                let other = AccessContext::new(&view.leaves[x.leaf], 0);
                 let own = match lane {
                     true => lw == x.indices,
                     false => {
                         let (scope, strict) = (buffer.scope, self.strict);
                         let verdict =
-                            same_owner(buffer, (&place, lw), (&other, x.indices), &wanted, tries(scope, strict));
+                            same_owner(buffer, (&context, lw), (&other, x.indices), &wanted, tries(scope, strict));
                         !fails(verdict, scope, strict)
                     }
                 };
@@ -372,7 +372,7 @@ impl<'f> Sharing<'_, 'f> {
         for w in writes {
             for x in &s.accesses {
                 let (lw, lx) = (&view.leaves[w.leaf], &view.leaves[x.leaf]);
-                let (pw, px) = (Place::new(lw, s.life), Place::new(lx, s.life));
+                let (pw, px) = (AccessContext::new(lw, s.life), AccessContext::new(lx, s.life));
                 let free = !uses(lw, w.indices, axis) && !uses(lx, x.indices, axis);
                 let wanted = [axis].into_iter().collect();
                 let same = inside(x) == inside(w)

@@ -115,7 +115,7 @@ pub(super) struct Built {
     /// Which rules took its units, and their tiles.
     pub applied: Vec<String>,
     /// Why rules declined.
-    pub missed: Vec<String>,
+    pub declined: Vec<String>,
     /// The kernels, in order.
     pub kernels: Vec<EmittedKernel>,
 }
@@ -143,7 +143,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
         true => as_written(t, &request.constants, profile),
         false => rules::schedule(t, &request.constants, profile).map_err(|e| e.to_string()),
     };
-    let rules::Scheduled { function, rule, applied, missed } = scheduled.map_err(fail)?;
+    let rules::Scheduled { function, rule, applied, declined } = scheduled.map_err(fail)?;
     let emit = |(kernel, _)| {
         emitter.emit(&function, kernel, profile).map_err(|e| match e {
             EmitFailure::BeyondDevice(message) if !written => CompileError::NeedsCpu(format!("@{}: {message}", t.name)),
@@ -155,7 +155,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     if before.kernels().is_empty() {
         before.pending = function.trace.clone();
     }
-    Ok(Built { before, function, rule, applied, missed, kernels })
+    Ok(Built { before, function, rule, applied, declined, kernels })
 }
 
 /// A function by the schedule that it came with; choices in it that were edited are followed.
@@ -171,5 +171,5 @@ fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfil
     if let Some(p) = function.prepacks.iter().find(|p| !constants.contains(&p.buffer)) {
         return Err(format!("%{} is packed beforehand, but is no constant", function.buffers[p.buffer].name));
     }
-    Ok(rules::Scheduled { function, rule: WRITTEN, applied, missed: vec![] })
+    Ok(rules::Scheduled { function, rule: WRITTEN, applied, declined: vec![] })
 }

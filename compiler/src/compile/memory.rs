@@ -43,14 +43,14 @@ impl Pool {
     pub fn naive_bytes(&self) -> u64 {
         self.values.iter().filter(|(_, v)| !v.scratch).map(|(_, v)| v.life.bytes).sum()
     }
-    /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several banks, share slots
-    /// among themselves only: a bank boundary must be where the kernel expects it.
+    /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several slices, share slots
+    /// among themselves only: a slice boundary must be where the kernel expects it.
     pub fn assign(&self, most: u64) -> (Vec<SlotId>, Arena<SlotId, u64>) {
         let mut slots = vec![SlotId::from_index(0); self.values.len()];
         let mut sizes = Arena::new();
-        for banked in [false, true] {
+        for sliced in [false, true] {
             let members: Vec<(PoolId, Lifetime)> = self.values.iter().map(|(id, v)| (id, v.life)).collect();
-            let members: Vec<_> = members.into_iter().filter(|(_, l)| (l.bytes > most) == banked).collect();
+            let members: Vec<_> = members.into_iter().filter(|(_, l)| (l.bytes > most) == sliced).collect();
             let (assigned, bytes) = assign_pool(&members.iter().map(|m| m.1).collect::<Vec<_>>());
             for ((id, _), slot) in members.iter().zip(assigned) {
                 slots[id.index()] = SlotId::from_index(slot + sizes.len());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_several_banks_share_among_themselves() {
+    fn values_of_several_slices_share_among_themselves() {
         let mut pool = Pool::default();
         let ids: Vec<PoolId> = (0..6).map(|i| pool.add(if i % 2 == 0 { 100 } else { 10 }, 2 * i)).collect();
         let scratch = pool.add_scratch(10, 0, 9);

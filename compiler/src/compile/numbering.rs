@@ -1,4 +1,4 @@
-//! The plan's buffers: each place of a value has one, made on first use.
+//! The plan's buffers: each storage location has one, made on first use.
 
 use super::memory::SlotId;
 use super::residency::value_encoding;
@@ -71,8 +71,8 @@ impl<'a> Numbering<'a> {
     }
 
     fn push(&mut self, key: BufferKey, content: Content, bytes: u64) -> BufferIndex {
-        let bank_bytes = if bytes <= self.profile.max_binding { bytes } else { self.profile.bank_bytes() };
-        self.buffers.push(PlanBuffer { content, bytes, bank_bytes });
+        let slice_bytes = if bytes <= self.profile.max_binding { bytes } else { self.profile.slice_bytes() };
+        self.buffers.push(PlanBuffer { content, bytes, slice_bytes });
         self.numbers.insert(key, self.buffers.len() - 1);
         self.buffers.len() - 1
     }

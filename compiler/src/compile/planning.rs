@@ -2,7 +2,7 @@
 //!
 //! `check` refuses what has no plan; `residency` says what each call becomes and which values live on the device;
 //! `kernels` schedules and emits the different tensor functions; `groups` reports; here the nodes of the entry function
-//! become steps, in order, and its values places (`places`), to which `memory` and `numbering` give buffers.
+//! become steps, in order, and its values storage locations (`storage`), to which `memory` and `numbering` give buffers.
 
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
@@ -11,8 +11,8 @@ use super::kernels::{Built, FunctionId, Requests};
 use super::memory::Pool;
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Numbering, Packers};
-use super::places::{Place, Tensors};
 use super::residency::{Lowered, check_bindings, constant_values, device_values, lower_all, value_encoding};
+use super::storage::{StorageLocation, Tensors};
 use super::work::{dispatch_flops, stage_flops};
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
 use crate::arena::Id;
@@ -21,7 +21,7 @@ use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::{Call, CallTensor, Const};
 use crate::plan::{
-    Binding, Dispatch, EmitKernel, HostContent, HostStep, KernelIndex, Plan, PlanKernel, Step, TensorSlot,
+    Binding, BufferView, Dispatch, EmitKernel, HostContent, HostStep, KernelIndex, Plan, PlanKernel, Step,
 };
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
@@ -38,7 +38,7 @@ const SCHEDULING: &str = "schedule";
 
 /// One dispatch or host computation before buffers have numbers.
 enum Pending {
-    Dispatch { kernel: KernelIndex, places: Vec<(Place, u32)>, group: usize, flops: u64, bytes: u64 },
+    Dispatch { kernel: KernelIndex, locations: Vec<(StorageLocation, u32)>, group: usize, flops: u64, bytes: u64 },
     Host { node: NodeId, inputs: Vec<ValueId>, group: usize },
 }
 
@@ -97,7 +97,7 @@ pub(super) fn plan_module(
         on_device: &on_device,
         remarks,
         groups: vec![],
-        place: FxHashMap::default(),
+        location: FxHashMap::default(),
         pool: Pool::default(),
         packers: Packers::default(),
         pending: vec![],
@@ -153,7 +153,7 @@ impl Emitted {
     }
 }
 
-/// Makes steps of the nodes of the entry function and gives its values places.
+/// Makes steps of the nodes of the entry function and gives its values storage locations.
 struct Planner<'a> {
     module: &'a mut Module,
     main: &'a Function,
@@ -166,7 +166,7 @@ struct Planner<'a> {
     on_device: &'a FxHashSet<ValueId>,
     remarks: Vec<Remark>,
     groups: Vec<Group>,
-    place: FxHashMap<ValueId, Place>,
+    location: FxHashMap<ValueId, StorageLocation>,
     pool: Pool,
     packers: Packers,
     pending: Vec<Pending>,
@@ -184,13 +184,13 @@ impl Planner<'_> {
         for (i, &p) in main.params().iter().enumerate() {
             let host = BufferKey::Host(HostContent::Input(i));
             let own = if self.on_device.contains(&p) { BufferKey::Input(i) } else { host };
-            self.place.insert(p, Place::Own(own));
+            self.location.insert(p, StorageLocation::Own(own));
         }
         for &n in &main.blocks[main.body].nodes {
             let node = &main.nodes[n];
             if node.op.is::<Const>() {
                 let v = node.outputs[0];
-                self.place.insert(v, Place::Own(BufferKey::Constant(self.constants[&v], None)));
+                self.location.insert(v, StorageLocation::Own(BufferKey::Constant(self.constants[&v], None)));
                 continue;
             }
             let origin = functions.get(&n);
@@ -238,8 +238,8 @@ impl Planner<'_> {
             "a view: its result is its operand's memory in another shape".into(),
         );
         let from = node.inputs.iter().flatten().next().copied();
-        if let Some(place) = from.and_then(|v| self.place.get(&v).copied()) {
-            self.place.insert(node.outputs[0], place);
+        if let Some(location) = from.and_then(|v| self.location.get(&v).copied()) {
+            self.location.insert(node.outputs[0], location);
         }
     }
 
@@ -262,18 +262,18 @@ impl Planner<'_> {
     /// Gives a new value its place: in the pool, or in host memory where no kernel touches it.
     fn new_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
         if !self.on_device.contains(&v) {
-            self.place.insert(v, Place::Own(BufferKey::Host(HostContent::Value(self.on_host))));
+            self.location.insert(v, StorageLocation::Own(BufferKey::Host(HostContent::Value(self.on_host))));
             self.on_host += 1;
             return;
         }
         let n = ty.numel().as_const().unwrap_or(0) as u64;
         let encoding = value_encoding(ty.dtype, self.profile).unwrap_or_default();
         let id = self.pool.add(encoding.storage_bytes(ty.dtype, n), step);
-        self.place.insert(v, Place::Pool(id));
+        self.location.insert(v, StorageLocation::Pool(id));
     }
 
     fn touch(&mut self, v: ValueId, step: usize) {
-        if let Some(&Place::Pool(id)) = self.place.get(&v) {
+        if let Some(&StorageLocation::Pool(id)) = self.location.get(&v) {
             self.pool.touch(id, step);
         }
     }
@@ -288,62 +288,62 @@ impl Planner<'_> {
         for line in &built.applied {
             self.remark(SCHEDULING, RemarkKind::Applied, line.clone());
         }
-        for why in &built.missed {
+        for why in &built.declined {
             self.remark(SCHEDULING, RemarkKind::Missed, why.clone());
         }
-        let places = self.bind(n, built);
+        let locations = self.bind(n, built);
         let sizes = self.buffer_bytes(n, built);
         self.group().1.bytes = 0;
         for (at, kernel) in built.kernels.iter().enumerate() {
             let bound = |b: &Binding| {
-                let place = places.get(&b.buffer).copied().ok_or_else(|| CompileError::Bug {
+                let location = locations.get(&b.buffer).copied().ok_or_else(|| CompileError::Bug {
                     at: built.name().to_string(),
-                    message: format!("{} binds a buffer without a place", kernel.name),
+                    message: format!("{} binds a buffer without a storage location", kernel.name),
                 })?;
-                Ok((place, b.bank))
+                Ok((location, b.slice))
             };
-            let places = kernel.bindings.iter().map(bound).collect::<Result<Vec<_>, CompileError>>()?;
+            let locations = kernel.bindings.iter().map(bound).collect::<Result<Vec<_>, CompileError>>()?;
             let mut buffers: Vec<BufferId> = kernel.bindings.iter().map(|b| b.buffer).collect();
             buffers.dedup();
             let bytes: u64 = buffers.iter().filter_map(|b| sizes.get(b)).sum();
             let (kernel, flops) = (first_kernel + at, flops.get(at).copied().unwrap_or(0));
             self.group().1.bytes += bytes;
-            self.pending.push(Pending::Dispatch { kernel, places, group: index, flops, bytes });
+            self.pending.push(Pending::Dispatch { kernel, locations, group: index, flops, bytes });
         }
         self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name() });
         Ok(())
     }
 
-    /// The places of the buffers that the kernels of a group bind.
-    fn bind(&mut self, n: NodeId, built: &Built) -> FxHashMap<BufferId, Place> {
+    /// The storage locations of the buffers that the kernels of a group bind.
+    fn bind(&mut self, n: NodeId, built: &Built) -> FxHashMap<BufferId, StorageLocation> {
         let (node, f) = (&self.main.nodes[n], &built.function);
         let first = self.pending.len();
         let last = first + built.kernels.len().saturating_sub(1);
-        let mut places: FxHashMap<BufferId, Place> = FxHashMap::default();
+        let mut locations: FxHashMap<BufferId, StorageLocation> = FxHashMap::default();
         for (b, &v) in f.inputs().zip(node.inputs.iter().flatten()) {
             self.touch(v, last);
-            let mut place = self.place[&v];
+            let mut location = self.location[&v];
             let prepack = f.prepacks.iter().find(|p| p.buffer == b);
-            if let (Place::Own(BufferKey::Constant(name, None)), Some(p)) = (place, prepack) {
-                place = Place::Own(BufferKey::Constant(name, Some(self.packers.add(&p.packer))));
+            if let (StorageLocation::Own(BufferKey::Constant(name, None)), Some(p)) = (location, prepack) {
+                location = StorageLocation::Own(BufferKey::Constant(name, Some(self.packers.add(&p.packer))));
             }
-            places.insert(b, place);
+            locations.insert(b, location);
         }
         for (b, &v) in f.outputs().zip(&node.outputs) {
             self.new_value(self.main.ty(v), v, first);
             self.touch(v, last);
-            places.insert(b, self.place[&v]);
+            locations.insert(b, self.location[&v]);
         }
         // Scratch is what kernels really bind: buffers of inlined stages are left behind in the arena.
         let bound: FxHashSet<BufferId> = built.kernels.iter().flat_map(|k| &k.bindings).map(|b| b.buffer).collect();
         for (b, buffer) in f.buffers.iter() {
-            if buffer.scope == Scope::Global && !places.contains_key(&b) && bound.contains(&b) {
+            if buffer.scope == Scope::Global && !locations.contains_key(&b) && bound.contains(&b) {
                 let elements = buffer.numel().as_const().unwrap_or(0) as u64;
                 let bytes = buffer.encoding.storage_bytes(buffer.dtype, elements);
-                places.insert(b, Place::Pool(self.pool.add_scratch(bytes, first, last)));
+                locations.insert(b, StorageLocation::Pool(self.pool.add_scratch(bytes, first, last)));
             }
         }
-        places
+        locations
     }
 
     /// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the
@@ -403,17 +403,18 @@ impl Planner<'_> {
             weights: 0,
         };
         let numbering = Numbering::new(&sizes, &self.packers, self.module, self.profile);
-        let mut tensors = Tensors { main: self.main, place: &self.place, slots: &slots, numbering };
+        let mut tensors = Tensors { main: self.main, location: &self.location, slots: &slots, numbering };
         let mut plan = Plan { kernels, ..Plan::default() };
         for (i, &p) in self.main.params().iter().enumerate() {
-            plan.inputs.push(tensors.slot(p, self.place[&p], Name::new(&format!("input{i}")))?);
+            plan.inputs.push(tensors.view(p, self.location[&p], Name::new(&format!("input{i}")))?);
         }
         let module = Arc::new(host_module(self.module));
         for p in &self.pending {
             match p {
-                Pending::Dispatch { kernel, places, group, flops, bytes } => {
-                    let number = |&(place, bank): &(Place, u32)| Ok((tensors.buffer(place, None)?, bank));
-                    let buffers = places.iter().map(number).collect::<Result<Vec<_>, CompileError>>()?;
+                Pending::Dispatch { kernel, locations, group, flops, bytes } => {
+                    let number =
+                        |&(location, slice): &(StorageLocation, u32)| Ok((tensors.buffer(location, None)?, slice));
+                    let buffers = locations.iter().map(number).collect::<Result<Vec<_>, CompileError>>()?;
                     let (kernel, group, flops, bytes) = (*kernel, *group, *flops, *bytes);
                     let d = Dispatch { kernel, buffers, symbols: vec![], group, flops, bytes };
                     match plan.steps.last_mut() {
@@ -432,8 +433,8 @@ impl Planner<'_> {
         for (i, &r) in self.main.results().iter().enumerate() {
             let name = self.main.result_names.get(i).copied();
             let name = name.unwrap_or_else(|| Name::new(&format!("output{i}")));
-            let slot = tensors.slot(r, self.place[&r].seen_by_host(), name)?;
-            plan.outputs.push(TensorSlot { name, ..slot });
+            let view = tensors.view(r, self.location[&r].seen_by_host(), name)?;
+            plan.outputs.push(BufferView { name, ..view });
         }
         plan.buffers = tensors.numbering.finish(&mut memory);
         Ok((plan, memory))

@@ -156,7 +156,7 @@ pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfil
     out
 }
 
-/// What one element of a result needs is bound to one kernel, each tensor with all its banks: that must fit what a kernel has.
+/// What one element of a result needs is bound to one kernel, each tensor with all its slices: that must fit what a kernel has.
 ///
 /// # Errors
 /// The first group that takes more: the CPU executor has no such limit.
@@ -174,7 +174,7 @@ pub(super) fn check_bindings(
             together.sort_unstable();
             together.dedup();
             let params = together.iter().filter(|b| t.params.iter().any(|p| p.buffer == **b));
-            let need = params.map(|&b| banks(t, b, profile)).fold(0u64, u64::saturating_add);
+            let need = params.map(|&b| slices(t, b, profile)).fold(0u64, u64::saturating_add);
             if need > u64::from(profile.max_storage_buffers) {
                 return Err(CompileError::NeedsCpu(format!(
                     "`{}` works on tensors of {need} bindings at once, a kernel has {} on {}",
@@ -187,11 +187,11 @@ pub(super) fn check_bindings(
 }
 
 /// Bindings of a buffer.
-fn banks(t: &TensorFunction, b: BufferId, profile: &DeviceProfile) -> u64 {
+fn slices(t: &TensorFunction, b: BufferId, profile: &DeviceProfile) -> u64 {
     let buffer = &t.buffers[b];
     let numel = buffer.numel().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
     let bytes = buffer.encoding.storage_bytes(buffer.dtype, numel);
-    if bytes <= profile.max_binding { 1 } else { bytes.div_ceil(profile.bank_bytes()) }
+    if bytes <= profile.max_binding { 1 } else { bytes.div_ceil(profile.slice_bytes()) }
 }
 
 /// Buffers that every element's value reads. A schedule may split a choice into kernels that read one side each.

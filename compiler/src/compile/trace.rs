@@ -8,8 +8,8 @@ use crate::passes::default_pipeline;
 use crate::plan::{self, EmitKernel, PlanKernel};
 use crate::tir::Access;
 use crate::trace::{
-    Binding, Call, CompileTrace, Content, Contents, Group, Kernel, KernelParts, Options, Plan, PlanBuffer, Slot, Step,
-    WeightSummary,
+    Binding, BufferView, Call, CompileTrace, Content, Contents, Group, Kernel, KernelParts, Options, Plan, PlanBuffer,
+    Step, WeightSummary,
 };
 use rayon::prelude::*;
 
@@ -122,7 +122,7 @@ fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Res
             .iter()
             .map(|b| Binding {
                 buffer: f.and_then(|f| f.buffers.get(b.buffer)).map_or(String::new(), |b| b.name.to_string()),
-                bank: b.bank,
+                slice: b.slice,
                 written: b.access == Access::Write,
             })
             .collect(),
@@ -136,7 +136,7 @@ fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Res
 }
 
 fn plan_of(p: &plan::Plan) -> Plan {
-    let slot = |s: &plan::TensorSlot| Slot {
+    let view = |s: &plan::BufferView| BufferView {
         name: s.name.to_string(),
         buffer: s.buffer,
         dtype: s.dtype,
@@ -171,10 +171,10 @@ fn plan_of(p: &plan::Plan) -> Plan {
         buffers: p
             .buffers
             .iter()
-            .map(|b| PlanBuffer { content: content(&b.content), bytes: b.bytes, bank_bytes: b.bank_bytes })
+            .map(|b| PlanBuffer { content: content(&b.content), bytes: b.bytes, slice_bytes: b.slice_bytes })
             .collect(),
         steps: p.steps.iter().map(step).collect(),
-        inputs: p.inputs.iter().map(slot).collect(),
-        outputs: p.outputs.iter().map(slot).collect(),
+        inputs: p.inputs.iter().map(view).collect(),
+        outputs: p.outputs.iter().map(view).collect(),
     }
 }

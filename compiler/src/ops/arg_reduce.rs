@@ -7,7 +7,7 @@ use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, flatten_index};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BinaryOp, BufferId, Combiner, Expr};
 use crate::{attr_enum, attr_struct};

@@ -18,7 +18,7 @@ use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int, product};
-use crate::onnx::{ImportContext, OnnxImport};
+use crate::ops::onnx::{ImportContext, OnnxImport};
 
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[
@@ -280,7 +280,7 @@ fn angles(cx: &mut ImportContext<'_, '_>, i: usize) -> OpResult<ValueId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::onnx::OnnxAttr;
+    use crate::ops::onnx::OnnxAttr;
     use crate::ops::testing::{assert_close, random, run_onnx};
     use crate::tensor::Tensor;
 

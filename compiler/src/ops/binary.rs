@@ -7,7 +7,7 @@ use super::{DataLayout, InferContext, Op, OpRef, OpResult, PackedOp, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, Expr};

@@ -6,7 +6,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::Tensor;
 
 attr_struct! {

@@ -4,7 +4,7 @@ use super::unary::{Domain, infer_map};
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
-use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::Expr;

@@ -5,7 +5,7 @@ use crate::attr_struct;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, const_dims, flatten_index, product};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Combiner, Cond, Expr};

@@ -7,7 +7,7 @@ use super::{DataLayout, InferContext, Op, OpResult, PackedOp};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, simplify};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{Cond, Expr};
 

@@ -5,7 +5,7 @@ use crate::attr_struct;
 use crate::fault::Fault;
 use crate::graph::TensorType;
 use crate::name::Name;
-use crate::onnx::OnnxImport;
+use crate::ops::onnx::OnnxImport;
 use crate::tensor::Tensor;
 
 /// ONNX importers: none makes these ops as they are.

@@ -13,7 +13,7 @@ use super::unary::{Identity, Sqrt};
 use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Int, const_dims};
-use crate::onnx::{ImportContext, OnnxImport};
+use crate::ops::onnx::{ImportContext, OnnxImport};
 
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[
@@ -120,7 +120,7 @@ fn import_mean_variance(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>
 
 #[cfg(test)]
 mod tests {
-    use crate::onnx::OnnxAttr;
+    use crate::ops::onnx::OnnxAttr;
     use crate::ops::testing::{random, run_onnx};
     use crate::tensor::Tensor;
 

@@ -148,9 +148,9 @@ pub trait LayoutRule {
     /// The layout that the op computes in now.
     fn data_layout(&self) -> DataLayout;
     /// Positions of operands that change with the layout (weights included where theirs does).
-    fn operands_to_move(&self) -> Vec<usize>;
+    fn operands_to_convert(&self) -> Vec<usize>;
     /// Positions of results that change with the layout.
-    fn results_to_move(&self) -> Vec<usize>;
+    fn results_to_convert(&self) -> Vec<usize>;
     /// The op in another layout; the context has its operands as they stand.
     ///
     /// # Errors
@@ -166,10 +166,10 @@ macro_rules! data_layout_rule {
             fn data_layout(&self) -> $crate::ops::data_layout::DataLayout {
                 self.layout
             }
-            fn operands_to_move(&self) -> Vec<usize> {
+            fn operands_to_convert(&self) -> Vec<usize> {
                 vec![0]
             }
-            fn results_to_move(&self) -> Vec<usize> {
+            fn results_to_convert(&self) -> Vec<usize> {
                 (0..$crate::ops::Op::num_results(self)).collect()
             }
             fn in_layout(

@@ -3,7 +3,7 @@
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
-use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxImport};
 use crate::tensor::Tensor;
 
 attr_struct! {

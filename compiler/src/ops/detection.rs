@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::name::Name;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::{Tensor, reserve};
 use crate::{attr_enum, attr_struct};
 

@@ -7,7 +7,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, product};
-use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BufferId, Combiner, Expr};
 

@@ -7,7 +7,7 @@ use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::TensorType;
 use crate::int::Int;
-use crate::onnx::{ExportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::Expr;
 

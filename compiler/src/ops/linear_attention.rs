@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int};
-use crate::onnx::{ImportContext, OnnxImport};
+use crate::ops::onnx::{ImportContext, OnnxImport};
 
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[

@@ -6,7 +6,7 @@ use super::softmax::Split;
 use super::{DataLayout, InferContext, Op, OpResult, PackedOp, Precision};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BinaryOp, Combiner, Cond, Expr};
 

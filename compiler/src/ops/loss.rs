@@ -10,7 +10,7 @@ use super::select::Where;
 use super::softmax::LogSoftmax;
 use super::unary::Neg;
 use crate::graph::ValueId;
-use crate::onnx::{ImportContext, OnnxImport};
+use crate::ops::onnx::{ImportContext, OnnxImport};
 
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[
@@ -97,7 +97,7 @@ fn likelihood(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
 
 #[cfg(test)]
 mod tests {
-    use crate::onnx::OnnxAttr;
+    use crate::ops::onnx::OnnxAttr;
     use crate::ops::testing::{assert_close, random, run_onnx};
     use crate::tensor::Tensor;
 

@@ -8,7 +8,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Int;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BinaryOp, Combiner, Expr, UnaryOp};
 

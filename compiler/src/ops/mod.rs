@@ -79,7 +79,7 @@ use crate::fault::Fault;
 use crate::graph::{Function, Node, NodeId, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
-use crate::onnx::{ExportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, OnnxImport};
 use crate::registry::Table;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Cond, Expr};

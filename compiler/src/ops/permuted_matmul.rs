@@ -5,7 +5,7 @@ use super::permute::{invert, permute};
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::graph::TensorType;
-use crate::onnx::{ExportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 
 /// ONNX importers: none makes these ops as they are.

@@ -16,7 +16,7 @@ use super::unary::{Relu, Sigmoid, Softplus, Softsign, Tanh};
 use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int};
-use crate::onnx::{ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ImportContext, OnnxAttr, OnnxImport};
 
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[

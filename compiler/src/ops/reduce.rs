@@ -7,7 +7,7 @@ use super::{DataLayout, InferContext, Op, OpResult, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, product};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, Combiner, Expr, UnaryOp};

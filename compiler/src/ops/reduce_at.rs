@@ -7,7 +7,7 @@ use crate::cpu::eval_node;
 use crate::graph::{Module, TensorType, ValueId};
 use crate::int::Int;
 use crate::name::Name;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::Tensor;
 
 /// ONNX importers: none makes these ops as they are.

@@ -19,7 +19,7 @@ use super::{InferContext, LayoutRule, Op, OpRef, OpResult};
 use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::int::{Bounds, Dim, Int, const_dims, simplify};
-use crate::onnx::{ExportContext, OnnxAttr};
+use crate::ops::onnx::{ExportContext, OnnxAttr};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, Cond, Expr};
@@ -406,10 +406,10 @@ impl LayoutRule for Resize {
     fn data_layout(&self) -> DataLayout {
         self.layout
     }
-    fn operands_to_move(&self) -> Vec<usize> {
+    fn operands_to_convert(&self) -> Vec<usize> {
         vec![0]
     }
-    fn results_to_move(&self) -> Vec<usize> {
+    fn results_to_convert(&self) -> Vec<usize> {
         vec![0]
     }
     fn in_layout(&self, layout: DataLayout, cx: &InferContext<'_>) -> OpResult<OpRef> {

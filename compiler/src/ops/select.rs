@@ -6,7 +6,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::int::Dim;
-use crate::onnx::{ExportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::Expr;
 

@@ -5,7 +5,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Cond, Expr};

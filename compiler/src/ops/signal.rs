@@ -11,7 +11,7 @@ use crate::attr_struct;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Int;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::{Tensor, filled};
 use crate::tir::{Combiner, Cond, Expr, UnaryOp};

@@ -9,7 +9,7 @@ use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, const_dims, simplify};
 use crate::name::Name;
-use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::Expr;

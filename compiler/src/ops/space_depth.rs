@@ -4,7 +4,7 @@ use super::window::DataLayout;
 use super::{InferContext, LayoutRule, Op, OpRef, OpResult};
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int, simplify};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::ops::reshape::{divide_dims, loop_bounds};
 use crate::te::ComputeContext;
 use crate::tir::Expr;
@@ -166,10 +166,10 @@ macro_rules! layout_rule {
             fn data_layout(&self) -> DataLayout {
                 self.layout
             }
-            fn operands_to_move(&self) -> Vec<usize> {
+            fn operands_to_convert(&self) -> Vec<usize> {
                 vec![0]
             }
-            fn results_to_move(&self) -> Vec<usize> {
+            fn results_to_convert(&self) -> Vec<usize> {
                 vec![0]
             }
             fn in_layout(&self, layout: DataLayout, _cx: &InferContext<'_>) -> OpResult<OpRef> {

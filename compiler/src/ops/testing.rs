@@ -4,7 +4,7 @@ use super::{InferContext, OpRef, PermutedOp, find_onnx};
 use crate::cpu::{eval_expression, eval_node};
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
-use crate::onnx::{ImportContext, OnnxAttr, OnnxAttrs};
+use crate::ops::onnx::{ImportContext, OnnxAttr, OnnxAttrs};
 use crate::tensor::Tensor;
 use crate::text::{compare_modules, parse_module, print_module};
 

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
-use crate::onnx::{ExportContext, ImportContext, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tir::{BinaryOp, Expr, UnaryOp};
 

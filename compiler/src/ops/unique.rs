@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::Tensor;
 use std::cmp::Ordering;
 

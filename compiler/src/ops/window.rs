@@ -7,7 +7,7 @@ use super::OpResult;
 pub use super::data_layout::DataLayout;
 use crate::attr_enum;
 use crate::int::{Bounds, Int, simplify};
-use crate::onnx::{ExportContext, ImportContext, OnnxAttr};
+use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr};
 use crate::tir::Cond;
 
 attr_enum! {

@@ -17,7 +17,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::int::Int;
-use crate::onnx::OnnxImport;
+use crate::ops::onnx::OnnxImport;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::{Combiner, Cond, Expr, UnaryOp};

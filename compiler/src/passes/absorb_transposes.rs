@@ -81,8 +81,8 @@ fn find_above(r: &Rewriter<'_>, v: ValueId) -> Result<Option<Above>, String> {
             .filter(|&i| node.inputs[i].is_some_and(|v| !r.f.ty(v).numel().is(1) || r.f.ty(v).rank() > 1))
             .collect();
         let [up] = data[..] else { return Ok(None) };
-        let aligned = node.outputs.len() == 1 && describe_node(r.module, &r.f, n).is_some_and(|i| i.aligned);
-        if !aligned || r.num_uses(at) != 1 {
+        let agnostic = node.outputs.len() == 1 && describe_node(r.module, &r.f, n).is_some_and(|i| i.layout_agnostic);
+        if !agnostic || r.num_uses(at) != 1 {
             return Ok(None);
         }
         between.push((n, up));

@@ -9,7 +9,7 @@
 //!                               return %u
 //! ```
 //!
-//! After OneFlow's auto-NHWC, in three steps. *Frames*: an op with a layout rule says in which layout its data stand, and
+//! After OneFlow's auto-NHWC, in three steps. *Layout propagation*: an op with a layout rule says in which layout its data stand, and
 //! that spreads through every op whose index maps allow it: ops that carry axes answer `Op::permuted`, elementwise and
 //! broadcasting ops of any rank follow from their tensor expressions. Transposes between the two layouts dissolve:
 //! their result is the same tensor in the other layout. *Choice*: a minimum cut over the whole block, one transform per
@@ -32,11 +32,11 @@
 
 mod alter;
 mod choose;
-mod frames;
 mod min_cut;
 #[cfg(test)]
 mod own_op;
 mod pins;
+mod propagation;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -96,10 +96,10 @@ impl Pass for AutoLayout {
         if before.is_some() {
             self.on_blocks(module, |r, block| channels_first(r, block, cx))?;
         }
-        let (moved, rewritten) =
+        let (converted, rewritten) =
             self.on_blocks(module, |r, block| self.visit_block(r, block, scheme, &mut pins, cx))?;
         match before {
-            Some(before) if !moved => *module = before,
+            Some(before) if !converted => *module = before,
             _ => changed |= rewritten,
         }
         for why in pins.unused() {
@@ -114,18 +114,21 @@ fn stands_in_nhwc(f: &Function) -> bool {
     f.walk().iter().any(|&n| f.nodes[n].op.layout().is_some_and(|l| l.data_layout() == DataLayout::Nhwc))
 }
 
-/// Brings the ops of a block that compute in NHWC to NCHW, where they can move. True when any did.
+/// Brings the ops of a block that compute in NHWC to NCHW, where they can be converted. True when any did.
 fn channels_first(r: &mut Rewriter<'_>, block: BlockId, cx: &mut PassContext) -> Result<bool, String> {
     let scheme = Scheme { other: DataLayout::Nhwc };
     let info = describe_block(r.module, &r.f, block);
-    let frames = frames::find_frames(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
+    let propagation =
+        propagation::propagate_layouts(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
     let model = cx.costs();
-    let costs = choose::Costs { f: &r.f, frames: &frames, scheme, model: &*model };
-    let moved = choose::choose(costs, block, &|n| frames.movable.get(&n).is_some_and(|m| m.anchor).then_some(0)).moved;
-    if moved.is_empty() {
+    let costs = choose::Costs { f: &r.f, propagation: &propagation, scheme, model: &*model };
+    let converted =
+        choose::choose(costs, block, &|n| propagation.convertible.get(&n).is_some_and(|m| m.anchor).then_some(0))
+            .converted;
+    if converted.is_empty() {
         return Ok(false);
     }
-    rewrite::rewrite_block(r, block, &frames, scheme, &moved)?;
+    rewrite::rewrite_block(r, block, &propagation, scheme, &converted)?;
     Ok(true)
 }
 
@@ -156,7 +159,7 @@ fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u
     if uncertainty <= 0.0 {
         return cheapest;
     }
-    let anchor = |n: NodeId| costs.frames.movable.get(&n).is_some_and(|m| m.anchor);
+    let anchor = |n: NodeId| costs.propagation.convertible.get(&n).is_some_and(|m| m.anchor);
     let uniform =
         |colour: u8| choose::choose(costs, block, &|n| pinned.get(&n).copied().or_else(|| anchor(n).then_some(colour)));
     let (a, b) = (uniform(0), uniform(1));
@@ -187,7 +190,7 @@ impl AutoLayout {
             None => Ok((any, changed)),
         }
     }
-    /// Chooses and rewrites one block; true when a node moved or a transpose dissolved.
+    /// Chooses and rewrites one block; true when a node converted or a transpose dissolved.
     fn visit_block(
         &self,
         r: &mut Rewriter<'_>,
@@ -201,31 +204,36 @@ impl AutoLayout {
             return Ok(false);
         }
         let info = describe_block(r.module, &r.f, block);
-        let frames = frames::find_frames(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
-        for (n, why) in &frames.pinned {
+        let propagation =
+            propagation::propagate_layouts(r.module, &r.f, block, &info, scheme, cx.fuse != FuseMode::Classic);
+        for (n, why) in &propagation.pinned {
             let name = r.f.nodes[*n].name;
             cx.missed(self, &[name], format!("{name} keeps its layout: {why}"));
         }
         let model = cx.costs();
-        let costs = choose::Costs { f: &r.f, frames: &frames, scheme, model: &*model };
-        let wishes = alter::wishes(self, r, &frames, scheme, cx);
-        let pinned = pins.colours(&r.f, &frames, &wishes);
+        let costs = choose::Costs { f: &r.f, propagation: &propagation, scheme, model: &*model };
+        let wishes = alter::wishes(self, r, &propagation, scheme, cx);
+        let pinned = pins.colours(&r.f, &propagation, &wishes);
         let choice = settle(costs, block, &pinned);
         self.remark_choice(costs, &choice, &pinned, cx);
-        if choice.moved.is_empty() && frames.dissolved.is_empty() {
-            let message =
-                format!("@{}: all {} movable nodes stay, cost {}", r.f.name, frames.movable.len(), choice.cost);
+        if choice.converted.is_empty() && propagation.dissolved.is_empty() {
+            let message = format!(
+                "@{}: all {} convertible nodes stay, cost {}",
+                r.f.name,
+                propagation.convertible.len(),
+                choice.cost
+            );
             cx.missed(self, &[], message);
             return Ok(false);
         }
-        let done = rewrite::rewrite_block(r, block, &frames, scheme, &choice.moved)?;
+        let done = rewrite::rewrite_block(r, block, &propagation, scheme, &choice.converted)?;
         // Those of packed layouts are folded, and counted, by `fold-constants`.
         cx.folded_layouts += if scheme.is_packed() { 0 } else { done.constants };
         let message = format!(
-            "@{}: {} of {} movable nodes moved, {} transposes of activations, {} constants laid out again, cost {}",
+            "@{}: {} of {} convertible nodes converted, {} transposes of activations, {} constants laid out again, cost {}",
             r.f.name,
-            choice.moved.len(),
-            frames.movable.len(),
+            choice.converted.len(),
+            propagation.convertible.len(),
             done.transforms,
             done.constants,
             choice.cost
@@ -242,13 +250,14 @@ impl AutoLayout {
         pinned: &FxHashMap<NodeId, u8>,
         cx: &mut PassContext,
     ) {
-        let mut anchors: Vec<NodeId> = costs.frames.movable.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
+        let mut anchors: Vec<NodeId> =
+            costs.propagation.convertible.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
         anchors.sort_unstable();
         for n in anchors {
-            let (name, frame) = (costs.f.nodes[n].name, costs.frames.movable[&n].frame);
-            let chosen = if choice.moved.contains(&n) { 1 - frame } else { frame };
+            let (name, source_layout) = (costs.f.nodes[n].name, costs.propagation.convertible[&n].source_layout);
+            let chosen = if choice.converted.contains(&n) { 1 - source_layout } else { source_layout };
             let [a, b] = [chosen, 1 - chosen].map(|c| (costs.scheme.layout(c).title(), costs.anchor(n, c)));
-            if choice.moved.contains(&n) {
+            if choice.converted.contains(&n) {
                 cx.applied(
                     self,
                     &[name],

@@ -165,7 +165,7 @@ fn next_step(
     let op = r.f.nodes[first].op.clone();
     let arity = r.f.nodes[first].inputs.len();
     let same = |n: &NodeId| r.f.nodes[*n].op == op && r.f.nodes[*n].inputs.len() == arity;
-    if !nodes.iter().all(same) || !describe_node(r.module, &r.f, first)?.aligned {
+    if !nodes.iter().all(same) || !describe_node(r.module, &r.f, first)?.layout_agnostic {
         return None;
     }
     let mut operands = Vec::with_capacity(arity);

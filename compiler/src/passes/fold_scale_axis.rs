@@ -54,19 +54,19 @@ impl FunctionPass for FoldScaleAxis {
     fn run_on(&self, r: &mut Rewriter<'_>, cx: &mut PassContext) -> Result<(), PassError> {
         let (backward, forward) = (backward_pattern(), forward_pattern());
         let (scale, anchor) = (scale(), anchor());
-        let mut missed = Vec::new();
+        let mut declined = Vec::new();
         for n in r.f.walk() {
             r.normalize(n);
             let [output] = r.f.nodes[n].outputs[..] else { continue };
             if self.backward && scale.find(r, output).is_some() && !r.is_dead(n) {
-                missed.extend(self.visit(r, n, &backward, true, cx).err().map(|why| (n, why)));
+                declined.extend(self.visit(r, n, &backward, true, cx).err().map(|why| (n, why)));
             }
             if self.forward && anchor.find(r, output).is_some() && !r.is_dead(n) {
-                missed.extend(self.visit(r, n, &forward, false, cx).err().map(|why| (n, why)));
+                declined.extend(self.visit(r, n, &forward, false, cx).err().map(|why| (n, why)));
             }
         }
         // A product that no anchor before it takes may have found one behind it.
-        for (n, why) in missed.into_iter().filter(|(n, _)| !r.is_dead(*n)) {
+        for (n, why) in declined.into_iter().filter(|(n, _)| !r.is_dead(*n)) {
             cx.missed(self, &[r.f.nodes[n].name], why);
         }
         Ok(())
@@ -122,7 +122,7 @@ struct Fold {
 }
 
 impl FoldScaleAxis {
-    /// Folds one match; an error is a missed fold.
+    /// Folds one match; an error says why not.
     fn visit(
         &self,
         r: &mut Rewriter<'_>,
@@ -134,7 +134,7 @@ impl FoldScaleAxis {
         let name = r.f.nodes[n].name;
         let found = match pattern.matches(r, r.f.nodes[n].outputs[0]) {
             Ok(found) => found,
-            // Most anchors have no factor before them: nothing is missed there.
+            // Most anchors have no factor before them: nothing is to be said there.
             Err(why) => return if backward { Err(format!("the factor of {name} stays: {why}")) } else { Ok(()) },
         };
         let fold = plan(r, n, &found, backward).map_err(|why| format!("no factor moved at {name}: {why}"))?;

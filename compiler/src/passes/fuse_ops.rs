@@ -113,18 +113,18 @@ impl FuseOps {
         if mode == FuseMode::Full {
             let costs = cx.costs();
             let (g, profile, costs) = (&graph, &cx.profile, &*costs);
-            let (made, missed) = (vec![], vec![]);
-            let mut rules = full::Extension { p: &mut p, g, module, f, info, profile, costs, made, missed };
+            let (made, declined) = (vec![], vec![]);
+            let mut rules = full::Extension { p: &mut p, g, module, f, info, profile, costs, made, declined };
             rules.run();
-            let (made, missed) = (rules.made, rules.missed);
+            let (made, declined) = (rules.made, rules.declined);
             for made in made {
                 let names: Vec<Name> = made.nodes.iter().map(|&n| f.nodes[n].name).collect();
                 let what = made.what.unwrap_or_else(|| ops_text(f, &made.nodes));
                 cx.applied(self, &names, format!("{}: {what}", made.rule));
             }
-            for missed in missed {
-                let names: Vec<Name> = missed.nodes.iter().map(|&n| f.nodes[n].name).collect();
-                cx.missed(self, &names, format!("{}: {}", missed.rule, missed.why));
+            for declined in declined {
+                let names: Vec<Name> = declined.nodes.iter().map(|&n| f.nodes[n].name).collect();
+                cx.missed(self, &names, format!("{}: {}", declined.rule, declined.why));
             }
         }
         for (i, sink, reason) in p.boundaries() {

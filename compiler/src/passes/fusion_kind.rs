@@ -7,7 +7,7 @@ use crate::ops::control::Const;
 use crate::ops::{InferContext, const_value};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::analysis::{derive_kind, is_aligned, loaded_buffers};
+use crate::tir::analysis::{derive_kind, is_layout_agnostic, loaded_buffers};
 use crate::tir::{Buffer, BufferId, Encoding, FusionKind, Scope, TensorFunction};
 use rustc_hash::FxHashMap;
 
@@ -21,7 +21,7 @@ pub struct NodeInfo {
     pub reads: Vec<bool>,
     /// Every operand is read at the result's index, with broadcasting from the right, and nothing depends on the index:
     /// the op is the same under any order of the axes.
-    pub aligned: bool,
+    pub layout_agnostic: bool,
     /// Stages of its tensor expression that reduce.
     pub reductions: usize,
     /// Why the node is opaque, where it is.
@@ -36,7 +36,13 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     }
     let opaque = |why: &str| {
         let reads = node.inputs.iter().map(Option::is_some).collect();
-        Some(NodeInfo { kind: FusionKind::Opaque, reads, aligned: false, reductions: 0, opaque: Some(why.to_string()) })
+        Some(NodeInfo {
+            kind: FusionKind::Opaque,
+            reads,
+            layout_agnostic: false,
+            reductions: 0,
+            opaque: Some(why.to_string()),
+        })
     };
     if node.op.effects().stateful {
         return opaque("it has side effects");
@@ -64,8 +70,8 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
         return opaque("its kind is opaque");
     }
     let reductions = te.body.blocks().iter().filter(|b| b.reduce.is_some()).count();
-    let aligned = is_aligned(&te) && fits_any_order(module, f, n);
-    Some(NodeInfo { kind, reads, aligned, reductions, opaque: None })
+    let layout_agnostic = is_layout_agnostic(&te) && fits_any_order(module, f, n);
+    Some(NodeInfo { kind, reads, layout_agnostic, reductions, opaque: None })
 }
 
 /// Every node of a block but those that read constants. Nodes with equal ops on operands of equal types are described

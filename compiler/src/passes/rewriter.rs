@@ -198,11 +198,11 @@ impl<'m> Rewriter<'m> {
     }
     /// Replaces a node that owns regions by the nodes of one of them (a region without arguments).
     pub fn splice(&mut self, n: NodeId, region: BlockId) {
-        let home = self.f.nodes[n].block;
+        let block_of = self.f.nodes[n].block;
         let results = self.f.blocks[region].results.clone();
         let nodes = std::mem::take(&mut self.f.blocks[region].nodes);
         for &inner in &nodes {
-            self.f.nodes[inner].block = home;
+            self.f.nodes[inner].block = block_of;
         }
         self.before.entry(n).or_default().extend(nodes);
         for (old, new) in self.f.nodes[n].outputs.clone().into_iter().zip(results) {

@@ -110,7 +110,7 @@ fn moves(f: &Function, stateful: &FxHashSet<Name>) -> Vec<Move> {
     let scopes = Scopes::new(f);
     let order = f.walk();
     let mut scope_of_uses: Vec<Option<BlockId>> = vec![None; f.values.len()];
-    let mut home: Vec<Option<BlockId>> = f.nodes.ids().map(|n| f.nodes[n].block).collect();
+    let mut block_of: Vec<Option<BlockId>> = f.nodes.ids().map(|n| f.nodes[n].block).collect();
     let mut out = Vec::new();
     let add = |scope_of_uses: &mut Vec<Option<BlockId>>, v: crate::graph::ValueId, at: BlockId| {
         let slot = &mut scope_of_uses[v.index()];
@@ -126,10 +126,10 @@ fn moves(f: &Function, stateful: &FxHashSet<Name>) -> Vec<Move> {
         let wanted = node.outputs.iter().filter_map(|v| scope_of_uses[v.index()]).reduce(|a, b| scopes.common(a, b));
         let to = wanted.filter(|&b| b != own && may_move(f, n, stateful) && enters_once(f, &scopes, own, b));
         if let Some(to) = to {
-            home[n.index()] = Some(to);
+            block_of[n.index()] = Some(to);
             out.push(Move { node: n, to });
         }
-        let at = home[n.index()].unwrap_or(own);
+        let at = block_of[n.index()].unwrap_or(own);
         node.inputs.iter().flatten().for_each(|&v| add(&mut scope_of_uses, v, at));
     }
     out.reverse();

@@ -15,7 +15,7 @@ pub struct StandInEmitter {
 
 impl EmitKernel for StandInEmitter {
     fn emit(&self, f: &TensorFunction, kernel: Name, _: &DeviceProfile) -> Result<EmittedKernel, EmitFailure> {
-        let bindings = f.params.iter().map(|p| Binding { buffer: p.buffer, bank: 0, access: p.access });
+        let bindings = f.params.iter().map(|p| Binding { buffer: p.buffer, slice: 0, access: p.access });
         Ok(EmittedKernel {
             name: kernel.to_string(),
             workgroup: [64, 1, 1],

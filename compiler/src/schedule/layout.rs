@@ -14,7 +14,7 @@ use crate::tir::{
 type Existence = Box<dyn Fn(&[Int]) -> Vec<Cond>>;
 
 /// A rearrangement of a buffer.
-pub(super) struct Layout {
+pub(super) struct PhysicalLayout {
     /// The new shape.
     pub shape: Vec<Int>,
     /// New indices for old ones.
@@ -28,7 +28,7 @@ pub(super) struct Layout {
 }
 
 /// Gives `buffer` a new layout.
-pub(super) fn apply_layout(f: &mut TensorFunction, buffer: BufferId, layout: &Layout) -> Result<(), Refusal> {
+pub(super) fn apply_layout(f: &mut TensorFunction, buffer: BufferId, layout: &PhysicalLayout) -> Result<(), Refusal> {
     let name = f.buffers[buffer].name;
     if let Scope::Subgroup { .. } = f.buffers[buffer].scope {
         return Err(Refusal::at(name, "a buffer that is distributed over lanes keeps its layout"));
@@ -51,7 +51,7 @@ pub(super) fn apply_layout(f: &mut TensorFunction, buffer: BufferId, layout: &La
 }
 
 /// The function from the parameter's original form to the new layout of its present form.
-fn make_packer(f: &TensorFunction, buffer: BufferId, layout: &Layout) -> TensorFunction {
+fn make_packer(f: &TensorFunction, buffer: BufferId, layout: &PhysicalLayout) -> TensorFunction {
     let present = &f.buffers[buffer];
     let name = present.name;
     let mut out = TensorFunction::new(format!("{}_pack_{name}", f.name));
@@ -115,14 +115,14 @@ fn packer_parts(packer: &TensorFunction) -> Option<(Buffer, Vec<Name>, Expr)> {
 }
 
 /// Flattens dimensions `start .. start + count` into one.
-pub(super) fn flatten(shape: &[Int], start: usize, count: usize) -> Layout {
+pub(super) fn flatten(shape: &[Int], start: usize, count: usize) -> PhysicalLayout {
     let end = start + count;
     let inner: Vec<Int> = shape[start..end].to_vec();
     let mut new = shape[..start].to_vec();
     new.push(int::product(&inner));
     new.extend(shape[end..].iter().cloned());
     let (a, b) = (inner.clone(), inner);
-    Layout {
+    PhysicalLayout {
         shape: new,
         forward: Box::new(move |ix| {
             let mut out = ix[..start].to_vec();

@@ -11,7 +11,7 @@
 //!                                   packer: w_packed[p, k, q] = p*32 + q < 70 ? w[k, p*32 + q] : 0
 //! ```
 
-use super::layout::{Layout, apply_layout};
+use super::layout::{PhysicalLayout, apply_layout};
 use super::loops::find_buffer;
 use super::{Instruction, Refusal};
 use crate::attr_struct;
@@ -32,7 +32,7 @@ attr_struct! {
 }
 
 impl TransformLayout {
-    fn layout(&self, f: &TensorFunction, shape: &[Int]) -> Result<Layout, Refusal> {
+    fn layout(&self, f: &TensorFunction, shape: &[Int]) -> Result<PhysicalLayout, Refusal> {
         let refuse = |text: String| Refusal::at(self.buffer, text);
         if self.splits.len() > shape.len() || self.splits.iter().any(|&s| s < 0) {
             return Err(refuse(format!("the splits {:?} do not suit rank {}", self.splits, shape.len())));
@@ -61,7 +61,7 @@ impl TransformLayout {
         }
         let same_order = padded.is_empty() && sorted == order;
         let (to, from, split_to) = (order.clone(), order.clone(), splits.clone());
-        Ok(Layout {
+        Ok(PhysicalLayout {
             shape: order.iter().map(|&p| parts[p].clone()).collect(),
             forward: Box::new(move |ix| {
                 let mut out = Vec::new();

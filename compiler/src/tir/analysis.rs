@@ -149,26 +149,26 @@ fn reduce_kind(f: &TensorFunction, stage: &Stage<'_>) -> FusionKind {
 
 /// True when every stage stores at its loop index and reads everything at that index, broadcast from the right, and no
 /// value depends on the index itself: the function then means the same under any order of the axes.
-pub fn is_aligned(f: &TensorFunction) -> bool {
+pub fn is_layout_agnostic(f: &TensorFunction) -> bool {
     let Some(stages) = f.stages() else { return false };
     stages.iter().all(|s| {
         let out = &s.block.indices;
         let identity = s.loops.len() == out.len() && s.loops.iter().zip(out).all(|(l, o)| o.as_var() == Some(l.0));
-        let mut aligned = identity && s.block.reduce.is_none() && s.block.guards.is_empty();
+        let mut agnostic = identity && s.block.reduce.is_none() && s.block.guards.is_empty();
         s.block.value.visit(&mut |e| match e {
             Expr::Load(b, indices) => {
                 let skip = out.len().checked_sub(indices.len());
-                aligned &= skip.is_some_and(|skip| {
+                agnostic &= skip.is_some_and(|skip| {
                     let dims = &f.buffers[*b].shape;
                     // An open dimension that may be 1 is read at a clamped index.
                     let fits = |i: &Int, o: &Int, d: &Int| i == o || (i.is(0) && d.is(1)) || *i == o.min(d.clone() - 1);
                     indices.iter().zip(&out[skip..]).zip(dims).all(|((i, o), d)| fits(i, o, d))
                 });
             }
-            Expr::Index(..) | Expr::All(_) => aligned = false,
+            Expr::Index(..) | Expr::All(_) => agnostic = false,
             _ => {}
         });
-        aligned
+        agnostic
     })
 }
 

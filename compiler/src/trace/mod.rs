@@ -216,7 +216,7 @@ pub struct Binding {
     /// Buffer of the tensor function.
     pub buffer: String,
     /// Slice of it, where it is beyond one binding.
-    pub bank: u32,
+    pub slice: u32,
     /// Written rather than read.
     pub written: bool,
 }
@@ -229,9 +229,9 @@ pub struct Plan {
     /// Steps in order.
     pub steps: Vec<Step>,
     /// Inputs of the entry function.
-    pub inputs: Vec<Slot>,
+    pub inputs: Vec<BufferView>,
     /// Its results.
-    pub outputs: Vec<Slot>,
+    pub outputs: Vec<BufferView>,
 }
 
 /// A device buffer.
@@ -241,8 +241,8 @@ pub struct PlanBuffer {
     pub content: Content,
     /// Bytes in storage form.
     pub bytes: u64,
-    /// Bytes of one bank.
-    pub bank_bytes: u64,
+    /// Bytes of one slice.
+    pub slice_bytes: u64,
 }
 
 /// What a device buffer holds.
@@ -265,7 +265,7 @@ pub enum Content {
 
 /// A tensor in a device buffer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Slot {
+pub struct BufferView {
     /// Name in the model.
     pub name: String,
     /// Index of the buffer.
@@ -308,7 +308,7 @@ pub struct Call {
     pub kernel: usize,
     /// Index of the group.
     pub group: usize,
-    /// A buffer and a bank for each binding.
+    /// A buffer and a slice for each binding.
     pub buffers: Vec<(usize, u32)>,
     /// Its own floating-point operations.
     pub flops: u64,
@@ -377,11 +377,11 @@ impl CompileTrace {
             }
             Step::Copy { from, to } => *from < buffers && *to < buffers,
         };
-        let slots = self.plan.inputs.iter().chain(&self.plan.outputs).all(|s| s.buffer < buffers);
+        let views = self.plan.inputs.iter().chain(&self.plan.outputs).all(|s| s.buffer < buffers);
         let reads = self.groups.iter().all(|g| g.reads.iter().all(|&r| r < groups) && g.stages_fit());
         let parts = self.kernels.iter().all(Kernel::parts_fit);
         let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
-        match slots && reads && parts && times && self.plan.steps.iter().all(step) {
+        match views && reads && parts && times && self.plan.steps.iter().all(step) {
             true => Ok(()),
             false => Err(TraceError::Damaged("its plan names something that is not there".into())),
         }

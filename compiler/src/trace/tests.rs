@@ -219,7 +219,7 @@ fn the_layout_belongs_to_the_version() {
             lines: vec![KernelLines { first: 1, count: 2, block: Some(0), r#loop: None }],
             workgroup: [1, 2, 3],
             grid: [4, 5, 6],
-            bindings: vec![Binding { buffer: "b".into(), bank: 1, written: true }],
+            bindings: vec![Binding { buffer: "b".into(), slice: 1, written: true }],
             shared_bytes: 7,
             immediate_bytes: 8,
             dtype: "f32".into(),
@@ -231,14 +231,14 @@ fn the_layout_belongs_to_the_version() {
             buffers: vec![PlanBuffer {
                 content: Content::Constant { name: "c".into(), packer: Some("p".into()) },
                 bytes: 16,
-                bank_bytes: 16,
+                slice_bytes: 16,
             }],
             steps: vec![
                 Step::Gpu(vec![Call { kernel: 0, group: 0, buffers: vec![(0, 1)], flops: 5, bytes: 6 }]),
                 Step::Host { group: 0, inputs: vec![0], outputs: vec![] },
                 Step::Copy { from: 0, to: 0 },
             ],
-            inputs: vec![Slot {
+            inputs: vec![BufferView {
                 name: "x".into(),
                 buffer: 0,
                 dtype: DType::F16,

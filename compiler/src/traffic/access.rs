@@ -1,6 +1,6 @@
 //! The accesses of one kernel: the elements that the lanes of a subgroup name in each, as numbers.
 
-use super::place::{bank_passes, distinct_bytes, sectors};
+use super::transactions::{bank_passes, distinct_bytes, sectors};
 use super::{AccessTraffic, SECTOR_BYTES, element_bytes};
 use crate::int::{self, Bounds, Int, IntNode};
 use crate::name::Name;
@@ -146,16 +146,16 @@ impl<'f> Kernel<'f> {
             unknown: false,
         };
         let element = element_bytes(buffer, self.profile);
-        let Some(places) = self.places(around, block, &flat) else {
+        let Some(offsets) = self.offsets(around, block, &flat) else {
             return Some(AccessTraffic { exact: false, unknown: true, ..out });
         };
-        out.exact = places.exact;
-        out.lanes = places.lanes as u32;
-        let step = match places.step {
+        out.exact = offsets.exact;
+        out.lanes = offsets.lanes as u32;
+        let step = match offsets.step {
             0 => SECTOR_BYTES,
             n => ((n as f64 * element) as i64).max(1),
         };
-        for (starts, count) in places.merged((WIDEST as f64 / element) as i64) {
+        for (starts, count) in offsets.merged((WIDEST as f64 / element) as i64) {
             let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
             let width = ((count as f64 * element) as i64).max(1);
             out.accesses += 1;
@@ -173,7 +173,7 @@ impl<'f> Kernel<'f> {
     }
 
     /// The elements that the lanes name, one list for each iteration of the unrolled and vectorised loops that the index uses.
-    fn places(&self, around: &Around<'_>, block: &Block, flat: &Int) -> Option<Places> {
+    fn offsets(&self, around: &Around<'_>, block: &Block, flat: &Int) -> Option<Offsets> {
         let instances: Vec<(Name, i64)> = around
             .loops
             .iter()
@@ -210,7 +210,7 @@ impl<'f> Kernel<'f> {
                 |lane: &[i64; 3]| flat.eval(&|v| own.get(&v).copied().or_else(|| self.value(around, &middle, lane, v)));
             each.push(lanes.iter().map(at).collect::<Option<Vec<i64>>>()?);
         }
-        Some(Places { each, step, exact, lanes: lanes.len() })
+        Some(Offsets { each, step, exact, lanes: lanes.len() })
     }
 
     fn part(&self, around: &Around<'_>, atom: &Int) -> Part {
@@ -305,7 +305,7 @@ impl<'f> Kernel<'f> {
 }
 
 /// Elements by iteration and lane.
-struct Places {
+struct Offsets {
     each: Vec<Vec<i64>>,
     /// What other variables move all lanes by, as a divisor; 0 when they do not.
     step: i64,
@@ -313,7 +313,7 @@ struct Places {
     lanes: usize,
 }
 
-impl Places {
+impl Offsets {
     /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their number.
     fn merged(mut self, most: i64) -> Vec<(Vec<i64>, i64)> {
         self.each.retain(|l| !l.is_empty());

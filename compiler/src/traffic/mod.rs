@@ -18,9 +18,9 @@
 //! Deliberately absent: caches, the phases in which some devices serve wide accesses, tails (all lanes are taken to be inside).
 
 mod access;
-mod place;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -129,7 +129,7 @@ pub fn traffic(f: &TensorFunction, kernel: &Stmt, profile: &DeviceProfile) -> Ve
 
 /// Sectors that lanes touch which access `width` bytes at `starts` (bytes) together.
 pub fn touched_sectors(starts: &[i64], width: i64) -> f64 {
-    place::sectors(starts, width, SECTOR_BYTES)
+    transactions::sectors(starts, width, SECTOR_BYTES)
 }
 
 /// The accesses of `f`'s kernels in words, a line for each kernel and buffer: what an explanation shows.

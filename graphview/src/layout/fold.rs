@@ -3,7 +3,7 @@
 //! The layers are cut where few edges cross, into as many columns as make the whole come nearest to the proportions asked for.
 //! Edges over a cut become portals.
 
-use super::{Graph, Layout, Route};
+use super::{Graph, GraphLayout, Route};
 
 /// Free space between columns, in gaps between vertices.
 const GUTTER: f32 = 3.0;
@@ -21,7 +21,7 @@ struct Bands {
 }
 
 /// Folds `laid`; `aspect` is the width of the page for a height of 1.
-pub(super) fn fold(graph: &Graph, laid: Layout, aspect: f32, gap: f32) -> Layout {
+pub(super) fn fold(graph: &Graph, laid: GraphLayout, aspect: f32, gap: f32) -> GraphLayout {
     let bands = bands(graph, &laid);
     let layers = bands.high.len();
     let best = (1..=MOST.min(layers.max(1)))
@@ -33,7 +33,7 @@ pub(super) fn fold(graph: &Graph, laid: Layout, aspect: f32, gap: f32) -> Layout
     }
 }
 
-fn bands(graph: &Graph, laid: &Layout) -> Bands {
+fn bands(graph: &Graph, laid: &GraphLayout) -> Bands {
     let layers = laid.ranks.iter().max().map_or(0, |r| r + 1);
     let empty = [f32::INFINITY, f32::NEG_INFINITY];
     let mut b = Bands { high: vec![empty; layers], wide: vec![empty; layers], crossing: vec![0; layers] };
@@ -100,7 +100,7 @@ fn scale(b: &Bands, starts: &[usize], aspect: f32, gap: f32) -> f32 {
     (wide / aspect).max(high)
 }
 
-fn apply(graph: &Graph, mut laid: Layout, b: &Bands, starts: &[usize], gap: f32) -> Layout {
+fn apply(graph: &Graph, mut laid: GraphLayout, b: &Bands, starts: &[usize], gap: f32) -> GraphLayout {
     let columns = columns(b, starts);
     let column_of = |rank: usize| starts.partition_point(|&s| s <= rank) - 1;
     let mut left = 0.0;

@@ -152,7 +152,7 @@ fn to_segment(p: [f32; 2], a: [f32; 2], b: [f32; 2]) -> f32 {
 
 /// A graph with places.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Layout {
+pub struct GraphLayout {
     /// The middle of each vertex.
     pub centers: Vec<[f32; 2]>,
     /// The layer of each vertex.
@@ -198,7 +198,7 @@ enum Way {
 }
 
 /// Lays `graph` out. Edges that go backwards in the order of vertices' layers cannot be: they are taken as portals.
-pub fn layout(graph: &Graph, options: &Options) -> Layout {
+pub fn layout(graph: &Graph, options: &Options) -> GraphLayout {
     if options.direction == Direction::Down {
         return layout_down(graph, options);
     }
@@ -210,7 +210,7 @@ pub fn layout(graph: &Graph, options: &Options) -> Layout {
         Route::Line(points) => Route::Line(points.iter().map(turn).collect()),
         Route::Portal(a, b) => Route::Portal(turn(a), turn(b)),
     };
-    Layout {
+    GraphLayout {
         centers: down.centers.iter().map(turn).collect(),
         routes: down.routes.iter().map(route).collect(),
         size: turn(&down.size),
@@ -218,7 +218,7 @@ pub fn layout(graph: &Graph, options: &Options) -> Layout {
     }
 }
 
-fn layout_down(graph: &Graph, options: &Options) -> Layout {
+fn layout_down(graph: &Graph, options: &Options) -> GraphLayout {
     let ranks = rank::ranks(graph.sizes.len(), &graph.edges);
     let (mut layered, ways) = insert_bends(graph, &ranks, options);
     order::sort(&mut layered, &graph.before, options.sweeps);
@@ -270,7 +270,7 @@ fn insert_bends(graph: &Graph, ranks: &[usize], options: &Options) -> (Layered, 
     (l, ways)
 }
 
-fn place(graph: &Graph, options: &Options, ranks: Vec<usize>, l: &Layered, ways: &[Way], x: &[f32]) -> Layout {
+fn place(graph: &Graph, options: &Options, ranks: Vec<usize>, l: &Layered, ways: &[Way], x: &[f32]) -> GraphLayout {
     let mut middles = Vec::with_capacity(l.layers.len());
     let mut heights = Vec::with_capacity(l.layers.len());
     let mut y = 0.0;
@@ -307,7 +307,7 @@ fn place(graph: &Graph, options: &Options, ranks: Vec<usize>, l: &Layered, ways:
     });
     let routes = routes.collect();
     let size = if l.real == 0 { [0.0, 0.0] } else { [right - left, y - options.layer_gap] };
-    Layout { centers, ranks, routes, size }
+    GraphLayout { centers, ranks, routes, size }
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ fn boxes(count: usize) -> Vec<[f32; 2]> {
     (0..count).map(|i| [60.0 + 20.0 * (i % 4) as f32, 24.0]).collect()
 }
 
-fn lay(count: usize, edges: &[(usize, usize)]) -> Layout {
+fn lay(count: usize, edges: &[(usize, usize)]) -> GraphLayout {
     layout(&Graph { sizes: boxes(count), edges: edges.to_vec(), ..Graph::default() }, &Options::default())
 }
 
 /// Nothing overlaps, every edge goes down, all is within the size.
-fn check(sizes: &[[f32; 2]], edges: &[(usize, usize)], l: &Layout) {
+fn check(sizes: &[[f32; 2]], edges: &[(usize, usize)], l: &GraphLayout) {
     for a in 0..sizes.len() {
         for b in 0..a {
             let apart =
@@ -151,7 +151,7 @@ fn a_picture_to_the_right_is_the_one_downwards_turned() {
         ..Graph::default()
     };
     let right = layout(&graph, &Options { direction: Direction::Right, ..Options::default() });
-    check(&graph.sizes, &[], &Layout { routes: vec![], ..right.clone() });
+    check(&graph.sizes, &[], &GraphLayout { routes: vec![], ..right.clone() });
     for (route, &(from, to)) in right.routes.iter().zip(&graph.edges) {
         let Route::Line(points) = route else { panic!("a portal") };
         // From the right side of its source to the left side of its target.

@@ -67,12 +67,12 @@ impl Gpu {
         kernels: &[EmittedKernel],
         symbols: &[i32],
         memory: &mut Memory,
-        bank_bytes: u64,
+        slice_bytes: u64,
     ) {
         let mut buffers: HashMap<(BufferId, u32), wgpu::Buffer> = HashMap::new();
         let mut order: Vec<(BufferId, u32)> = vec![];
         for b in kernels.iter().flat_map(|k| &k.bindings) {
-            if buffers.contains_key(&(b.buffer, b.bank)) {
+            if buffers.contains_key(&(b.buffer, b.slice)) {
                 continue;
             }
             let info = &f.buffers[b.buffer];
@@ -80,19 +80,19 @@ impl Gpu {
             let bytes = info.encoding.storage_bytes(info.dtype, numel) as usize;
             let data = memory.entry(b.buffer).or_insert_with(|| vec![0xff; bytes]);
             data.resize(bytes, 0);
-            let from = (u64::from(b.bank) * bank_bytes) as usize;
-            let to = (from + bank_bytes as usize).min(bytes);
+            let from = (u64::from(b.slice) * slice_bytes) as usize;
+            let to = (from + slice_bytes as usize).min(bytes);
             let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC;
             let desc = wgpu::util::BufferInitDescriptor { label: None, contents: &data[from..to], usage };
-            buffers.insert((b.buffer, b.bank), self.device.create_buffer_init(&desc));
-            order.push((b.buffer, b.bank));
+            buffers.insert((b.buffer, b.slice), self.device.create_buffer_init(&desc));
+            order.push((b.buffer, b.slice));
         }
         for k in kernels {
             self.dispatch(k, symbols, &buffers);
         }
         for key in order {
             let bytes = self.read(&buffers[&key]);
-            let from = (u64::from(key.1) * bank_bytes) as usize;
+            let from = (u64::from(key.1) * slice_bytes) as usize;
             memory.get_mut(&key.0).expect("filled above")[from..from + bytes.len()].copy_from_slice(&bytes);
         }
     }
@@ -106,7 +106,7 @@ impl Gpu {
             let size = info.encoding.storage_bytes(info.dtype, numel);
             let usage = wgpu::BufferUsages::STORAGE;
             let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
-            buffers.insert((b.buffer, b.bank), self.device.create_buffer(&desc));
+            buffers.insert((b.buffer, b.slice), self.device.create_buffer(&desc));
         }
         let pipeline = self.pipeline(k);
         for round in 0..6 {
@@ -163,7 +163,7 @@ impl Gpu {
             .enumerate()
             .map(|(i, b)| wgpu::BindGroupEntry {
                 binding: i as u32,
-                resource: buffers[&(b.buffer, b.bank)].as_entire_binding(),
+                resource: buffers[&(b.buffer, b.slice)].as_entire_binding(),
             })
             .collect();
         let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {

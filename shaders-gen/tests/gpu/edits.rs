@@ -197,7 +197,7 @@ fn run_on_device(
         };
         memory.insert(b, packed.bytes().to_vec());
     }
-    gpu().run(f, kernels, &[], &mut memory, base.profile.bank_bytes().max(16));
+    gpu().run(f, kernels, &[], &mut memory, base.profile.slice_bytes().max(16));
     let mut out = Vec::new();
     for b in f.outputs() {
         let n = base.want.len();

@@ -52,11 +52,11 @@ fn grids_fold_against_the_limit() {
 }
 
 #[test]
-fn buffers_beyond_a_binding_come_in_banks() {
+fn buffers_beyond_a_binding_come_in_slices() {
     let profile = DeviceProfile { max_binding: 2048 + 512, ..gpu().profile.clone() };
     for n in [512, 1024, 1500, 4096] {
         let wgsl = check_affine(n, &profile);
-        assert_eq!(wgsl.contains("x_bank1"), n * 4 > 2560, "{wgsl}");
+        assert_eq!(wgsl.contains("x_slice1"), n * 4 > 2560, "{wgsl}");
     }
 }
 

@@ -42,7 +42,7 @@ fn run_symbols(
         kernels.push(k);
     }
     let mut memory: Memory = inputs.iter().cloned().collect();
-    gpu().run(f, &kernels, symbols, &mut memory, profile.bank_bytes().max(16));
+    gpu().run(f, &kernels, symbols, &mut memory, profile.slice_bytes().max(16));
     memory.remove(&out).expect("the kernels write the output")
 }
 

@@ -356,7 +356,7 @@ fn check(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfil
     let tensors: Vec<Tensor> = inputs.iter().enumerate().map(|(i, b)| tensor(t, &f, *b, i as u64 + 1)).collect();
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
     let s = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
-    println!("{what} {t} on {}: rule {} (missed: {:?})", profile.name, s.rule, s.missed);
+    println!("{what} {t} on {}: rule {} (declined: {:?})", profile.name, s.rule, s.declined);
     agrees(what, t, &f, (&tensors, &want), &s, profile);
 }
 
@@ -478,7 +478,7 @@ fn check_choices(what: &str, t: DType, original: &TensorFunction, profile: &Devi
     let tensors: Vec<Tensor> = inputs.iter().enumerate().map(|(i, b)| tensor(t, &f, *b, i as u64 + 1)).collect();
     let want = run_tensor_function(original, &tensors).expect("the host runs it").remove(0);
     let first = schedule(&f, &inputs[1..], profile).unwrap_or_else(|e| panic!("{what}: {e}"));
-    assert!(profile.asks_for(first.rule), "{what} on {}: rule {}: {:?}", profile.name, first.rule, first.missed);
+    assert!(profile.asks_for(first.rule), "{what} on {}: rule {}: {:?}", profile.name, first.rule, first.declined);
     agrees(what, t, &f, (&tensors, &want), &first, profile);
     let mut tried = 0;
     for c in choices(&first.function.trace).into_iter().filter(|c| !["rule", "function"].contains(&c.point.as_str())) {
@@ -529,13 +529,13 @@ fn odd_rows_of_packed_halves_keep_their_tiles() {
             assign_encodings(&mut f, &profile).expect("encodings");
             let inputs: Vec<BufferId> = f.inputs().collect();
             let s = schedule(&f, &inputs[1..], &profile).expect("a schedule");
-            assert_eq!((s.rule, s.function.kernels().len()), (rule, kernels), "{columns} columns: {:?}", s.missed);
+            assert_eq!((s.rule, s.function.kernels().len()), (rule, kernels), "{columns} columns: {:?}", s.declined);
         }
     }
 }
 
 #[test]
-fn rules_with_banks() {
+fn rules_with_buffer_slices() {
     let profile = DeviceProfile { max_binding: 4096, max_storage_buffers: 32, ..real_device() };
     check("matmul", DType::F32, &matmul(DType::F32, 40, 48, 64), &profile);
     check("elementwise", DType::F32, &elementwise(DType::F32, &[100, 30]), &profile);

@@ -50,15 +50,15 @@ fn timed() -> CompileTrace {
     t
 }
 
-type Window = Harness<'static, Viewer>;
+type TestWindow = Harness<'static, Viewer>;
 
 /// The viewer on the small model's trace, its graph laid out.
-fn window(size: [f32; 2]) -> Window {
+fn window(size: [f32; 2]) -> TestWindow {
     window_of(trace(), size)
 }
 
 /// The viewer on a trace, its graph laid out.
-fn window_of(trace: CompileTrace, size: [f32; 2]) -> Window {
+fn window_of(trace: CompileTrace, size: [f32; 2]) -> TestWindow {
     let viewer = Viewer::new(trace).unwrap();
     let mut h = Harness::builder()
         .with_size(size)
@@ -72,7 +72,7 @@ fn window_of(trace: CompileTrace, size: [f32; 2]) -> Window {
 }
 
 /// Frames until nothing is being laid out and nothing moves.
-fn settle(h: &mut Window) {
+fn settle(h: &mut TestWindow) {
     for _ in 0..2000 {
         h.step();
         if !h.state_mut().busy() {
@@ -85,7 +85,7 @@ fn settle(h: &mut Window) {
 }
 
 /// All texts in the window, in order.
-fn texts(h: &Window) -> Vec<String> {
+fn texts(h: &TestWindow) -> Vec<String> {
     let mut out = Vec::new();
     let mut open = vec![h.root().accesskit_node()];
     while let Some(n) = open.pop() {
@@ -95,12 +95,12 @@ fn texts(h: &Window) -> Vec<String> {
     out
 }
 
-fn has(h: &Window, part: &str) -> bool {
+fn has(h: &TestWindow, part: &str) -> bool {
     texts(h).iter().any(|t| t.contains(part))
 }
 
 /// Where the box that came from a source node lies on the screen.
-fn place_of(h: &mut Window, origin: &str) -> egui::Pos2 {
+fn place_of(h: &mut TestWindow, origin: &str) -> egui::Pos2 {
     let drawn = h.state_mut().after().unwrap().unwrap();
     let i = drawn.by_origin[origin][0];
     let canvas = &h.state().canvases[0];
@@ -108,12 +108,12 @@ fn place_of(h: &mut Window, origin: &str) -> egui::Pos2 {
     canvas.camera.to_screen(canvas.screen().unwrap(), [x + w / 2.0, y + height / 2.0])
 }
 
-fn click_at(h: &mut Window, at: egui::Pos2) {
+fn click_at(h: &mut TestWindow, at: egui::Pos2) {
     press_at(h, at, 1);
 }
 
 /// Clicks so often, each time in a frame of its own.
-fn press_at(h: &mut Window, at: egui::Pos2, times: usize) {
+fn press_at(h: &mut TestWindow, at: egui::Pos2, times: usize) {
     h.hover_at(at);
     h.step();
     for _ in 0..times {

@@ -19,7 +19,7 @@ pub(super) trait Value: Copy {
     /// A choice whose condition is not known.
     fn either(condition: Self, a: Self, b: Self) -> Self;
     /// What memory holds that nothing was stored to.
-    fn untouched(place: Place, dtype: DType, undefined: bool) -> Self;
+    fn untouched(address: Address, dtype: DType, undefined: bool) -> Self;
     /// True when both are certainly one value.
     fn same(self, other: Self) -> bool;
     /// The truth of a condition, where known.
@@ -34,8 +34,8 @@ pub(super) trait Value: Copy {
     }
 }
 
-/// A place in memory: buffer, instance, element.
-pub(super) type Place = (usize, usize, usize);
+/// An address in memory: buffer, instance, element.
+pub(super) type Address = (usize, usize, usize);
 
 impl Value for Num {
     fn number(n: Num) -> Num {
@@ -54,7 +54,7 @@ impl Value for Num {
         if Num::truth(condition) { a } else { b }
     }
     /// NaN, or a value that is unlikely to be right.
-    fn untouched(_: Place, dtype: DType, _: bool) -> Num {
+    fn untouched(_: Address, dtype: DType, _: bool) -> Num {
         if dtype.is_float() { Num::F(f64::NAN) } else { Num::I(wrap(dtype, 0x5a)) }
     }
     fn same(self, other: Num) -> bool {
@@ -113,8 +113,8 @@ impl Value for Fingerprint {
     fn either(c: Fingerprint, a: Fingerprint, b: Fingerprint) -> Fingerprint {
         Self::computed((5u8, c.hash, a.hash, b.hash), None, c.defined && a.defined && b.defined)
     }
-    fn untouched(place: Place, dtype: DType, undefined: bool) -> Fingerprint {
-        let hash = mix((6u8, place));
+    fn untouched(address: Address, dtype: DType, undefined: bool) -> Fingerprint {
+        let hash = mix((6u8, address));
         let known = (!dtype.is_float()).then_some(Num::I((hash % 5) as i64));
         Fingerprint { hash, known, defined: !undefined }
     }

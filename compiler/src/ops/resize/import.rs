@@ -4,8 +4,8 @@ use super::{Coordinates, NearestMode, Resize, ResizeMode};
 use crate::fault::Fault;
 use crate::graph::ValueId;
 use crate::int::{Dim, Int};
-use crate::onnx::{ImportContext, OnnxImport};
 use crate::ops::OpResult;
+use crate::ops::onnx::{ImportContext, OnnxImport};
 use crate::ops::permute::normalize_axes;
 
 /// ONNX importers.

@@ -1,7 +1,7 @@
 //! Callbacks of one's own that say for an op on a target in which layout it has to run, or which op takes its place: TVM's
 //! FTVMAlterOpLayout.
 
-use super::frames::Frames;
+use super::propagation::Propagation;
 use super::scheme::Scheme;
 use super::{AutoLayout, LayoutMode};
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType};
@@ -138,23 +138,24 @@ pub(super) fn replace_ops(
     Ok(any)
 }
 
-/// The colours that callbacks want of the movable nodes of a block.
+/// The colours that callbacks want of the convertible nodes of a block.
 pub(super) fn wishes(
     pass: &AutoLayout,
     r: &Rewriter<'_>,
-    frames: &Frames,
+    propagation: &Propagation,
     scheme: Scheme,
     cx: &mut PassContext,
 ) -> FxHashMap<NodeId, u8> {
     let mut out = FxHashMap::default();
-    let mut nodes: Vec<NodeId> = frames.movable.keys().copied().chain(frames.pinned.iter().map(|p| p.0)).collect();
+    let mut nodes: Vec<NodeId> =
+        propagation.convertible.keys().copied().chain(propagation.pinned.iter().map(|p| p.0)).collect();
     nodes.sort_unstable();
     nodes.dedup();
     for n in nodes {
         let Some((by, LayoutAnswer::Layout(layout))) = answer(cx, &r.f, n) else { continue };
         let (name, title) = (r.f.nodes[n].name, layout.title());
         match scheme.colour(layout) {
-            Some(colour) if frames.movable.contains_key(&n) => {
+            Some(colour) if propagation.convertible.contains_key(&n) => {
                 out.insert(n, colour);
             }
             Some(_) => cx.missed(pass, &[name], format!("{by}: {name} cannot move to {title}")),

@@ -1,12 +1,12 @@
-//! The choice: a layout for each movable node at the least total cost, as a minimum cut.
+//! The choice: a layout for each convertible node at the least total cost, as a minimum cut.
 //!
 //! A value that is made in one layout and wanted in the other by anybody costs one transform, however many want it. With
 //! the two colours 0 and 1 this is a sum of `cost * [maker is 0 and some user is 1]` and its mirror image; a helper node
 //! for "some user is 1" makes each a single edge. Costs are the cost model's: what an anchor costs in either layout, and
 //! each transform that moves data.
 
-use super::frames::{Form, Frames, Movable, aligned};
 use super::min_cut::{CutGraph, INFINITE, ONE, ZERO};
+use super::propagation::{Convertible, Form, Propagation, unsqueezed};
 use super::scheme::{Scheme, moves_no_data};
 use crate::cost::{CostModel, NodeForm};
 use crate::graph::{BlockId, Function, NodeId, TensorType, ValueDef, ValueId};
@@ -14,10 +14,10 @@ use crate::ops::permute::{invert, permute};
 use crate::ops::transpose::Transpose;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The nodes that run in their moved form, and the cost of the choice.
+/// The nodes that run in their converted form, and the cost of the choice.
 pub struct Choice {
     /// Nodes that move.
-    pub moved: FxHashSet<NodeId>,
+    pub converted: FxHashSet<NodeId>,
     /// Total cost.
     pub cost: u64,
 }
@@ -27,8 +27,8 @@ pub struct Choice {
 pub struct Costs<'a> {
     /// The function.
     pub f: &'a Function,
-    /// What can move in it.
-    pub frames: &'a Frames,
+    /// What can be converted in it.
+    pub propagation: &'a Propagation,
     /// The two layouts.
     pub scheme: Scheme,
     /// What nodes cost.
@@ -41,11 +41,11 @@ impl Costs<'_> {
         if self.scheme.keeps_order(&ty.shape, to) {
             return 0;
         }
-        let Ok(moved) = self.scheme.moved(ty, to) else { return INFINITE / 4 };
+        let Ok(converted) = self.scheme.converted(ty, to) else { return INFINITE / 4 };
         self.model.node(&NodeForm {
             op: self.scheme.transform(to),
             inputs: vec![Some((ty.clone(), false))],
-            outputs: vec![moved],
+            outputs: vec![converted],
         })
     }
     fn permutation(&self, ty: &TensorType, perm: &[usize]) -> u64 {
@@ -60,31 +60,34 @@ impl Costs<'_> {
     }
     /// An anchor in the layout of `colour`.
     pub fn anchor(&self, n: NodeId, colour: u8) -> u64 {
-        let (m, node) = (&self.frames.movable[&n], &self.f.nodes[n]);
-        let moves = colour != m.frame;
+        let (m, node) = (&self.propagation.convertible[&n], &self.f.nodes[n]);
+        let moves = colour != m.source_layout;
         let ty = |v: ValueId, form: Option<&Form>| match form {
-            Some(Form::Moved) if moves => self.scheme.moved(self.f.ty(v), colour).unwrap_or(self.f.ty(v).clone()),
+            Some(Form::Converted) if moves => {
+                self.scheme.converted(self.f.ty(v), colour).unwrap_or(self.f.ty(v).clone())
+            }
             _ => self.f.ty(v).clone(),
         };
-        let operand =
-            |(i, v): (usize, &Option<ValueId>)| v.map(|v| (ty(v, m.operand(i)), self.frames.constants.contains(&v)));
+        let operand = |(i, v): (usize, &Option<ValueId>)| {
+            v.map(|v| (ty(v, m.operand(i)), self.propagation.constants.contains(&v)))
+        };
         self.model.node(&NodeForm {
             op: if moves { m.op.clone() } else { node.op.clone() },
             inputs: node.inputs.iter().enumerate().map(operand).collect(),
             outputs: node.outputs.iter().zip(&m.results).map(|(&v, form)| ty(v, Some(form))).collect(),
         })
     }
-    /// What the moved form of a node costs in transforms of its own.
-    fn own_transforms(&self, n: NodeId, m: &Movable) -> u64 {
+    /// What the converted form of a node costs in transforms of its own.
+    fn own_transforms(&self, n: NodeId, m: &Convertible) -> u64 {
         let node = &self.f.nodes[n];
         let mut cost = 0u64;
         for (i, form) in &m.operands {
-            let Some(v) = node.inputs[*i].filter(|v| !self.frames.constants.contains(v)) else { continue };
+            let Some(v) = node.inputs[*i].filter(|v| !self.propagation.constants.contains(v)) else { continue };
             let ty = self.f.ty(v);
             cost += match form {
-                Form::Aligned => self.transform(&aligned(ty, self.scheme.rank(m.frame)), m.other()),
+                Form::Unsqueezed => self.transform(&unsqueezed(ty, self.scheme.rank(m.source_layout)), m.other()),
                 Form::Permuted(p) => self.permutation(ty, p),
-                Form::AsIs | Form::Moved | Form::Shaped(_) => 0,
+                Form::AsIs | Form::Converted | Form::Shaped(_) => 0,
             };
         }
         for (form, &v) in m.results.iter().zip(&node.outputs) {
@@ -100,9 +103,10 @@ impl Costs<'_> {
 
 /// Chooses. `pin` fixes nodes to a layout.
 pub fn choose(costs: Costs<'_>, block: BlockId, pin: &dyn Fn(NodeId) -> Option<u8>) -> Choice {
-    let (f, frames) = (costs.f, costs.frames);
-    let mut c = Chooser { f, block, frames, costs, g: CutGraph::new(), node: FxHashMap::default() };
-    let order: Vec<NodeId> = f.blocks[block].nodes.iter().copied().filter(|n| frames.movable.contains_key(n)).collect();
+    let (f, propagation) = (costs.f, costs.propagation);
+    let mut c = Chooser { f, block, propagation, costs, g: CutGraph::new(), node: FxHashMap::default() };
+    let order: Vec<NodeId> =
+        f.blocks[block].nodes.iter().copied().filter(|n| propagation.convertible.contains_key(n)).collect();
     for &n in &order {
         c.add_node(n, pin(n));
     }
@@ -111,14 +115,15 @@ pub fn choose(costs: Costs<'_>, block: BlockId, pin: &dyn Fn(NodeId) -> Option<u
     }
     let Chooser { g, node, .. } = c;
     let (colours, cost) = g.solve();
-    let moved = order.into_iter().filter(|n| colours[node[n]] as u8 != frames.movable[n].frame).collect();
-    Choice { moved, cost }
+    let converted =
+        order.into_iter().filter(|n| colours[node[n]] as u8 != propagation.convertible[n].source_layout).collect();
+    Choice { converted, cost }
 }
 
 struct Chooser<'a> {
     f: &'a Function,
     block: BlockId,
-    frames: &'a Frames,
+    propagation: &'a Propagation,
     costs: Costs<'a>,
     g: CutGraph,
     node: FxHashMap<NodeId, usize>,
@@ -126,7 +131,7 @@ struct Chooser<'a> {
 
 impl Chooser<'_> {
     fn add_node(&mut self, n: NodeId, pin: Option<u8>) {
-        let m = &self.frames.movable[&n];
+        let m = &self.propagation.convertible[&n];
         let x = self.g.add_node();
         self.node.insert(n, x);
         let mut cost = [0u64; 2];
@@ -146,41 +151,46 @@ impl Chooser<'_> {
     /// Values by the tensor they stand for: results of dissolved transposes with their operands.
     fn classes(&self) -> Vec<(ValueId, Vec<ValueId>)> {
         let mut classes: indexmap::IndexMap<ValueId, Vec<ValueId>> = indexmap::IndexMap::new();
-        let mut values: Vec<ValueId> = self.frames.frame.keys().copied().collect();
+        let mut values: Vec<ValueId> = self.propagation.source_layout.keys().copied().collect();
         values.sort_unstable();
         for v in values {
-            classes.entry(root_of(self.f, self.frames, v)).or_default().push(v);
+            classes.entry(root_of(self.f, self.propagation, v)).or_default().push(v);
         }
         classes.into_iter().collect()
     }
-    /// The colour that a movable node gives value `v`; `None` when it comes as it stands.
+    /// The colour that a convertible node gives value `v`; `None` when it comes as it stands.
     fn maker(&self, v: ValueId) -> Option<usize> {
         let ValueDef::Result(n, i) = self.f.values[v].def else { return None };
-        let m = self.frames.movable.get(&n)?;
-        (m.results[i] == Form::Moved).then(|| self.node[&n])
+        let m = self.propagation.convertible.get(&n)?;
+        (m.results[i] == Form::Converted).then(|| self.node[&n])
     }
     fn add_value(&mut self, root: ValueId, members: &[ValueId]) {
-        // The tensor exists at first in the layout of its frame.
-        let (ty, frame) = (self.f.ty(root), self.frames.frame[&root]);
-        let away = self.costs.transform(ty, 1 - frame);
+        // The tensor exists at first in its source layout.
+        let (ty, source_layout) = (self.f.ty(root), self.propagation.source_layout[&root]);
+        let away = self.costs.transform(ty, 1 - source_layout);
         if away == 0 {
             return;
         }
-        let back = self.costs.scheme.moved(ty, 1 - frame).map_or(away, |moved| self.costs.transform(&moved, frame));
-        let [to_zero, to_one] = if frame == 0 { [back, away] } else { [away, back] };
+        let back = self
+            .costs
+            .scheme
+            .converted(ty, 1 - source_layout)
+            .map_or(away, |converted| self.costs.transform(&converted, source_layout));
+        let [to_zero, to_one] = if source_layout == 0 { [back, away] } else { [away, back] };
         let terminal = |layout: u8| if layout == 0 { ZERO } else { ONE };
-        let maker = self.maker(root).unwrap_or(terminal(self.frames.frame[&root]));
+        let maker = self.maker(root).unwrap_or(terminal(self.propagation.source_layout[&root]));
         let mut users: Vec<usize> = Vec::new();
         for &v in members {
-            let as_is = terminal(self.frames.frame[&v]);
+            let as_is = terminal(self.propagation.source_layout[&v]);
             if self.f.blocks[self.block].results.contains(&v) {
                 users.push(as_is);
             }
-            for &(n, i) in self.frames.users.get(&v).into_iter().flatten() {
-                if self.frames.dissolved.contains(&n) {
+            for &(n, i) in self.propagation.users.get(&v).into_iter().flatten() {
+                if self.propagation.dissolved.contains(&n) {
                     continue;
                 }
-                let moves = self.frames.movable.get(&n).is_some_and(|m| m.operand(i) == Some(&Form::Moved));
+                let moves =
+                    self.propagation.convertible.get(&n).is_some_and(|m| m.operand(i) == Some(&Form::Converted));
                 users.push(if moves { self.node[&n] } else { as_is });
             }
         }
@@ -207,9 +217,9 @@ impl Chooser<'_> {
 }
 
 /// The value that `v` is a mere transposition of, through dissolved transposes.
-pub fn root_of(f: &Function, frames: &Frames, mut v: ValueId) -> ValueId {
+pub fn root_of(f: &Function, propagation: &Propagation, mut v: ValueId) -> ValueId {
     while let Some(n) = f.def_node(v)
-        && frames.dissolved.contains(&n)
+        && propagation.dissolved.contains(&n)
         && let Some(x) = f.nodes[n].inputs[0]
     {
         v = x;

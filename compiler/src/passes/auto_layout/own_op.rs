@@ -54,10 +54,10 @@ impl LayoutRule for Mirror {
     fn data_layout(&self) -> DataLayout {
         self.layout
     }
-    fn operands_to_move(&self) -> Vec<usize> {
+    fn operands_to_convert(&self) -> Vec<usize> {
         vec![0]
     }
-    fn results_to_move(&self) -> Vec<usize> {
+    fn results_to_convert(&self) -> Vec<usize> {
         vec![0, 1]
     }
     fn in_layout(&self, layout: DataLayout, _cx: &InferContext<'_>) -> OpResult<OpRef> {

@@ -1,6 +1,6 @@
 //! Pins: which nodes must run in which layout, by the mode and by the pass's options.
 
-use super::frames::Frames;
+use super::propagation::Propagation;
 use super::scheme::Scheme;
 use super::{AutoLayout, LayoutMode};
 use crate::graph::{Function, NodeId};
@@ -34,9 +34,14 @@ impl Pins {
         Pins { mode, scheme, list }
     }
     /// The colours of pinned nodes: by the pass's options, by `wishes` of callbacks, by the mode.
-    pub fn colours(&mut self, f: &Function, frames: &Frames, wishes: &FxHashMap<NodeId, u8>) -> FxHashMap<NodeId, u8> {
+    pub fn colours(
+        &mut self,
+        f: &Function,
+        propagation: &Propagation,
+        wishes: &FxHashMap<NodeId, u8>,
+    ) -> FxHashMap<NodeId, u8> {
         let mut out = FxHashMap::default();
-        for (&n, m) in &frames.movable {
+        for (&n, m) in &propagation.convertible {
             let name = f.nodes[n].name;
             let mut colour = None;
             for p in self.list.iter_mut().filter(|p| matches_pattern(p.pattern.as_str(), name.as_str())) {
@@ -65,7 +70,11 @@ impl Pins {
         let why = |p: &Pin| match self.scheme.colour(p.layout) {
             None => format!("the pin of {} is void: {} is not chosen from here", p.pattern, p.layout.title()),
             Some(_) => {
-                format!("the pin of {} to {} is void: no node of that name can move", p.pattern, p.layout.title())
+                format!(
+                    "the pin of {} to {} is void: no node of that name can be converted",
+                    p.pattern,
+                    p.layout.title()
+                )
             }
         };
         self.list.iter().filter(|p| !p.used).map(why).collect()

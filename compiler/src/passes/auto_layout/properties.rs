@@ -31,10 +31,10 @@ fn assert_same(got: &[Tensor], want: &[Tensor], what: &str) {
     }
 }
 
-/// Every mode gives the results of the graph as it stands; together the graphs move most ops that can move.
+/// Every mode gives the results of the graph as it stands; together the graphs move most ops that can be converted.
 #[test]
 fn results_do_not_depend_on_the_layout() {
-    let mut moved = BTreeSet::new();
+    let mut converted = BTreeSet::new();
     for seed in 0..50 {
         let (module, inputs) = random_graph(seed, 14, &[3, 4, 8]);
         let want = run_function(&module, module.entry, &inputs).expect("the graph runs");
@@ -52,20 +52,20 @@ fn results_do_not_depend_on_the_layout() {
             let got = run_function(&new, new.entry, &inputs).unwrap_or_else(|e| panic!("{e}\n{what}"));
             assert_same(&got, &want, &what);
             if mode == LayoutMode::Nhwc {
-                moved.extend(moved_ops(&new));
+                converted.extend(moved_ops(&new));
             }
             if mode == LayoutMode::Nchw {
                 assert!(conv_layouts(&new).iter().all(|&l| l == DataLayout::Nchw), "{what}");
             }
         }
     }
-    assert!(moved.len() >= 20, "few kinds of ops moved: {moved:?}");
+    assert!(converted.len() >= 20, "few kinds of ops converted: {converted:?}");
 }
 
 /// The same for packed layouts, whose channels must divide.
 #[test]
 fn results_do_not_depend_on_packing() {
-    let mut moved = BTreeSet::new();
+    let mut converted = BTreeSet::new();
     for seed in 0..40 {
         let (module, inputs) = random_graph(1000 + seed, 14, &[4, 8, 16]);
         let want = run_function(&module, module.entry, &inputs).expect("the graph runs");
@@ -77,10 +77,10 @@ fn results_do_not_depend_on_packing() {
             let what = format!("seed {seed}, {mode}:\n{}\n=>\n{}", print_module(&module), print_module(&new));
             let got = run_function(&new, new.entry, &inputs).unwrap_or_else(|e| panic!("{e}\n{what}"));
             assert_same(&got, &want, &what);
-            moved.extend(moved_ops(&new));
+            converted.extend(moved_ops(&new));
         }
     }
-    assert!(moved.len() >= 14, "few kinds of ops moved: {moved:?}");
+    assert!(converted.len() >= 14, "few kinds of ops converted: {converted:?}");
 }
 
 /// Ops that read the result of something in another layout than NCHW, and are no change of layout.
@@ -116,23 +116,23 @@ fn auto_is_never_dearer_than_nchw_or_nhwc() {
         let f = module.main();
         let info = describe_block(&module, f, f.body);
         for dissolve in [false, true] {
-            let frames = frames::find_frames(&module, f, f.body, &info, scheme, dissolve);
-            let costs = choose::Costs { f, frames: &frames, scheme, model: &estimated };
+            let propagation = propagation::propagate_layouts(&module, f, f.body, &info, scheme, dissolve);
+            let costs = choose::Costs { f, propagation: &propagation, scheme, model: &estimated };
             let cost = |layout: Option<u8>| {
-                let pin = |n: NodeId| layout.filter(|_| frames.movable.get(&n).is_some_and(|m| m.anchor));
+                let pin = |n: NodeId| layout.filter(|_| propagation.convertible.get(&n).is_some_and(|m| m.anchor));
                 choose::choose(costs, f.body, &pin)
             };
             let (auto, nchw, nhwc) = (cost(None), cost(Some(0)), cost(Some(1)));
             assert!(auto.cost <= nchw.cost.min(nhwc.cost), "seed {seed}: {} {} {}", auto.cost, nchw.cost, nhwc.cost);
-            for (n, _) in frames.movable.iter().filter(|m| m.1.anchor) {
-                chosen[usize::from(auto.moved.contains(n))] += 1;
+            for (n, _) in propagation.convertible.iter().filter(|m| m.1.anchor) {
+                chosen[usize::from(auto.converted.contains(n))] += 1;
             }
             let mut new = module.clone();
             let fuse = if dissolve { FuseMode::Full } else { FuseMode::Classic };
             let before = print_module(&module);
             run_pass(&AutoLayout::default(), &mut new, &mut context(LayoutMode::Auto, fuse)).expect("the pass runs");
             let anchors: Vec<Name> =
-                frames.movable.iter().filter(|m| m.1.anchor).map(|m| module.main().nodes[*m.0].name).collect();
+                propagation.convertible.iter().filter(|m| m.1.anchor).map(|m| module.main().nodes[*m.0].name).collect();
             let what = format!("seed {seed} {dissolve}:\n{before}\n=>\n{}", print_module(&new));
             assert_eq!(cost_of(&new, &anchors, &estimated), auto.cost, "{what}");
         }
@@ -186,17 +186,19 @@ fn uncertain_costs_prefer_one_layout() {
         let (module, _) = random_graph(seed, 16, &[4, 16, 64]);
         let f = module.main();
         let info = describe_block(&module, f, f.body);
-        let frames = frames::find_frames(&module, f, f.body, &info, scheme, true);
+        let propagation = propagation::propagate_layouts(&module, f, f.body, &info, scheme, true);
         for (i, model) in models.iter().enumerate() {
-            let costs = choose::Costs { f, frames: &frames, scheme, model };
+            let costs = choose::Costs { f, propagation: &propagation, scheme, model };
             let uniform = |layout: u8| {
-                choose::choose(costs, f.body, &|n| frames.movable.get(&n).is_some_and(|m| m.anchor).then_some(layout))
+                choose::choose(costs, f.body, &|n| {
+                    propagation.convertible.get(&n).is_some_and(|m| m.anchor).then_some(layout)
+                })
             };
             let choice = settle(costs, f.body, &FxHashMap::default());
             assert!(choice.cost <= uniform(0).cost.min(uniform(1).cost), "seed {seed}");
-            let anchors: Vec<NodeId> = frames.movable.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
-            let moved = anchors.iter().filter(|&n| choice.moved.contains(n)).count();
-            mixed[i] += usize::from(moved > 0 && moved < anchors.len());
+            let anchors: Vec<NodeId> = propagation.convertible.iter().filter(|m| m.1.anchor).map(|m| *m.0).collect();
+            let converted = anchors.iter().filter(|&n| choice.converted.contains(n)).count();
+            mixed[i] += usize::from(converted > 0 && converted < anchors.len());
         }
     }
     assert!(mixed[1] < mixed[0], "{mixed:?}");

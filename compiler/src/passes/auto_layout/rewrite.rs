@@ -1,8 +1,8 @@
-//! Rewriting a block to its chosen layouts: moved nodes are built again, and a value gets at most one transform to each
+//! Rewriting a block to its chosen layouts: converted nodes are built again, and a value gets at most one transform to each
 //! layout, right before its first user there.
 
 use super::choose::root_of;
-use super::frames::{Form, Frames, Movable, aligned};
+use super::propagation::{Convertible, Form, Propagation, unsqueezed};
 use super::scheme::{Scheme, moves_no_data};
 use crate::graph::{BlockId, Constant, NodeId, Origins, ValueId};
 use crate::int::{Int, const_dims};
@@ -28,44 +28,44 @@ pub struct Done {
 /// Rewrites the block.
 ///
 /// # Errors
-/// When a moved op refuses its operands, which is a bug of its layout rule.
+/// When a converted op refuses its operands, which is a bug of its layout rule.
 pub fn rewrite_block(
     r: &mut Rewriter<'_>,
     block: BlockId,
-    frames: &Frames,
+    propagation: &Propagation,
     scheme: Scheme,
-    moved: &FxHashSet<NodeId>,
+    converted: &FxHashSet<NodeId>,
 ) -> Result<Done, String> {
     let mut w = Rewrite {
         r,
-        frames,
+        propagation,
         scheme,
         made: FxHashMap::default(),
         constants: FxHashMap::default(),
         done: Done::default(),
     };
     let nodes = w.r.f.blocks[block].nodes.clone();
-    let mut given: Vec<ValueId> = frames.frame.keys().copied().collect();
+    let mut given: Vec<ValueId> = propagation.source_layout.keys().copied().collect();
     given.sort_unstable();
     for v in given {
         let made_here = w.r.f.def_node(v).is_some_and(|n| w.r.f.nodes[n].block == Some(block));
         if !made_here {
-            w.made.insert((v, frames.frame[&v]), v);
+            w.made.insert((v, propagation.source_layout[&v]), v);
         }
     }
     for n in nodes {
-        if frames.dissolved.contains(&n) {
+        if propagation.dissolved.contains(&n) {
             continue;
         }
-        match frames.movable.get(&n).filter(|_| moved.contains(&n)) {
+        match propagation.convertible.get(&n).filter(|_| converted.contains(&n)) {
             Some(m) => w.move_node(n, m)?,
             None => w.keep_node(n)?,
         }
     }
     for v in w.r.f.blocks[block].results.clone() {
-        w.as_is(Place::End(block), v)?;
+        w.as_is(InsertionPoint::End(block), v)?;
     }
-    for &n in &frames.dissolved {
+    for &n in &propagation.dissolved {
         if w.r.f.nodes[n].outputs.iter().all(|&v| w.r.num_uses(v) == 0) {
             w.r.erase(n);
         }
@@ -75,14 +75,14 @@ pub fn rewrite_block(
 
 /// Where a transform goes.
 #[derive(Clone, Copy)]
-enum Place {
+enum InsertionPoint {
     Before(NodeId),
     End(BlockId),
 }
 
 struct Rewrite<'a, 'm> {
     r: &'a mut Rewriter<'m>,
-    frames: &'a Frames,
+    propagation: &'a Propagation,
     scheme: Scheme,
     /// Each tensor in the layouts that exist so far.
     made: FxHashMap<(ValueId, u8), ValueId>,
@@ -97,19 +97,19 @@ impl Rewrite<'_, '_> {
         let mut used: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
         used.extend(node.regions.iter().flat_map(|&x| crate::passes::fuse_ops::captures(&self.r.f, x)));
         for v in used {
-            self.as_is(Place::Before(n), v)?;
+            self.as_is(InsertionPoint::Before(n), v)?;
         }
         for v in self.r.f.nodes[n].outputs.clone() {
-            if let Some(&frame) = self.frames.frame.get(&v) {
-                self.made.insert((v, frame), v);
+            if let Some(&source_layout) = self.propagation.source_layout.get(&v) {
+                self.made.insert((v, source_layout), v);
             }
         }
         Ok(())
     }
     /// Makes sure that users who want `v` as it stands find it so.
-    fn as_is(&mut self, place: Place, v: ValueId) -> Result<(), String> {
-        if let Some(&frame) = self.frames.frame.get(&v) {
-            let new = self.in_layout(place, v, frame)?;
+    fn as_is(&mut self, point: InsertionPoint, v: ValueId) -> Result<(), String> {
+        if let Some(&source_layout) = self.propagation.source_layout.get(&v) {
+            let new = self.in_layout(point, v, source_layout)?;
             if self.r.resolve(v) != new {
                 // The model's own name is better than one with a suffix.
                 let suffixed = self.r.f.values[new].name.is_some_and(|n| n.as_str().contains('@'));
@@ -122,78 +122,78 @@ impl Rewrite<'_, '_> {
         Ok(())
     }
     /// The tensor of `v` in `layout`.
-    fn in_layout(&mut self, place: Place, v: ValueId, layout: u8) -> Result<ValueId, String> {
-        let root = root_of(&self.r.f, self.frames, v);
+    fn in_layout(&mut self, point: InsertionPoint, v: ValueId, layout: u8) -> Result<ValueId, String> {
+        let root = root_of(&self.r.f, self.propagation, v);
         if let Some(&found) = self.made.get(&(root, layout)) {
             return Ok(found);
         }
         let from = self.made.get(&(root, 1 - layout)).copied().ok_or("a value is used before it is made")?;
-        let new = self.change(place, from, layout)?;
-        if layout != self.frames.frame[&root] {
-            self.name_moved(root, new);
+        let new = self.change(point, from, layout)?;
+        if layout != self.propagation.source_layout[&root] {
+            self.name_converted(root, new);
         }
         self.made.insert((root, layout), new);
         Ok(new)
     }
     /// A value in the other layout carries the model's name with a suffix: its shape is not the model's.
-    fn name_moved(&mut self, v: ValueId, new: ValueId) {
-        let other = self.frames.frame.get(&v).map_or(0, |&frame| 1 - frame);
+    fn name_converted(&mut self, v: ValueId, new: ValueId) {
+        let other = self.propagation.source_layout.get(&v).map_or(0, |&source_layout| 1 - source_layout);
         let suffix = self.scheme.layout(other).name();
         if let Some(name) = self.r.f.values[v].name {
             self.r.f.values[new].name = Some(Name::new(&format!("{name}@{suffix}")));
         }
     }
     /// `v` in colour `to`.
-    fn change(&mut self, place: Place, v: ValueId, to: u8) -> Result<ValueId, String> {
+    fn change(&mut self, point: InsertionPoint, v: ValueId, to: u8) -> Result<ValueId, String> {
         if let Some(perm) = self.scheme.perm(to) {
-            return self.permute_value(place, v, &perm);
+            return self.permute_value(point, v, &perm);
         }
         let ty = self.r.f.ty(v).clone();
         if self.scheme.keeps_order(&ty.shape, to) {
-            let shape = self.scheme.moved(&ty, to)?.shape;
-            return self.reshape_value(place, v, shape);
+            let shape = self.scheme.converted(&ty, to)?.shape;
+            return self.reshape_value(point, v, shape);
         }
-        self.done.transforms += usize::from(!self.frames.constants.contains(&v));
+        self.done.transforms += usize::from(!self.propagation.constants.contains(&v));
         let name = format!("{}.{}", self.source(v), self.scheme.layout(to).name());
-        self.add(place, self.scheme.transform(to), v, &name)
+        self.add(point, self.scheme.transform(to), v, &name)
     }
     /// `v` transposed by `perm`: a reshape where that keeps the order of the elements.
-    fn permute_value(&mut self, place: Place, v: ValueId, perm: &[usize]) -> Result<ValueId, String> {
+    fn permute_value(&mut self, point: InsertionPoint, v: ValueId, perm: &[usize]) -> Result<ValueId, String> {
         let shape = self.r.f.ty(v).shape.clone();
         if moves_no_data(&shape, perm) {
-            return self.reshape_value(place, v, permute(&shape, perm));
+            return self.reshape_value(point, v, permute(&shape, perm));
         }
-        self.done.transforms += usize::from(!self.frames.constants.contains(&v));
+        self.done.transforms += usize::from(!self.propagation.constants.contains(&v));
         let name = format!("{}.transpose", self.source(v));
-        self.add(place, Transpose { perm: perm.to_vec() }.into(), v, &name)
+        self.add(point, Transpose { perm: perm.to_vec() }.into(), v, &name)
     }
-    fn reshape_value(&mut self, place: Place, v: ValueId, shape: Vec<Int>) -> Result<ValueId, String> {
+    fn reshape_value(&mut self, point: InsertionPoint, v: ValueId, shape: Vec<Int>) -> Result<ValueId, String> {
         let name = format!("{}.reshape", self.source(v));
-        self.add(place, Reshape::to(shape).into(), v, &name)
+        self.add(point, Reshape::to(shape).into(), v, &name)
     }
     /// A name for what is made of `v`.
     fn source(&self, v: ValueId) -> &'static str {
         let node = self.r.f.def_node(v).map(|n| self.r.f.nodes[n].name);
         node.or(self.r.f.values[v].name).map_or("value", |n| n.as_str())
     }
-    fn add(&mut self, place: Place, op: OpRef, v: ValueId, name: &str) -> Result<ValueId, String> {
+    fn add(&mut self, point: InsertionPoint, op: OpRef, v: ValueId, name: &str) -> Result<ValueId, String> {
         let (inputs, name) = (vec![Some(v)], Name::new(name));
         // It serves the node that reads it; at the end of a block, the one that made the value.
-        let made = match place {
-            Place::Before(n) => {
+        let made = match point {
+            InsertionPoint::Before(n) => {
                 let origins = self.r.f.nodes[n].origins.serving();
                 self.r.add_before(n, op, inputs, name, origins)
             }
-            Place::End(b) => {
+            InsertionPoint::End(b) => {
                 let origins = self.r.f.def_node(v).map_or(Origins::none(), |d| self.r.f.nodes[d].origins.serving());
                 self.r.add_at_end(b, op, inputs, name, origins)
             }
         };
         Ok(made?[0])
     }
-    fn move_node(&mut self, n: NodeId, m: &Movable) -> Result<(), String> {
+    fn move_node(&mut self, n: NodeId, m: &Convertible) -> Result<(), String> {
         let node = self.r.f.nodes[n].clone();
-        let place = Place::Before(n);
+        let point = InsertionPoint::Before(n);
         let mut inputs = Vec::with_capacity(m.operands.len());
         for (i, form) in &m.operands {
             let Some(v) = node.inputs[*i] else {
@@ -202,21 +202,23 @@ impl Rewrite<'_, '_> {
             };
             inputs.push(Some(match form {
                 Form::AsIs => {
-                    self.as_is(place, v)?;
+                    self.as_is(point, v)?;
                     self.r.resolve(v)
                 }
                 Form::Permuted(p) => {
-                    self.as_is(place, v)?;
+                    self.as_is(point, v)?;
                     self.operand(n, self.r.resolve(v), p)?
                 }
                 Form::Shaped(shape) => self.shaped(n, v, shape.clone())?,
-                Form::Aligned => {
-                    let shape = aligned(self.r.f.ty(v), self.scheme.rank(m.frame)).shape;
-                    let aligned = self.shaped(n, v, shape)?;
-                    self.moved_constant(n, aligned, m.other())?
+                Form::Unsqueezed => {
+                    let shape = unsqueezed(self.r.f.ty(v), self.scheme.rank(m.source_layout)).shape;
+                    let unsqueezed = self.shaped(n, v, shape)?;
+                    self.converted_constant(n, unsqueezed, m.other())?
                 }
-                Form::Moved if self.frames.constants.contains(&v) => self.moved_constant(n, v, m.other())?,
-                Form::Moved => self.in_layout(place, v, m.other())?,
+                Form::Converted if self.propagation.constants.contains(&v) => {
+                    self.converted_constant(n, v, m.other())?
+                }
+                Form::Converted => self.in_layout(point, v, m.other())?,
             }));
         }
         let outputs = self
@@ -225,18 +227,18 @@ impl Rewrite<'_, '_> {
             .map_err(|e| format!("{} `{}` in the other layout: {e}", node.op.name(), node.name))?;
         for ((form, &old), &new) in m.results.iter().zip(&node.outputs).zip(&outputs) {
             let as_it_stood = match form {
-                Form::Moved => {
-                    self.name_moved(old, new);
+                Form::Converted => {
+                    self.name_converted(old, new);
                     self.made.insert((old, m.other()), new);
                     continue;
                 }
-                Form::Permuted(p) => self.permute_value(place, new, &invert(p))?,
-                Form::Shaped(_) => self.reshape_value(place, new, self.r.f.ty(old).shape.clone())?,
-                Form::AsIs | Form::Aligned => new,
+                Form::Permuted(p) => self.permute_value(point, new, &invert(p))?,
+                Form::Shaped(_) => self.reshape_value(point, new, self.r.f.ty(old).shape.clone())?,
+                Form::AsIs | Form::Unsqueezed => new,
             };
             self.r.replace(old, as_it_stood);
-            if let Some(&frame) = self.frames.frame.get(&old) {
-                self.made.insert((old, frame), as_it_stood);
+            if let Some(&source_layout) = self.propagation.source_layout.get(&old) {
+                self.made.insert((old, source_layout), as_it_stood);
             }
         }
         self.r.erase(n);
@@ -245,16 +247,16 @@ impl Rewrite<'_, '_> {
     /// An operand transposed by `perm`: a constant at compile time.
     fn operand(&mut self, n: NodeId, v: ValueId, perm: &[usize]) -> Result<ValueId, String> {
         let Some(name) = self.r.f.def_op::<Const>(v).map(|c| c.1.name) else {
-            return self.permute_value(Place::Before(n), v, perm);
+            return self.permute_value(InsertionPoint::Before(n), v, perm);
         };
         let shape = const_dims(&permute(&self.r.f.ty(v).shape, perm)).ok_or("a constant has open dimensions")?;
         let keeps_order = moves_no_data(&self.r.f.ty(v).shape, perm);
         let op = (!keeps_order).then(|| Transpose { perm: perm.to_vec() }.into());
         self.constant(n, name, perm.to_vec(), op, shape)
     }
-    /// An operand that is not data of the frame (a constant, or one that was aligned) in colour `to`; the same operand
+    /// An operand that is not data with a source layout (a constant, or one that was unsqueezed) in colour `to`; the same operand
     /// only once.
-    fn moved_constant(&mut self, n: NodeId, v: ValueId, to: u8) -> Result<ValueId, String> {
+    fn converted_constant(&mut self, n: NodeId, v: ValueId, to: u8) -> Result<ValueId, String> {
         let plain = self.r.f.def_op::<Const>(v).is_some();
         if let Some(perm) = self.scheme.perm(to).filter(|_| plain) {
             return self.operand(n, v, &perm);
@@ -262,14 +264,14 @@ impl Rewrite<'_, '_> {
         if let Some(&found) = self.made.get(&(v, to)) {
             return Ok(found);
         }
-        let new = self.change(Place::Before(n), v, to)?;
+        let new = self.change(InsertionPoint::Before(n), v, to)?;
         self.done.constants += usize::from(plain);
         self.made.insert((v, to), new);
         Ok(new)
     }
     /// `v` under another shape.
     fn shaped(&mut self, n: NodeId, v: ValueId, shape: Vec<Int>) -> Result<ValueId, String> {
-        self.as_is(Place::Before(n), v)?;
+        self.as_is(InsertionPoint::Before(n), v)?;
         let v = self.r.resolve(v);
         match (self.r.f.def_op::<Const>(v).map(|c| c.1.name), const_dims(&shape)) {
             (Some(name), Some(shape)) => {
@@ -277,7 +279,7 @@ impl Rewrite<'_, '_> {
                 let key = [&[usize::MAX], &shape[..]].concat();
                 self.constant(n, name, key, None, shape)
             }
-            _ => self.add(Place::Before(n), Reshape::to(shape).into(), v, "aligned"),
+            _ => self.add(InsertionPoint::Before(n), Reshape::to(shape).into(), v, "unsqueezed"),
         }
     }
     /// A new constant made by `op`, or the same data under another shape; each only once.

@@ -49,7 +49,7 @@ impl Scheme {
     ///
     /// # Errors
     /// Data of another rank, and channels that do not divide into groups.
-    pub fn moved(self, ty: &TensorType, to: u8) -> OpResult<TensorType> {
+    pub fn converted(self, ty: &TensorType, to: u8) -> OpResult<TensorType> {
         if ty.rank() != self.rank(1 - to) {
             return Err(format!("its data have rank {}, not {}", ty.rank(), self.rank(1 - to)).into());
         }

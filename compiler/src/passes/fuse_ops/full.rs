@@ -60,7 +60,7 @@ impl Made {
 }
 
 /// A place where a rule looked and did not apply.
-pub struct Missed {
+pub struct Declined {
     /// The rule's name.
     pub rule: &'static str,
     /// The nodes it is about.
@@ -88,7 +88,7 @@ pub struct Extension<'a, 'g> {
     /// What was joined.
     pub made: Vec<Made>,
     /// What was not, and why.
-    pub missed: Vec<Missed>,
+    pub declined: Vec<Declined>,
 }
 
 impl Extension<'_, '_> {

@@ -46,7 +46,7 @@ pub struct Partition<'a> {
     stamp: Vec<u32>,
     round: u32,
     /// Why a node is not in its post-dominator's group; overwritten by each phase.
-    missed: Vec<Option<Reason>>,
+    declined: Vec<Option<Reason>>,
 }
 
 impl<'a> Partition<'a> {
@@ -73,7 +73,7 @@ impl<'a> Partition<'a> {
             ports: vec![Ports::default(); n],
             stamp: vec![0; n],
             round: 0,
-            missed: vec![None; n],
+            declined: vec![None; n],
         };
         for (i, node) in g.nodes.iter().enumerate() {
             let Source::Node(id) = node.source else { continue };
@@ -106,7 +106,7 @@ impl<'a> Partition<'a> {
             return;
         }
         let Some((sink, edge)) = self.tree.parent(i) else {
-            self.missed[i] = Some(Reason::NoDominator);
+            self.declined[i] = Some(Reason::NoDominator);
             return;
         };
         if phase == 2 {
@@ -121,7 +121,7 @@ impl<'a> Partition<'a> {
             return;
         }
         if self.kind[sink] == FusionKind::Tuple {
-            self.missed[i] = Some(Reason::Tuple { sink });
+            self.declined[i] = Some(Reason::Tuple { sink });
             return;
         }
         use FusionKind::*;
@@ -130,7 +130,7 @@ impl<'a> Partition<'a> {
                 if edge == Elementwise {
                     self.try_fuse(i, sink, &|k, _| k <= Broadcast);
                 } else {
-                    self.missed[i] = Some(Reason::Edge { sink, edge, needs: "elementwise" });
+                    self.declined[i] = Some(Reason::Edge { sink, edge, needs: "elementwise" });
                 }
             }
             Elementwise | Broadcast => {
@@ -139,13 +139,13 @@ impl<'a> Partition<'a> {
                         k <= Injective || (is_sink && matches!(k, Reduction | OutElementwiseFusable))
                     });
                 } else {
-                    self.missed[i] = Some(Reason::Edge { sink, edge, needs: "injective or reduction" });
+                    self.declined[i] = Some(Reason::Edge { sink, edge, needs: "injective or reduction" });
                 }
             }
             Injective | Tuple if phase == 1 => {
                 self.try_fuse(i, sink, &|k, _| k <= Injective);
             }
-            Reduction => self.missed[i] = Some(Reason::Reduction { sink }),
+            Reduction => self.declined[i] = Some(Reason::Reduction { sink }),
             _ => {}
         }
     }
@@ -155,10 +155,10 @@ impl<'a> Partition<'a> {
         match self.path(src, sink, cond).and_then(|between| self.check_limits(src, &between, sink).map(|_| between)) {
             // A later phase would count what others have gained since.
             Err(Reason::Size { .. } | Reason::Bindings { .. })
-                if matches!(self.missed[src], Some(Reason::Size { .. } | Reason::Bindings { .. })) => {}
-            Err(reason) => self.missed[src] = Some(reason),
+                if matches!(self.declined[src], Some(Reason::Size { .. } | Reason::Bindings { .. })) => {}
+            Err(reason) => self.declined[src] = Some(reason),
             Ok(between) => {
-                self.missed[src] = None;
+                self.declined[src] = None;
                 self.merge(src, sink);
                 for b in between {
                     self.merge(b, sink);
@@ -327,7 +327,7 @@ impl<'a> Partition<'a> {
     pub fn boundaries(&mut self) -> Vec<(usize, Option<usize>, Reason)> {
         let mut out = Vec::new();
         for i in 0..self.g.nodes.len() {
-            let Some(reason) = self.missed[i].clone() else { continue };
+            let Some(reason) = self.declined[i].clone() else { continue };
             let sink = self.tree.parent(i).map(|p| p.0);
             if sink.is_none_or(|s| self.root(s) != self.root(i)) {
                 out.push((i, sink, reason));

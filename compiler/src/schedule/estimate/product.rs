@@ -20,7 +20,7 @@ pub(super) struct Product<'f> {
 
 /// Windows over the rows of a product: how often each result is computed, and elements of a window.
 #[derive(Clone, Copy)]
-pub(super) struct Windows {
+pub(super) struct PoolingWindows {
     pub times: f64,
     pub taps: i64,
 }
@@ -90,7 +90,7 @@ impl<'f> Product<'f> {
         self.rows.iter().any(|l| l.0 == v)
     }
     /// The tiles that a rule may take.
-    pub fn candidates(&self, stages: &Stages<'_>, windows: Option<Windows>) -> Vec<ProductTile> {
+    pub fn candidates(&self, stages: &Stages<'_>, windows: Option<PoolingWindows>) -> Vec<ProductTile> {
         let (taps, times) = windows.map_or((1, 1.0), |w| (w.taps, w.times));
         let rows = (iterations(&self.rows) * times) as i64;
         if self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty() {
@@ -103,7 +103,7 @@ impl<'f> Product<'f> {
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, (channels, bytes))
     }
     /// Counts a kernel with this tile: both operands and the products.
-    pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<Windows>) -> Tally {
+    pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<PoolingWindows>) -> Tally {
         let times = windows.map_or(1.0, |w| w.times);
         let up = |n: f64, by: i64| (n / by as f64).ceil();
         let (row_tiles, column_tiles) =

@@ -1,7 +1,7 @@
 //! The kernels that the rules would make of a function's stages, each counted in the loops that its rule would run.
 
 use super::combination::Combination;
-use super::product::{Product, Windows};
+use super::product::{PoolingWindows, Product};
 use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
 use super::rows::rows;
 use super::tally::{KernelEstimate, Tally};
@@ -231,7 +231,7 @@ fn product(
     p: &Part,
     r: usize,
     tile: &ProductTile,
-    windows: Option<(Windows, &Part)>,
+    windows: Option<(PoolingWindows, &Part)>,
 ) -> Option<Tally> {
     let product = Product::of(stages, r)?;
     let mut tally = product.count(stages, tile, windows.map(|w| w.0));
@@ -315,7 +315,7 @@ fn pair(stages: &Stages<'_>, first: &Part, second: &Part) -> Option<Pair> {
         return None;
     }
     let times = iterations(&windows) * elements as f64 / results.max(1) as f64;
-    let windows = Windows { times, taps: elements };
+    let windows = PoolingWindows { times, taps: elements };
     let tiles = product_loops.candidates(stages, Some(windows)).into_iter();
     let of = |tile: ProductTile| {
         Some((named(stages, second.output, &product(stages, first, r, &tile, Some((windows, second)))?), tile))

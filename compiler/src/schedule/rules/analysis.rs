@@ -1,6 +1,6 @@
 //! What a unit computes: its loops, and for contractions which loops each operand uses.
 
-use super::pooling::{Window, window_index};
+use super::pooling::{PoolingWindow, window_index};
 use super::sketch::{Decline, Sketch};
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
@@ -13,7 +13,7 @@ pub struct Unit {
     /// The reduction.
     pub reduce: Option<Name>,
     /// A second reduction between the first and the output.
-    pub window: Option<Window>,
+    pub window: Option<PoolingWindow>,
     /// The block that writes the unit's result.
     pub output: Name,
     /// Estimated scalar operations.

@@ -5,13 +5,13 @@ use crate::attr::Attr;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::testing::{
-    Windows, assert_same, conv_windows, depthwise, elementwise_chain, matmul, row_sum, softmax, tiles,
+    PoolingSpec, assert_same, conv_windows, depthwise, elementwise_chain, matmul, row_sum, softmax, tiles,
 };
 use crate::schedule::{Choose, InstrRef, apply_pending};
 use crate::tir::{Combiner, TensorFunction};
 
 fn workloads() -> Vec<TensorFunction> {
-    let windows = Windows { kernel: [2, 2], stride: [2, 2], pad: 0, combiner: Combiner::Max };
+    let windows = PoolingSpec { kernel: [2, 2], stride: [2, 2], pad: 0, combiner: Combiner::Max };
     vec![
         conv_windows(false, [1, 4, 8, 8, 8], &windows),
         depthwise(8, 14, 3, 1, 1, true),
@@ -100,7 +100,7 @@ fn a_value_outside_the_domain_is_refused_with_the_domain() {
 fn units_that_were_not_edited_stay_as_they_are_written() {
     let p = DeviceProfile::lavapipe();
     // A window with overlap: two units.
-    let windows = Windows { kernel: [3, 3], stride: [2, 2], pad: 0, combiner: Combiner::Max };
+    let windows = PoolingSpec { kernel: [3, 3], stride: [2, 2], pad: 0, combiner: Combiner::Max };
     let f = conv_windows(false, [1, 8, 13, 13, 8], &windows).canonical();
     let first = schedule(&f, &[], &p).expect("a schedule").function;
     let all = choices(&first.trace);

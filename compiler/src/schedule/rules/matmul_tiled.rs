@@ -14,7 +14,7 @@ use super::analysis::{Contraction, Unit, contraction};
 use super::cooperate::{LOAD_BYTES, copy_cooperatively};
 use super::direct;
 use super::matmul_subgroup::pack_right;
-use super::pooling::{Window, inside, open_windows, tile_loops};
+use super::pooling::{PoolingWindow, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
 use super::split_depth::{slices, split_depth};
 use super::tiles::ProductTile;
@@ -350,7 +350,7 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
 fn accumulate(
     sketch: &mut Sketch<'_>,
     reduce: Name,
-    window: Option<&Window>,
+    window: Option<&PoolingWindow>,
     c: &Contraction,
     thread: Name,
     tile: &Tile,

@@ -41,7 +41,7 @@ pub use alternatives::{Alternative, alternatives};
 pub use analysis::Unit;
 pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
-pub use pooling::{Window, window_index};
+pub use pooling::{PoolingWindow, window_index};
 pub(in crate::schedule) use reduction_threads::threads_for_a_result;
 pub(in crate::schedule) use rows::{group_splits, rows_together, worth_a_workgroup};
 pub use script::Choice;
@@ -68,7 +68,7 @@ pub struct Scheduled {
     /// The rule that took each unit, and the unit's tile.
     pub applied: Vec<String>,
     /// Rules that declined, and why.
-    pub missed: Vec<String>,
+    pub declined: Vec<String>,
 }
 
 /// What a rule takes.

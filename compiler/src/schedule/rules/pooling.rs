@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A tile of results is then a tile of rows of the contraction, the elements of each window next to each other. Rules see it as a
-//! [`Unit`] with a [`Window`]; two units that no rule takes so stay two kernels.
+//! [`Unit`] with a [`PoolingWindow`]; two units that no rule takes so stay two kernels.
 
 use super::analysis::{Unit, block_of, readers};
 use super::script::{APART, TOGETHER, WINDOWS};
@@ -30,7 +30,7 @@ pub(in crate::schedule) const LARGEST_WINDOW: i64 = 16;
 
 /// A reduction over windows of a unit's reduction, computed from the same tile.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct PoolingWindow {
     /// The block that reduces the windows.
     pub block: Name,
     /// Elements of a window.
@@ -85,7 +85,7 @@ fn is_epilogue(f: &TensorFunction, b: &Block, but: Name) -> bool {
 pub(super) fn schedule_windows(
     sketch: &mut Sketch<'_>,
     units: &mut VecDeque<Unit>,
-    missed: &mut Vec<String>,
+    declined: &mut Vec<String>,
 ) -> Result<Vec<(u64, Name, &'static str)>, ScheduleError> {
     let mut done = Vec::new();
     for second in Vec::from(units.clone()) {
@@ -95,7 +95,7 @@ pub(super) fn schedule_windows(
                 sketch.replay(list)?;
                 sketch.is_scheduled(&second).then_some(WRITTEN)
             }
-            None => choose_windows(sketch, &first, &second, missed),
+            None => choose_windows(sketch, &first, &second, declined),
         };
         if let Some(rule) = taken {
             done.push((first.work + second.work, second.output, rule));
@@ -110,7 +110,7 @@ fn choose_windows(
     sketch: &mut Sketch<'_>,
     first: &Unit,
     second: &Unit,
-    missed: &mut Vec<String>,
+    declined: &mut Vec<String>,
 ) -> Option<&'static str> {
     let domain = [TOGETHER, APART].map(String::from);
     let unit = second.name();
@@ -122,7 +122,7 @@ fn choose_windows(
             Ok(rule) => return Some(rule),
             Err(why) => {
                 *sketch = saved;
-                missed.extend(why.iter().map(|w| format!("{} apart from {}: {w}", second.name(), first.name())));
+                declined.extend(why.iter().map(|w| format!("{} apart from {}: {w}", second.name(), first.name())));
             }
         }
     }
@@ -192,13 +192,18 @@ fn join(sketch: &mut Sketch<'_>, first: &Unit, second: &Unit, wished: bool) -> R
         }
     }
     sketch.apply(Inline { block: first.output })?;
-    let window = Some(Window { block, taps, tile: costs.map(|c| c.2) });
+    let window = Some(PoolingWindow { block, taps, tile: costs.map(|c| c.2) });
     Ok(Unit { reduce: Some(reduce), window, output: second.output, work: first.work + second.work })
 }
 
 /// Computes the windows of a unit inside loop `at` of its tile, around the contraction that follows: rows outside, then
 /// the elements of a window, then the `columns` innermost loops of the tile.
-pub(super) fn open_windows(sketch: &mut Sketch<'_>, window: &Window, at: Name, columns: usize) -> Result<(), Decline> {
+pub(super) fn open_windows(
+    sketch: &mut Sketch<'_>,
+    window: &PoolingWindow,
+    at: Name,
+    columns: usize,
+) -> Result<(), Decline> {
     let block = window.block;
     sketch.apply(ComputeAt { block, at, scope: LocalScope::Register })?;
     let reductions = sketch.f.reduction_loops(block);

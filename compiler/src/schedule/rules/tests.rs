@@ -5,7 +5,8 @@ use crate::dtype::DType;
 use crate::int::Int;
 use crate::profile::DeviceProfile;
 use crate::schedule::testing::{
-    Windows, assert_same, conv, conv_windows, depthwise, elementwise_chain, function, matmul, row_sum, softmax, stage,
+    PoolingSpec, assert_same, conv, conv_windows, depthwise, elementwise_chain, function, matmul, row_sum, softmax,
+    stage,
 };
 use crate::tir::{Combiner, Expr, TensorFunction};
 use crate::traffic::{AccessTraffic, Totals, traffic};
@@ -14,9 +15,9 @@ fn check(f: &TensorFunction, profile: &DeviceProfile, rule: &str) {
     let constants: Vec<_> = f.inputs().skip(1).collect();
     let s = schedule(f, &constants, profile).unwrap_or_else(|e| panic!("{e}"));
     if std::env::var("WEFT_SHOW").is_ok() {
-        eprintln!("{} {:?}\n{}", s.rule, s.missed, crate::schedule::print_loops(&s.function, &s.function.body, None));
+        eprintln!("{} {:?}\n{}", s.rule, s.declined, crate::schedule::print_loops(&s.function, &s.function.body, None));
     }
-    assert_eq!(s.rule, rule, "missed: {:?}", s.missed);
+    assert_eq!(s.rule, rule, "declined: {:?}", s.declined);
     assert!(!s.function.kernels().is_empty());
     let mut unpacked = s.function.clone();
     if unpacked.prepacks.is_empty() {
@@ -51,7 +52,7 @@ fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
         for f in [matmul(256, 256, 64), matmul(70, 140, 32), conv(1, 16, 12, 12, 64, 3, 1, 1)] {
             let constants: Vec<_> = f.inputs().skip(1).collect();
             let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(s.rule, "matmul-tiled", "{:?}", s.missed);
+            assert_eq!(s.rule, "matmul-tiled", "{:?}", s.declined);
             let (_, body) = s.function.kernels()[0];
             let all = traffic(&s.function, body, &p);
             let reads = Totals::of(&all, |a| a.shared && !a.store);
@@ -79,7 +80,7 @@ fn halves_are_copied_in_runs_of_sixteen_bytes() {
     for name in ["ada", "navi31"] {
         let p = DeviceProfile { cores: 1, ..DeviceProfile::named(name).expect("a profile") };
         let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(s.rule, "matmul-tiled", "{:?}", s.missed);
+        assert_eq!(s.rule, "matmul-tiled", "{:?}", s.declined);
         let blocks = s.function.body.blocks();
         let ahead: Vec<_> = blocks.iter().filter(|b| b.name.as_str().ends_with("_next")).collect();
         assert_eq!(ahead.len(), 2, "{name}: nothing is loaded ahead");
@@ -102,7 +103,7 @@ fn long_products_with_few_results_are_cut_into_slices() {
     let p = DeviceProfile::named("ada").expect("a profile");
     for f in [matmul(8, 12, 512), matmul(5, 16, 1024), conv(1, 64, 4, 5, 8, 3, 1, 1)] {
         let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!((s.rule, s.function.kernels().len()), ("matmul-tiled", 2), "{:?}", s.missed);
+        assert_eq!((s.rule, s.function.kernels().len()), ("matmul-tiled", 2), "{:?}", s.declined);
         let mut g = s.function.clone();
         g.name = f.name;
         assert_same(&f, &g);
@@ -176,16 +177,16 @@ fn neighbouring_windows_share_a_thread_where_enough_threads_remain() {
 fn kernels_of(f: &TensorFunction, profile: &DeviceProfile) -> (usize, &'static str, Vec<String>) {
     let s = schedule(f, &[], profile).unwrap_or_else(|e| panic!("{e}"));
     if std::env::var("WEFT_SHOW").is_ok() {
-        eprintln!("{} {:?}\n{}", s.rule, s.missed, crate::schedule::print_loops(&s.function, &s.function.body, None));
+        eprintln!("{} {:?}\n{}", s.rule, s.declined, crate::schedule::print_loops(&s.function, &s.function.body, None));
     }
     assert_same(f, &s.function);
-    (s.function.kernels().len(), s.rule, s.missed)
+    (s.function.kernels().len(), s.rule, s.declined)
 }
 
 #[test]
 fn windows_that_share_nothing_end_the_product_before_them() {
     let (software, real) = (DeviceProfile::lavapipe(), DeviceProfile::baseline());
-    let whole = |kernel: [i64; 2], combiner| Windows { kernel, stride: kernel, pad: 0, combiner };
+    let whole = |kernel: [i64; 2], combiner| PoolingSpec { kernel, stride: kernel, pad: 0, combiner };
     let cases = [
         // Odd sizes: rows that no window has are not computed.
         ([2, 3, 9, 10, 12], whole([2, 2], Combiner::Max)),
@@ -193,16 +194,16 @@ fn windows_that_share_nothing_end_the_product_before_them() {
         ([1, 4, 7, 12, 9], whole([1, 2], Combiner::Max)),
         ([1, 2, 14, 9, 8], whole([4, 1], Combiner::Min)),
         // Padding that costs little.
-        ([1, 4, 13, 13, 8], Windows { kernel: [2, 2], stride: [2, 2], pad: 1, combiner: Combiner::Max }),
+        ([1, 4, 13, 13, 8], PoolingSpec { kernel: [2, 2], stride: [2, 2], pad: 1, combiner: Combiner::Max }),
         // Steps larger than the windows.
-        ([1, 4, 12, 12, 8], Windows { kernel: [2, 2], stride: [3, 3], pad: 0, combiner: Combiner::Max }),
+        ([1, 4, 12, 12, 8], PoolingSpec { kernel: [2, 2], stride: [3, 3], pad: 0, combiner: Combiner::Max }),
     ];
     for first in [false, true] {
         for (shape, windows) in &cases {
             let f = conv_windows(first, *shape, windows);
             assert_eq!(kernels_of(&f, &software), (1, "matmul-subgroup", vec![]), "{shape:?} {:?}", windows.kernel);
-            let (count, rule, missed) = kernels_of(&f, &real);
-            assert_eq!((count, rule), (1, "matmul-tiled"), "{shape:?} {:?}: {missed:?}", windows.kernel);
+            let (count, rule, declined) = kernels_of(&f, &real);
+            assert_eq!((count, rule), (1, "matmul-tiled"), "{shape:?} {:?}: {declined:?}", windows.kernel);
         }
     }
 }
@@ -210,7 +211,7 @@ fn windows_that_share_nothing_end_the_product_before_them() {
 #[test]
 fn windows_apart_from_their_product_are_two_kernels() {
     let p = DeviceProfile::lavapipe();
-    let windows = |k: i64, stride: i64, pad: i64| Windows {
+    let windows = |k: i64, stride: i64, pad: i64| PoolingSpec {
         kernel: [k, k],
         stride: [stride, stride],
         pad,
@@ -218,8 +219,8 @@ fn windows_apart_from_their_product_are_two_kernels() {
     };
     for (w, why) in [(windows(3, 2, 0), "two take"), (windows(5, 5, 0), "at most 16"), (windows(2, 1, 0), "two take")] {
         let f = conv_windows(false, [1, 8, 13, 13, 8], &w);
-        let (count, _, missed) = kernels_of(&f, &p);
-        assert_eq!(count, 2, "{missed:?}");
-        assert!(missed.iter().any(|m| m.starts_with("y apart from conv: ") && m.contains(why)), "{missed:?}");
+        let (count, _, declined) = kernels_of(&f, &p);
+        assert_eq!(count, 2, "{declined:?}");
+        assert!(declined.iter().any(|m| m.starts_with("y apart from conv: ") && m.contains(why)), "{declined:?}");
     }
 }

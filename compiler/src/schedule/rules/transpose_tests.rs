@@ -47,12 +47,12 @@ fn large_transposes_have_no_bank_conflicts_and_use_whole_sectors() {
     for name in ["ada", "navi31", "bmg"] {
         let p = DeviceProfile::named(name).expect("a profile");
         let own = schedule(&plain("f32", 2048, 1024), &[], &p).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(own.rule, "transpose-tiled", "{name}: {:?}", own.missed);
+        assert_eq!(own.rule, "transpose-tiled", "{name}: {:?}", own.declined);
         let p = DeviceProfile { asked_rules: vec!["transpose-tiled".into()], ..p };
         let mixed = channels_inside([4, 64, 56, 56]);
         for f in [plain("f32", 2048, 1024), plain("f16", 2048, 1024), mixed] {
             let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(s.rule, "transpose-tiled", "{name}: {:?}", s.missed);
+            assert_eq!(s.rule, "transpose-tiled", "{name}: {:?}", s.declined);
             let (_, body) = s.function.kernels()[0];
             let all = traffic(&s.function, body, &p);
             let shared = Totals::of(&all, |a| a.shared);
@@ -80,7 +80,7 @@ fn every_tile_keeps_the_results() {
         p.asked_rules = vec!["transpose-tiled".into()];
         for f in workloads.iter().map(TensorFunction::canonical) {
             let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(s.rule, "transpose-tiled", "{}: {:?}", p.name, s.missed);
+            assert_eq!(s.rule, "transpose-tiled", "{}: {:?}", p.name, s.declined);
             let all = choices(&s.function.trace);
             let tile = all.iter().find(|c| c.point == "tile".into()).expect("a choice");
             for value in &tile.of {
@@ -105,6 +105,6 @@ fn what_lies_alike_or_is_small_is_not_staged() {
     let p = DeviceProfile::named("ada").expect("a profile");
     for f in [alike, plain("f32", 4, 6)] {
         let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(s.rule, "elementwise", "{:?}", s.missed);
+        assert_eq!(s.rule, "elementwise", "{:?}", s.declined);
     }
 }

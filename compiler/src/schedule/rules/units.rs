@@ -36,7 +36,7 @@ pub(super) fn schedule(
         }
     }
     let done = schedule_parts(sketch)?;
-    script.require(&done.function.trace, &done.missed)?;
+    script.require(&done.function.trace, &done.declined)?;
     Ok(done)
 }
 
@@ -52,13 +52,13 @@ fn schedule_parts(mut sketch: Sketch<'_>) -> Result<Scheduled, ScheduleError> {
             return Ok(scheduled);
         }
     }
-    let mut missed = Vec::new();
+    let mut declined = Vec::new();
     if let Some(unit) = whole
-        && let Some(done) = schedule_whole(&mut sketch, &unit, &mut missed)?
+        && let Some(done) = schedule_whole(&mut sketch, &unit, &mut declined)?
     {
         return Ok(done);
     }
-    schedule_units(sketch, missed).map(|(scheduled, _)| scheduled)
+    schedule_units(sketch, declined).map(|(scheduled, _)| scheduled)
 }
 
 /// What may become of a function that a rule takes as a whole.
@@ -76,7 +76,7 @@ pub(super) fn rule_domain(profile: &DeviceProfile, unit: &Unit) -> Vec<String> {
 fn schedule_whole(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
-    missed: &mut Vec<String>,
+    declined: &mut Vec<String>,
 ) -> Result<Option<Scheduled>, ScheduleError> {
     let wish = sketch.script.wished_word(unit.name(), FUNCTION).map(|w| w.0);
     if let Some(list) = sketch.script.written(unit.name(), FUNCTION) {
@@ -98,9 +98,9 @@ fn schedule_whole(
         match rule.ask(&mut whole, unit, asked).and_then(|()| whole.require_whole_words(&target, &[])) {
             Ok(()) => {
                 let taken = [(unit.output, rule.name)];
-                return finished(whole, rule.name, &taken, std::mem::take(missed)).map(Some);
+                return finished(whole, rule.name, &taken, std::mem::take(declined)).map(Some);
             }
-            Err(Decline(why)) if !why.is_empty() => missed.push(format!("rule {}: {why}", rule.name)),
+            Err(Decline(why)) if !why.is_empty() => declined.push(format!("rule {}: {why}", rule.name)),
             Err(_) => {}
         }
     }
@@ -115,7 +115,7 @@ fn target_of(sketch: &Sketch<'_>, unit: &Unit) -> Vec<BufferId> {
 /// Schedules the function's units one after another; also gives the rules that took them.
 fn schedule_units(
     mut sketch: Sketch<'_>,
-    mut missed: Vec<String>,
+    mut declined: Vec<String>,
 ) -> Result<(Scheduled, Vec<&'static str>), ScheduleError> {
     let list = sketch.together(|s| {
         let list = s.units()?;
@@ -125,7 +125,7 @@ fn schedule_units(
         Ok::<_, ScheduleError>(list)
     })?;
     let mut units: VecDeque<Unit> = list.into();
-    let mut taken: Vec<(u64, Name, &'static str)> = schedule_windows(&mut sketch, &mut units, &mut missed)?;
+    let mut taken: Vec<(u64, Name, &'static str)> = schedule_windows(&mut sketch, &mut units, &mut declined)?;
     while let Some(unit) = units.pop_front() {
         if sketch.is_scheduled(&unit) {
             continue;
@@ -133,7 +133,7 @@ fn schedule_units(
         let later: Vec<Name> = units.iter().map(|u| u.output).collect();
         let part = match sketch.script.written(unit.name(), RULE) {
             Some(list) => as_written(&mut sketch, &unit, list)?,
-            None => schedule_unit(&mut sketch, &unit, &later, &mut missed)?,
+            None => schedule_unit(&mut sketch, &unit, &later, &mut declined)?,
         };
         taken.push((unit.work, part.output, part.rule));
         if let Some(rest) = part.rest {
@@ -144,7 +144,7 @@ fn schedule_units(
     let most = |best: (u64, &'static str), t: &(u64, Name, &'static str)| if t.0 >= best.0 { (t.0, t.2) } else { best };
     let rule = taken.iter().fold((0, "elementwise"), most).1;
     let blocks: Vec<(Name, &'static str)> = taken.iter().map(|t| (t.1, t.2)).collect();
-    Ok((finished(sketch, rule, &blocks, missed)?, taken.iter().map(|t| t.2).collect()))
+    Ok((finished(sketch, rule, &blocks, declined)?, taken.iter().map(|t| t.2).collect()))
 }
 
 /// Cuts kernels. Debug builds hold the result to what schedules that come from a file are held to.
@@ -152,7 +152,7 @@ fn finished(
     sketch: Sketch<'_>,
     rule: &'static str,
     taken: &[(Name, &'static str)],
-    missed: Vec<String>,
+    declined: Vec<String>,
 ) -> Result<Scheduled, ScheduleError> {
     let profile = sketch.profile;
     let function = sketch.finish()?;
@@ -165,7 +165,7 @@ fn finished(
     if !profile.software && profile.subgroup.1 > 0 {
         applied.extend(traffic::describe(&function, profile));
     }
-    Ok(Scheduled { applied, function, rule, missed })
+    Ok(Scheduled { applied, function, rule, declined })
 }
 
 /// A unit that is scheduled.
@@ -205,12 +205,12 @@ pub(super) fn candidates(sketch: &Sketch<'_>, unit: &Unit) -> Vec<(&'static Rule
     }
 }
 
-/// Asks the rules in order; the reasons of those that decline are added to `missed`.
+/// Asks the rules in order; the reasons of those that decline are added to `declined`.
 fn schedule_unit(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
     later: &[Name],
-    missed: &mut Vec<String>,
+    declined: &mut Vec<String>,
 ) -> Result<Taken, ScheduleError> {
     let rules = candidates(sketch, unit);
     for &(rule, asked) in &rules {
@@ -234,13 +234,13 @@ fn schedule_unit(
             Err(Decline(why)) => {
                 *sketch = saved;
                 let line = format!("rule {}: {}: {why}", rule.name, unit.name());
-                if !why.is_empty() && !missed.contains(&line) {
-                    missed.push(line);
+                if !why.is_empty() && !declined.contains(&line) {
+                    declined.push(line);
                 }
             }
         }
     }
-    let mut why = missed.join("; ");
+    let mut why = declined.join("; ");
     let wish = sketch.script.wished_word(unit.name(), RULE).filter(|w| w.1);
     if let Some((name, _)) = wish {
         let domain = rule_domain(sketch.profile, unit);

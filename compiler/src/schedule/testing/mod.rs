@@ -134,7 +134,7 @@ pub fn depthwise(channels: i64, h: i64, k: i64, stride: i64, pad: i64, nhwc: boo
 }
 
 /// Windows behind a convolution: their size and steps along height and width, padding before and behind, the combiner.
-pub struct Windows {
+pub struct PoolingSpec {
     pub kernel: [i64; 2],
     pub stride: [i64; 2],
     pub pad: i64,
@@ -143,7 +143,7 @@ pub struct Windows {
 
 /// `conv` 3x3 without padding on `x[n, h, w, c_in]`, or with the channels first, then bias and rectifier, then windows of
 /// that: blocks conv, t, y.
-pub fn conv_windows(first: bool, [n, c_in, h, w, oc]: [i64; 5], p: &Windows) -> TensorFunction {
+pub fn conv_windows(first: bool, [n, c_in, h, w, oc]: [i64; 5], p: &PoolingSpec) -> TensorFunction {
     let at = |n: Int, c: Int, y: Int, x: Int| if first { vec![n, c, y, x] } else { vec![n, y, x, c] };
     let part = |i: &[Int]| -> [Int; 4] {
         let (c, y, x) = if first { (1, 2, 3) } else { (3, 1, 2) };

@@ -2,12 +2,12 @@
 
 mod edit;
 mod forms;
-mod place;
+mod part;
 mod syntax;
 
 pub use edit::Edit;
 pub use forms::{Access, Deriver, Forms, Listing};
-pub use place::Place;
+pub use part::KernelPart;
 pub use syntax::{Class, Language, parts};
 
 use crate::canvas::colour::milliseconds;
@@ -61,7 +61,7 @@ pub struct KernelPane {
     /// The form.
     pub form: Form,
     /// What is chosen in it, and in which kernel.
-    place: Option<(usize, Place)>,
+    place: Option<(usize, KernelPart)>,
     deriver: Option<Deriver>,
     /// The forms of the kernel that is shown, once they are made.
     forms: Option<(usize, Arc<Forms>)>,
@@ -79,8 +79,8 @@ impl KernelPane {
     pub fn busy(&mut self) -> bool {
         self.deriver.as_mut().is_some_and(Deriver::busy) || self.edit.busy()
     }
-    fn place(&self, kernel: usize) -> Place {
-        self.place.filter(|p| p.0 == kernel).map_or(Place::default(), |p| p.1)
+    fn place(&self, kernel: usize) -> KernelPart {
+        self.place.filter(|p| p.0 == kernel).map_or(KernelPart::default(), |p| p.1)
     }
 }
 
@@ -88,7 +88,7 @@ impl KernelPane {
 #[derive(Default)]
 struct Own {
     key: Option<(usize, Form, std::collections::BTreeSet<String>)>,
-    lines: Vec<(Place, bool)>,
+    lines: Vec<(KernelPart, bool)>,
 }
 
 /// Draws the pane.
@@ -154,8 +154,8 @@ fn facts(ui: &mut Ui, v: &mut Viewer) {
         ui.label(format!("workgroup {}, grid {}", size(k.workgroup), size(k.grid)));
         let list = |k: &Kernel| -> String {
             let one = |b: &compiler::trace::Binding| {
-                let bank = if b.bank > 0 { format!(", bank {}", b.bank) } else { String::new() };
-                format!("{} ({}{bank})", b.buffer, if b.written { "written" } else { "read" })
+                let slice = if b.slice > 0 { format!(", slice {}", b.slice) } else { String::new() };
+                format!("{} ({}{slice})", b.buffer, if b.written { "written" } else { "read" })
             };
             k.bindings.iter().map(one).collect::<Vec<_>>().join("\n")
         };
@@ -293,7 +293,7 @@ fn code(ui: &mut Ui, v: &mut Viewer, text: &str) {
 }
 
 /// What is said of a line: its place, and what its block does to memory.
-fn hover(response: Response, v: &Viewer, at: Place) {
+fn hover(response: Response, v: &Viewer, at: KernelPart) {
     let k = &v.trace().kernels[v.kernel()];
     let Some(block) = at.block.map(|b| k.blocks[b].name.as_str()) else { return };
     let forms = v.kernel_pane.forms.as_ref();
@@ -320,16 +320,16 @@ fn note_own(v: &mut Viewer, lines: &[&str]) {
     let k = &t.kernels[kernel];
     let forms = v.kernel_pane.forms.as_ref().map(|f| f.1.clone());
     let at = |(i, line): (usize, &&str)| match form {
-        Form::Wgsl => Place::of_wgsl(k, i),
-        Form::Schedule => Place::of_instruction(i),
-        Form::Tensor => Place::of_tensor(k, line),
+        Form::Wgsl => KernelPart::of_wgsl(k, i),
+        Form::Schedule => KernelPart::of_instruction(i),
+        Form::Tensor => KernelPart::of_tensor(k, line),
         _ => match forms.as_ref().and_then(|f| listing(f, form)) {
-            Some(Ok(l)) => Place::of_span(k, &l.lines, i),
-            _ => Place::default(),
+            Some(Ok(l)) => KernelPart::of_span(k, &l.lines, i),
+            _ => KernelPart::default(),
         },
     };
-    let places: Vec<Place> = lines.iter().enumerate().map(at).collect();
-    let mut known: Vec<(Place, bool)> = Vec::new();
+    let places: Vec<KernelPart> = lines.iter().enumerate().map(at).collect();
+    let mut known: Vec<(KernelPart, bool)> = Vec::new();
     let mut out = Vec::with_capacity(places.len());
     for p in places {
         let own = match known.iter().find(|(q, _)| *q == p) {

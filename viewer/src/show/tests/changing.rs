@@ -44,7 +44,7 @@ fn a_double_click_opens_a_group_and_edges_turn() {
     let at = place_of(&mut h, "relu_1");
     click_at(&mut h, at);
     press_at(&mut h, at, 2);
-    let open = |h: &mut Window| h.state_mut().after().unwrap().unwrap().scene.boxes.iter().any(|b| b.open);
+    let open = |h: &mut TestWindow| h.state_mut().after().unwrap().unwrap().scene.boxes.iter().any(|b| b.open);
     assert!(open(&mut h), "the group is open");
     h.key_press(Key::O);
     settle(&mut h);
@@ -106,7 +106,7 @@ impl Host for Counter {
 }
 
 /// The schedule of the first kernel in which a rule chose something, with a device.
-fn schedule() -> Window {
+fn schedule() -> TestWindow {
     let mut h = window([1600.0, 900.0]);
     h.state_mut().host = Some(Arc::new(Counter));
     let kernels = &h.state().trace().kernels;

@@ -4,7 +4,7 @@ use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Draws and compares, where there is a device to draw with.
-fn hold(h: &mut Window, name: &str) {
+fn hold(h: &mut TestWindow, name: &str) {
     // The renderer panics where there is no device at all.
     if catch_unwind(AssertUnwindSafe(|| h.render())).is_err() {
         eprintln!("!!! {name} is not drawn: there is no device");

@@ -16,7 +16,7 @@
 //! concat when that makes no more kernels than there were: operands that stay apart are neighbours.
 
 use super::super::forward::Source;
-use super::{Extension, Made, Missed, shape_of};
+use super::{Declined, Extension, Made, shape_of};
 use crate::dtype::DType;
 use crate::graph::{NodeId, ValueId};
 use crate::int::Int;
@@ -57,7 +57,7 @@ fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat
     }
     let site = match site(cx, makers, tuple, concat) {
         Ok(site) => site,
-        Err(why) => return cx.missed.push(Missed { rule: RULE, nodes: vec![concat], why }),
+        Err(why) => return cx.declined.push(Declined { rule: RULE, nodes: vec![concat], why }),
     };
     let mut joined: Vec<usize> = Vec::new();
     let mut apart = 0;
@@ -67,7 +67,7 @@ fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat
             Ok(()) => true,
             Err(why) => {
                 let nodes = vec![cx.g.nodes[i].source.node(), concat];
-                cx.missed.push(Missed { rule: RULE, nodes, why });
+                cx.declined.push(Declined { rule: RULE, nodes, why });
                 false
             }
         });
@@ -79,7 +79,7 @@ fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat
         return;
     }
     if let Err(why) = worth(cx, &site, &joined, apart) {
-        return cx.missed.push(Missed { rule: RULE, nodes: vec![concat], why });
+        return cx.declined.push(Declined { rule: RULE, nodes: vec![concat], why });
     }
     for &i in &joined {
         cx.p.join(i, site.root);

@@ -11,7 +11,7 @@
 //! result), and when the device binds what the kernel then reads and writes.
 
 use super::super::forward::Source;
-use super::{Extension, Made, Missed, shape_of};
+use super::{Declined, Extension, Made, shape_of};
 use crate::dtype::DType;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashSet;
@@ -62,7 +62,7 @@ fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], i: usize, value: usi
             made.nodes.push(nodes[1]);
             cx.made.push(made);
         }
-        Err(Some(why)) => cx.missed.push(Missed { rule: RULE, nodes, why }),
+        Err(Some(why)) => cx.declined.push(Declined { rule: RULE, nodes, why }),
         Err(None) => {}
     }
 }

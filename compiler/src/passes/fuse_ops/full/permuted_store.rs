@@ -12,7 +12,7 @@
 //! shared between threads, and when the device binds what the kernel then reads.
 
 use super::super::forward::Source;
-use super::{Extension, Made, Missed, shape_of};
+use super::{Declined, Extension, Made, shape_of};
 use crate::dtype::DType;
 use crate::ops::transpose::Transpose;
 use crate::tir::FusionKind;
@@ -47,7 +47,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
             }
             Err(why) => {
                 let why = format!("{from} is not stored as {to} orders it: {why}");
-                cx.missed.push(Missed { rule: RULE, nodes, why });
+                cx.declined.push(Declined { rule: RULE, nodes, why });
             }
         }
     }

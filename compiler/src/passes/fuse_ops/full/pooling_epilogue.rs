@@ -9,7 +9,7 @@
 //! share nothing.
 
 use super::super::forward::Source;
-use super::{Extension, Made, Missed, shape_of};
+use super::{Declined, Extension, Made, shape_of};
 use crate::graph::{NodeId, ValueId};
 use crate::passes::fusion_kind::group_expression;
 use crate::schedule::rules::window_index;
@@ -48,7 +48,7 @@ fn visit(cx: &mut Extension<'_, '_>, value: usize, pool: usize, taps: i64) {
         }
         Err(why) => {
             let why = format!("{} not reduced where {} is computed: {why}", name(own), name(other));
-            cx.missed.push(Missed { rule: RULE, nodes: vec![other, own], why });
+            cx.declined.push(Declined { rule: RULE, nodes: vec![other, own], why });
         }
     }
 }

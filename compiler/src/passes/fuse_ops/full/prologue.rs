@@ -12,7 +12,7 @@
 //! reads.
 
 use super::super::forward::Source;
-use super::{Extension, Made, Missed};
+use super::{Declined, Extension, Made};
 use crate::graph::{Function, NodeId};
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
@@ -86,7 +86,7 @@ fn visit(cx: &mut Extension<'_, '_>, i: usize, anchor: usize, known: &mut Known)
         }
         Err(why) => {
             let why = format!("{} not computed where {} reads it: {why}", name(own), name(other));
-            cx.missed.push(Missed { rule: RULE, nodes: vec![own, other], why });
+            cx.declined.push(Declined { rule: RULE, nodes: vec![own, other], why });
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What can move: the layout that each value has as it stands (its frame), and the moved form of each node.
+//! What can be converted: the layout that each value has as it stands (its source layout), and the converted form of each node.
 //!
-//! Layouts are the two colours of a [`Scheme`]. An anchor says in which of them its data stand; from there frames spread
-//! through every op that has a moved form. A transpose between the two layouts makes the same tensor in the other
-//! frame: it dissolves, and whoever uses its result just wants the other layout. What depends on constants only has no
-//! frame: it is laid out at compile time, as whoever uses it wants.
+//! Layouts are the two colours of a [`Scheme`]. An anchor says in which of them its data stand; from there source layouts spread
+//! through every op that has a converted form. A transpose between the two layouts makes the same tensor in the other
+//! one: it dissolves, and whoever uses its result just wants the other layout. What depends on constants only has no
+//! source layout: it is laid out at compile time, as whoever uses it wants.
 
 use super::scheme::Scheme;
 use super::{TO_NCHW, TO_NHWC};
@@ -16,15 +16,15 @@ use crate::passes::fuse_ops::captures;
 use crate::passes::fusion_kind::NodeInfo;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// How an operand of a moved node is needed, or how a result comes out.
+/// How an operand of a converted node is needed, or how a result comes out.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Form {
     /// As it stands.
     AsIs,
     /// In the other layout.
-    Moved,
+    Converted,
     /// An operand of lower rank that broadcasts: with leading dimensions of 1, in the other layout.
-    Aligned,
+    Unsqueezed,
     /// Permuted in another way.
     Permuted(Vec<usize>),
     /// The same elements in order, under another shape.
@@ -33,9 +33,9 @@ pub enum Form {
 
 /// A node that can run in the other layout.
 #[derive(Clone, Debug)]
-pub struct Movable {
+pub struct Convertible {
     /// The layout of its data as it stands.
-    pub frame: u8,
+    pub source_layout: u8,
     /// It has a native layout (a convolution, a pool).
     pub anchor: bool,
     /// The op in the other layout.
@@ -45,24 +45,24 @@ pub struct Movable {
     /// How the results come out.
     pub results: Vec<Form>,
 }
-impl Movable {
+impl Convertible {
     /// How operand `i` is needed.
     pub fn operand(&self, i: usize) -> Option<&Form> {
         self.operands.iter().find(|o| o.0 == i).map(|o| &o.1)
     }
-    /// The layout of the moved form.
+    /// The layout of the converted form.
     pub fn other(&self) -> u8 {
-        1 - self.frame
+        1 - self.source_layout
     }
 }
 
-/// Everything that can move in one block.
+/// Everything that can be converted in one block.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct Propagation {
     /// Layouts of values as they stand.
-    pub frame: FxHashMap<ValueId, u8>,
-    /// Nodes that can move.
-    pub movable: FxHashMap<NodeId, Movable>,
+    pub source_layout: FxHashMap<ValueId, u8>,
+    /// Nodes that can be converted.
+    pub convertible: FxHashMap<NodeId, Convertible>,
     /// Transposes between the two layouts.
     pub dissolved: FxHashSet<NodeId>,
     /// Nodes at the edge that cannot move, and why.
@@ -73,18 +73,26 @@ pub struct Frames {
     pub users: FxHashMap<ValueId, Vec<(NodeId, usize)>>,
 }
 
-/// Finds the frames of a block. `info` describes its nodes; `dissolve` lets transposes vanish.
-pub fn find_frames(
+/// Finds the source layouts of a block. `info` describes its nodes; `dissolve` lets transposes vanish.
+pub fn propagate_layouts(
     module: &Module,
     f: &Function,
     block: BlockId,
     info: &FxHashMap<NodeId, NodeInfo>,
     scheme: Scheme,
     dissolve: bool,
-) -> Frames {
+) -> Propagation {
     let dissolve = dissolve && !scheme.is_packed();
-    let mut search =
-        Search { module, f, block, info, scheme, dissolve, out: Frames::default(), barriers: FxHashSet::default() };
+    let mut search = Search {
+        module,
+        f,
+        block,
+        info,
+        scheme,
+        dissolve,
+        out: Propagation::default(),
+        barriers: FxHashSet::default(),
+    };
     search.find_users();
     search.find_constants();
     let mut queue = search.seeds();
@@ -102,7 +110,7 @@ struct Search<'a> {
     info: &'a FxHashMap<NodeId, NodeInfo>,
     scheme: Scheme,
     dissolve: bool,
-    out: Frames,
+    out: Propagation,
     barriers: FxHashSet<NodeId>,
 }
 
@@ -138,22 +146,22 @@ impl Search<'_> {
         let mut queue = Vec::new();
         for &n in &self.f.blocks[self.block].nodes {
             let Some(rule) = self.f.nodes[n].op.layout() else { continue };
-            let Some(frame) = self.scheme.colour(rule.data_layout()) else {
+            let Some(source_layout) = self.scheme.colour(rule.data_layout()) else {
                 self.barriers.insert(n);
                 continue;
             };
-            self.try_node(n, frame, &mut queue);
+            self.try_node(n, source_layout, &mut queue);
         }
         queue
     }
-    fn assign(&mut self, v: ValueId, frame: u8, queue: &mut Vec<ValueId>) {
-        let fits = self.f.ty(v).rank() == self.scheme.rank(frame);
-        if fits && !self.is_const(v) && self.out.frame.insert(v, frame).is_none() {
+    fn assign(&mut self, v: ValueId, source_layout: u8, queue: &mut Vec<ValueId>) {
+        let fits = self.f.ty(v).rank() == self.scheme.rank(source_layout);
+        if fits && !self.is_const(v) && self.out.source_layout.insert(v, source_layout).is_none() {
             queue.push(v);
         }
     }
     fn spread(&mut self, v: ValueId, queue: &mut Vec<ValueId>) {
-        let frame = self.out.frame[&v];
+        let source_layout = self.out.source_layout[&v];
         let maker = match self.f.values[v].def {
             ValueDef::Result(n, _) if self.f.nodes[n].block == Some(self.block) => Some(n),
             _ => None,
@@ -162,17 +170,18 @@ impl Search<'_> {
         for n in maker.into_iter().chain(users.into_iter().filter(|u| u.1 != usize::MAX).map(|u| u.0)) {
             match self.between(n) {
                 Some((x, y, from, to)) if self.dissolve => {
-                    let (other, wanted, fits) = if v == x { (y, to, frame == from) } else { (x, from, frame == to) };
-                    if fits && self.out.frame.get(&other).is_none_or(|&o| o == wanted) {
+                    let (other, wanted, fits) =
+                        if v == x { (y, to, source_layout == from) } else { (x, from, source_layout == to) };
+                    if fits && self.out.source_layout.get(&other).is_none_or(|&o| o == wanted) {
                         self.assign(other, wanted, queue);
                     }
                 }
                 Some(_) => {}
-                None => self.try_node(n, frame, queue),
+                None => self.try_node(n, source_layout, queue),
             }
         }
     }
-    /// A transpose between the layouts: operand, result, and their frames.
+    /// A transpose between the layouts: operand, result, and their source layouts.
     fn between(&self, n: NodeId) -> Option<(ValueId, ValueId, u8, u8)> {
         let node = &self.f.nodes[n];
         let perm = node.op.downcast::<Transpose>()?.perm(4).ok()?;
@@ -185,16 +194,16 @@ impl Search<'_> {
     fn find_dissolved(&mut self) {
         for &n in &self.f.blocks[self.block].nodes {
             if let Some((x, y, from, to)) = self.between(n).filter(|_| self.dissolve)
-                && self.out.frame.get(&x) == Some(&from)
-                && self.out.frame.get(&y) == Some(&to)
+                && self.out.source_layout.get(&x) == Some(&from)
+                && self.out.source_layout.get(&y) == Some(&to)
             {
                 self.out.dissolved.insert(n);
             }
         }
     }
-    /// Gives a node its moved form, when all data that it moves agree on the frame.
-    fn try_node(&mut self, n: NodeId, frame: u8, queue: &mut Vec<ValueId>) {
-        if self.out.movable.contains_key(&n) || self.barriers.contains(&n) {
+    /// Gives a node its converted form, when all data that it moves agree on the source layout.
+    fn try_node(&mut self, n: NodeId, source_layout: u8, queue: &mut Vec<ValueId>) {
+        if self.out.convertible.contains_key(&n) || self.barriers.contains(&n) {
             return;
         }
         let node = &self.f.nodes[n];
@@ -202,8 +211,8 @@ impl Search<'_> {
             self.barriers.insert(n);
             return;
         }
-        let form = Former { module: self.module, f: self.f, scheme: self.scheme, frame, n };
-        let movable = match form.moved(self.info.get(&n)) {
+        let form = Former { module: self.module, f: self.f, scheme: self.scheme, source_layout, n };
+        let convertible = match form.converted(self.info.get(&n)) {
             Ok(m) => m,
             Err(why) => {
                 self.barriers.insert(n);
@@ -211,32 +220,32 @@ impl Search<'_> {
                 return;
             }
         };
-        let data = movable.operands.iter().filter(|o| o.1 == Form::Moved).filter_map(|o| node.inputs[o.0]);
-        let results = node.outputs.iter().zip(&movable.results).filter(|r| *r.1 == Form::Moved).map(|r| *r.0);
-        let moved: Vec<ValueId> = data.chain(results).filter(|&v| !self.is_const(v)).collect();
-        if moved.iter().any(|v| self.out.frame.get(v).is_some_and(|&o| o != frame)) {
+        let data = convertible.operands.iter().filter(|o| o.1 == Form::Converted).filter_map(|o| node.inputs[o.0]);
+        let results = node.outputs.iter().zip(&convertible.results).filter(|r| *r.1 == Form::Converted).map(|r| *r.0);
+        let converted: Vec<ValueId> = data.chain(results).filter(|&v| !self.is_const(v)).collect();
+        if converted.iter().any(|v| self.out.source_layout.get(v).is_some_and(|&o| o != source_layout)) {
             self.barriers.insert(n);
             self.out.pinned.push((n, "its data stand in two layouts".into()));
             return;
         }
-        self.out.movable.insert(n, movable);
-        for v in moved {
-            self.assign(v, frame, queue);
+        self.out.convertible.insert(n, convertible);
+        for v in converted {
+            self.assign(v, source_layout, queue);
         }
     }
 }
 
-/// Finds the form of node `n` on data in the other layout than `frame`.
+/// Finds the form of node `n` on data in the other layout than `source_layout`.
 struct Former<'a> {
     module: &'a Module,
     f: &'a Function,
     scheme: Scheme,
-    frame: u8,
+    source_layout: u8,
     n: NodeId,
 }
 
 impl Former<'_> {
-    fn moved(&self, info: Option<&NodeInfo>) -> Result<Movable, String> {
+    fn converted(&self, info: Option<&NodeInfo>) -> Result<Convertible, String> {
         let node = &self.f.nodes[self.n];
         if !node.regions.is_empty() || node.op.effects().stateful || node.op.is::<Const>() {
             return Err("it has regions or effects".into());
@@ -248,48 +257,49 @@ impl Former<'_> {
                 None => self.by_index_maps(info)?,
             },
         };
-        let data = m.operands.iter().filter(|o| o.1 == Form::Moved).filter_map(|o| node.inputs[o.0]);
-        let results = m.results.iter().zip(&node.outputs).filter(|r| *r.0 == Form::Moved).map(|r| *r.1);
+        let data = m.operands.iter().filter(|o| o.1 == Form::Converted).filter_map(|o| node.inputs[o.0]);
+        let results = m.results.iter().zip(&node.outputs).filter(|r| *r.0 == Form::Converted).map(|r| *r.1);
         for v in data.chain(results) {
-            self.scheme.moved(self.f.ty(v), m.other())?;
+            self.scheme.converted(self.f.ty(v), m.other())?;
         }
         Ok(m)
     }
-    fn movable(&self, op: OpRef, operands: Vec<(usize, Form)>, results: Vec<Form>) -> Movable {
-        Movable { frame: self.frame, anchor: false, op, operands, results }
+    fn convertible(&self, op: OpRef, operands: Vec<(usize, Form)>, results: Vec<Form>) -> Convertible {
+        Convertible { source_layout: self.source_layout, anchor: false, op, operands, results }
     }
     fn is_data(&self, v: ValueId) -> bool {
-        self.f.ty(v).rank() == self.scheme.rank(self.frame)
+        self.f.ty(v).rank() == self.scheme.rank(self.source_layout)
     }
     /// An op with a native layout says what it needs.
-    fn by_rule(&self) -> Option<Result<Movable, String>> {
+    fn by_rule(&self) -> Option<Result<Convertible, String>> {
         let node = &self.f.nodes[self.n];
         let rule = node.op.layout()?;
-        if self.scheme.colour(rule.data_layout()) != Some(self.frame) {
+        if self.scheme.colour(rule.data_layout()) != Some(self.source_layout) {
             return Some(Err(format!("it computes in {}", rule.data_layout().title())));
         }
-        let (data, results) = (rule.operands_to_move(), rule.results_to_move());
-        let moved = data.iter().filter_map(|&i| *node.inputs.get(i)?).chain(results.iter().map(|&i| node.outputs[i]));
-        if let Some(v) = moved.into_iter().find(|&v| !self.is_data(v)) {
-            let (found, wanted) = (self.f.ty(v).rank(), self.scheme.rank(self.frame));
+        let (data, results) = (rule.operands_to_convert(), rule.results_to_convert());
+        let converted =
+            data.iter().filter_map(|&i| *node.inputs.get(i)?).chain(results.iter().map(|&i| node.outputs[i]));
+        if let Some(v) = converted.into_iter().find(|&v| !self.is_data(v)) {
+            let (found, wanted) = (self.f.ty(v).rank(), self.scheme.rank(self.source_layout));
             return Some(Err(format!("its data have rank {found}, not {wanted}")));
         }
         let cx = InferContext::new(self.module, self.f, &node.inputs, &node.regions);
-        let form = |moves: bool| if moves { Form::Moved } else { Form::AsIs };
+        let form = |moves: bool| if moves { Form::Converted } else { Form::AsIs };
         let operands = (0..node.inputs.len()).map(|i| (i, form(data.contains(&i)))).collect();
         let results = (0..node.outputs.len()).map(|i| form(results.contains(&i))).collect();
-        let op = rule.in_layout(self.scheme.layout(1 - self.frame), &cx);
-        Some(op.map_err(String::from).map(|op| Movable { anchor: true, ..self.movable(op, operands, results) }))
+        let op = rule.in_layout(self.scheme.layout(1 - self.source_layout), &cx);
+        Some(op.map_err(String::from).map(|op| Convertible { anchor: true, ..self.convertible(op, operands, results) }))
     }
     /// An op that carries axes says how they move.
-    fn by_axes(&self) -> Option<Result<Movable, String>> {
+    fn by_axes(&self) -> Option<Result<Convertible, String>> {
         let node = &self.f.nodes[self.n];
         let first = node.inputs.first().copied().flatten();
         if !first.is_some_and(|v| self.is_data(v)) {
             return None;
         }
         let cx = InferContext::new(self.module, self.f, &node.inputs, &node.regions);
-        let Some(perm) = self.scheme.perm(1 - self.frame) else {
+        let Some(perm) = self.scheme.perm(1 - self.source_layout) else {
             let packed = match node.op.packed(self.scheme.other, &cx) {
                 Some(Ok(p)) => p,
                 Some(Err(why)) => return Some(Err(why.message)),
@@ -299,16 +309,16 @@ impl Former<'_> {
             };
             let form = |p: PackedForm| match p {
                 PackedForm::AsIs => Form::AsIs,
-                PackedForm::Packed => Form::Moved,
+                PackedForm::Packed => Form::Converted,
                 PackedForm::Shaped(s) => Form::Shaped(s),
             };
             let operands = packed.operands.into_iter().map(|(i, p)| (i, form(p))).collect();
-            return Some(Ok(self.movable(packed.op, operands, packed.results.into_iter().map(form).collect())));
+            return Some(Ok(self.convertible(packed.op, operands, packed.results.into_iter().map(form).collect())));
         };
         let permuted = node.op.permuted(&perm, &cx)?;
         let to_form = |p: Option<Vec<usize>>, rank: usize| match p {
             None => Form::AsIs,
-            Some(p) if p == perm && rank == 4 => Form::Moved,
+            Some(p) if p == perm && rank == 4 => Form::Converted,
             Some(p) if p.iter().enumerate().all(|(i, &x)| i == x) => Form::AsIs,
             Some(p) => Form::Permuted(p),
         };
@@ -317,66 +327,66 @@ impl Former<'_> {
             permuted.operands.into_iter().map(|(i, p)| (i, to_form(p, rank(node.inputs[i])))).collect();
         let results = permuted.results.into_iter().zip(&node.outputs);
         let results = results.map(|(p, &v)| to_form(p, self.f.ty(v).rank())).collect();
-        if !operands.iter().any(|o| o.1 == Form::Moved) {
+        if !operands.iter().any(|o| o.1 == Form::Converted) {
             return Some(Err("it moves no operand".into()));
         }
-        Some(Ok(self.movable(permuted.op, operands, results)))
+        Some(Ok(self.convertible(permuted.op, operands, results)))
     }
     /// An op that reads every operand at the result's index, with broadcasting, is the same under any order of axes.
-    fn by_index_maps(&self, info: Option<&NodeInfo>) -> Result<Movable, String> {
+    fn by_index_maps(&self, info: Option<&NodeInfo>) -> Result<Convertible, String> {
         let node = &self.f.nodes[self.n];
-        let aligned = info.filter(|i| i.aligned).ok_or("its index maps do not allow it")?;
+        let agnostic = info.filter(|i| i.layout_agnostic).ok_or("its index maps do not allow it")?;
         let [result] = node.outputs[..] else { return Err("it has several results".into()) };
         if !self.is_data(result) {
-            let (found, wanted) = (self.f.ty(result).rank(), self.scheme.rank(self.frame));
+            let (found, wanted) = (self.f.ty(result).rank(), self.scheme.rank(self.source_layout));
             return Err(format!("its result has rank {found}, not {wanted}"));
         }
         let form = |(i, v): (usize, &Option<ValueId>)| match v {
             Some(v) if self.f.ty(*v).numel().is(1) && !self.is_data(*v) => (i, Form::AsIs),
-            Some(v) if self.is_data(*v) || aligned.reads[i] => (i, self.broadcast_form(*v)),
+            Some(v) if self.is_data(*v) || agnostic.reads[i] => (i, self.broadcast_form(*v)),
             _ => (i, Form::AsIs),
         };
         let operands: Vec<(usize, Form)> = node.inputs.iter().enumerate().map(form).collect();
         self.check_inference(&operands)?;
-        Ok(self.movable(node.op.clone(), operands, vec![Form::Moved]))
+        Ok(self.convertible(node.op.clone(), operands, vec![Form::Converted]))
     }
-    /// Refuses an op whose attributes hold shapes: on moved operands it would give another result than the moved one.
+    /// Refuses an op whose attributes hold shapes: on converted operands it would give another result than the converted one.
     fn check_inference(&self, operands: &[(usize, Form)]) -> Result<(), String> {
         let node = &self.f.nodes[self.n];
-        let to = 1 - self.frame;
+        let to = 1 - self.source_layout;
         let mut scratch = Function::new("scratch");
         let mut inputs = vec![None; node.inputs.len()];
         for (i, form) in operands {
             let Some(v) = node.inputs[*i] else { continue };
             let ty = self.f.ty(v);
-            let moved = match form {
+            let converted = match form {
                 Form::Shaped(shape) => TensorType::new(ty.dtype, shape.clone()),
-                Form::Moved => self.scheme.moved(ty, to)?,
-                Form::Aligned => self.scheme.moved(&aligned(ty, self.scheme.rank(self.frame)), to)?,
+                Form::Converted => self.scheme.converted(ty, to)?,
+                Form::Unsqueezed => self.scheme.converted(&unsqueezed(ty, self.scheme.rank(self.source_layout)), to)?,
                 Form::AsIs | Form::Permuted(_) => ty.clone(),
             };
-            inputs[*i] = Some(scratch.fresh_value(moved, ValueDef::Arg(scratch.body, *i), None));
+            inputs[*i] = Some(scratch.fresh_value(converted, ValueDef::Arg(scratch.body, *i), None));
         }
         let module = Module::new("main");
         let types = node.op.infer(&InferContext::new(&module, &scratch, &inputs, &[]))?;
-        let want = self.scheme.moved(self.f.ty(node.outputs[0]), to)?;
+        let want = self.scheme.converted(self.f.ty(node.outputs[0]), to)?;
         if types == [want] { Ok(()) } else { Err("its attributes hold shapes".into()) }
     }
     /// An operand that is broadcast to the result.
     fn broadcast_form(&self, v: ValueId) -> Form {
         let ty = self.f.ty(v);
-        let rank = self.scheme.rank(self.frame);
-        let shape = aligned(ty, rank).shape;
-        if self.scheme.is_packed() && self.frame == 0 && shape[1].is(1) {
+        let rank = self.scheme.rank(self.source_layout);
+        let shape = unsqueezed(ty, rank).shape;
+        if self.scheme.is_packed() && self.source_layout == 0 && shape[1].is(1) {
             // The same for every channel: so it is for the channels of a group.
             return Form::Shaped([shape, vec![Int::new(1)]].concat());
         }
-        if ty.rank() == rank { Form::Moved } else { Form::Aligned }
+        if ty.rank() == rank { Form::Converted } else { Form::Unsqueezed }
     }
 }
 
 /// A type with leading dimensions of 1 up to `rank`.
-pub fn aligned(ty: &TensorType, rank: usize) -> TensorType {
+pub fn unsqueezed(ty: &TensorType, rank: usize) -> TensorType {
     let ones = std::iter::repeat_n(Int::new(1), rank.saturating_sub(ty.rank()));
     TensorType::new(ty.dtype, ones.chain(ty.shape.iter().cloned()).collect())
 }

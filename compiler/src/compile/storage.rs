@@ -1,0 +1,74 @@
+//! Storage locations of values, and the tensors of the plan that they become.
+
+use super::CompileError;
+use super::memory::{PoolId, SlotId};
+use super::numbering::{BufferKey, Numbering};
+use crate::arena::Id;
+use crate::graph::{Function, TensorType, ValueId};
+use crate::name::Name;
+use crate::plan::{BufferIndex, BufferView, HostContent};
+use crate::tir::Encoding;
+use rustc_hash::FxHashMap;
+
+/// Where a value lives, before slots are assigned.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StorageLocation {
+    /// In the activation pool.
+    Pool(PoolId),
+    /// In a buffer of its own.
+    Own(BufferKey),
+}
+
+impl StorageLocation {
+    /// Constants are read from the module by the host.
+    pub fn seen_by_host(self) -> StorageLocation {
+        match self {
+            StorageLocation::Own(BufferKey::Constant(name, _)) => {
+                StorageLocation::Own(BufferKey::Host(HostContent::Constant(name)))
+            }
+            other => other,
+        }
+    }
+    /// The buffer, once the pool has slots.
+    pub fn key(self, slots: &[SlotId]) -> BufferKey {
+        match self {
+            StorageLocation::Pool(id) => BufferKey::Slot(slots[id.index()]),
+            StorageLocation::Own(key) => key,
+        }
+    }
+}
+
+/// The values of the entry function as tensors in plan buffers.
+pub(super) struct Tensors<'a> {
+    pub main: &'a Function,
+    pub location: &'a FxHashMap<ValueId, StorageLocation>,
+    pub slots: &'a [SlotId],
+    pub numbering: Numbering<'a>,
+}
+
+impl Tensors<'_> {
+    /// The buffer of a location; `ty` is the type of its value, for an input.
+    pub fn buffer(&mut self, location: StorageLocation, ty: Option<&TensorType>) -> Result<BufferIndex, CompileError> {
+        self.numbering.number(location.key(self.slots), ty)
+    }
+
+    /// A value in its buffer.
+    pub fn view(&mut self, v: ValueId, location: StorageLocation, fallback: Name) -> Result<BufferView, CompileError> {
+        let ty = self.main.ty(v);
+        let buffer = self.buffer(location, Some(ty))?;
+        let encoding = match location {
+            StorageLocation::Own(BufferKey::Host(_)) => Encoding::Native,
+            _ => self.numbering.encoding(ty.dtype)?,
+        };
+        let shape = ty
+            .const_shape()
+            .ok_or_else(|| CompileError::OpenDim { dim: format!("{:?}", ty.shape), value: fallback.to_string() })?;
+        let name = self.main.values[v].name.unwrap_or(fallback);
+        Ok(BufferView { name, buffer, dtype: ty.dtype, shape, encoding })
+    }
+
+    /// Values as a host step sees them.
+    pub fn on_host(&mut self, values: &[ValueId], fallback: Name) -> Result<Vec<BufferView>, CompileError> {
+        values.iter().map(|&v| self.view(v, self.location[&v].seen_by_host(), fallback)).collect()
+    }
+}
