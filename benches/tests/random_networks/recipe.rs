@@ -215,7 +215,7 @@ impl Growing<'_> {
             Kind::GroupNorm if rank > 2 => {
                 let channels = shape[1];
                 let (scale, bias) = (self.constant(&[channels], 0.5, 1.0), self.constant(&[channels], -0.5, 1.0));
-                let divisors: Vec<usize> = (1..=channels).filter(|g| channels % g == 0).collect();
+                let divisors: Vec<usize> = (1..=channels).filter(|g| channels.is_multiple_of(*g)).collect();
                 match (self.flag(), divisors[self.draw(divisors.len())]) {
                     (true, _) => self.op(InstanceNorm { epsilon: 1e-3, ..InstanceNorm::default() }, &[v, scale, bias]),
                     (false, groups) => {

@@ -56,7 +56,7 @@ fn errors_are_as_stated() {
         Tensor::from_f64(DType::F32, shape.to_vec(), (0..parts[0].len()).map(sum))
     };
     let (x, w) = (normal(&[1, 256, 8, 8], 1), normal(&[4, 256, 3, 3], 2));
-    let wide = |t: &Tensor| Tensor::from_f64(DType::F64, t.shape().to_vec(), t.to_f64_vec().into_iter());
+    let wide = |t: &Tensor| Tensor::from_f64(DType::F64, t.shape().to_vec(), t.to_f64_vec());
     let conv = || Conv { pads: vec![1; 4], ..Conv::default() };
     let exact = run(conv(), &[&wide(&x), &wide(&w)]);
     let single = error(&run(conv(), &[&x, &w]), &exact);

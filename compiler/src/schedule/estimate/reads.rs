@@ -324,8 +324,8 @@ impl<'f> Stages<'f> {
     pub fn step(&self, b: BufferId, index: &[Int], v: Name) -> Option<i64> {
         let at = |by: i64| {
             let here = |n: Name| self.middle(n).map(|m| if n == v { m - m.min(1) + by } else { m });
-            let dims = index.iter().zip(&self.f.buffers[b].shape);
-            dims.fold(Some(0i64), |flat, (i, d)| flat?.checked_mul(extent(d))?.checked_add(i.eval(&here)?))
+            let mut dims = index.iter().zip(&self.f.buffers[b].shape);
+            dims.try_fold(0i64, |flat, (i, d)| flat.checked_mul(extent(d))?.checked_add(i.eval(&here)?))
         };
         at(1)?.checked_sub(at(0)?)
     }

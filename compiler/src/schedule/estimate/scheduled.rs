@@ -1,9 +1,10 @@
 //! Kernels that are scheduled: how often each block runs, and what it does each time.
 
 use super::rates::{BARRIER, HALVING, Rates};
-use super::tally::{KernelEstimate, OPEN, Tally, operations};
+use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
+use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::tir::{Block, LoopKind, Stmt, TensorFunction};
+use crate::tir::{Block, Expr, LoopKind, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, traffic};
 
 /// Each kernel of a scheduled function.
@@ -15,8 +16,8 @@ pub(super) fn kernels(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec
         .collect())
 }
 
-/// A loop around a block: iterations, how it runs.
-type Around = (i64, LoopKind);
+/// A loop around a block: iterations, how it runs, its variable.
+type Around = (i64, LoopKind, Name);
 
 fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates) -> Tally {
     let mut blocks: Vec<(Vec<Around>, &Block)> = Vec::new();
@@ -36,9 +37,7 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         if combined {
             tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
         }
-        let mut each = f64::from(u8::from(block.reduce.is_some()));
-        block.value.visit(&mut |e| each += operations(e));
-        tally.operations += each * runs;
+        tally.operations += operations_of(block, around) * runs;
         let loads = block.value.loads().into_iter().map(|l| l.0);
         loads.chain([block.buffer]).for_each(|b| tally.touch(b, runs));
     }
@@ -56,11 +55,45 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
     tally
 }
 
+/// Operations of one run of a block. What conditions on unrolled loops leave out of it is no code.
+fn operations_of(block: &Block, around: &[Around]) -> f64 {
+    let unrolled: Vec<(Name, i64)> = around
+        .iter()
+        .filter(|l| l.1 == LoopKind::Unroll && in_conditions(&block.value, l.2))
+        .map(|l| (l.2, l.0))
+        .collect();
+    let points: i64 = unrolled.iter().map(|l| l.1).product();
+    let reduces = f64::from(u8::from(block.reduce.is_some()));
+    if unrolled.is_empty() || points > MOST_POINTS {
+        let mut each = reduces;
+        block.value.visit(&mut |e| each += operations(e));
+        return each;
+    }
+    let all = every(&unrolled, &mut |at| match left(&block.value, &|i| i.eval(&|v| at.get(&v).copied())) {
+        0.0 => 0.0,
+        n => n + reduces,
+    });
+    all / points as f64
+}
+
+/// Iterations of unrolled loops that are told apart.
+const MOST_POINTS: i64 = 4096;
+
+fn in_conditions(e: &Expr, v: Name) -> bool {
+    let mut found = false;
+    e.visit(&mut |e| {
+        if let Expr::All(conds) = e {
+            found |= conds.iter().any(|c| c.lhs.uses(v) || c.rhs.uses(v));
+        }
+    });
+    found
+}
+
 fn collect<'f>(s: &'f Stmt, around: &mut Vec<Around>, out: &mut Vec<(Vec<Around>, &'f Block)>) {
     match s {
         Stmt::Seq(list) => list.iter().for_each(|s| collect(s, around, out)),
         Stmt::For(l) => {
-            around.push((l.extent.eval(&|_| Some(OPEN)).unwrap_or(1).max(0), l.kind));
+            around.push((l.extent.eval(&|_| Some(OPEN)).unwrap_or(1).max(0), l.kind, l.var));
             collect(&l.body, around, out);
             around.pop();
         }

@@ -2,6 +2,7 @@
 
 use super::Cost;
 use super::rates::Rates;
+use crate::int::{CondOp, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{BinaryOp, BufferId, Expr, Scope, TensorFunction, UnaryOp};
@@ -132,4 +133,58 @@ pub(super) fn operations(e: &Expr) -> f64 {
         Expr::Binary(BinaryOp::Div | BinaryOp::FloorMod | BinaryOp::TruncMod, ..) => 4.0,
         Expr::Select(..) | Expr::Binary(..) => 1.0,
     }
+}
+
+/// Values of some variables.
+pub(super) type Values = FxHashMap<Name, i64>;
+
+/// The sum over all values of the loops.
+pub(super) fn every(loops: &[(Name, i64)], of: &mut dyn FnMut(&Values) -> f64) -> f64 {
+    let points: i64 = loops.iter().map(|l| l.1).product();
+    let place = |point: i64| {
+        let mut rest = point;
+        let own = loops.iter().map(|&(v, n)| {
+            let at = rest % n;
+            rest /= n;
+            (v, at)
+        });
+        own.collect::<Values>()
+    };
+    (0..points).map(|point| of(&place(point))).sum()
+}
+
+/// Operations that are left of `e` where conditions are decided by the indices that have a value; a constant takes none.
+pub(super) fn left(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>) -> f64 {
+    match e {
+        Expr::Select(c, a, b) => match decided(c, value) {
+            Some(true) => left(a, value),
+            Some(false) => left(b, value),
+            None => operations(e) + left(a, value) + left(b, value),
+        },
+        Expr::Unary(_, a) | Expr::Cast(_, a) => operations(e) + left(a, value),
+        Expr::Binary(_, a, b) => operations(e) + left(a, value) + left(b, value),
+        Expr::Load(..) | Expr::Const(..) | Expr::Index(..) | Expr::All(_) => 0.0,
+    }
+}
+
+/// What a condition on indices comes to.
+pub(super) fn decided(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>) -> Option<bool> {
+    let Expr::All(conds) = e else { return None };
+    let mut all = Some(true);
+    for c in conds {
+        match value(&c.lhs).zip(value(&c.rhs)) {
+            None => all = None,
+            Some((a, b)) => {
+                let holds = match c.op {
+                    CondOp::Lt => a < b,
+                    CondOp::Ge => a >= b,
+                    CondOp::Eq => a == b,
+                };
+                if !holds {
+                    return Some(false);
+                }
+            }
+        }
+    }
+    all
 }

@@ -1,15 +1,13 @@
 //! Tiles of neighbouring results that constant matrices make of tiles of elements, as the rule `transform` runs them.
 
 use super::reads::{Lanes, Loop, Read, Stages, iterations};
-use super::tally::{KernelEstimate, Tally, operations};
+use super::tally::{KernelEstimate, Tally, Values, decided, every, operations};
 use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::rules::{Tile, tile_of, widest};
-use crate::tir::{CondOp, Expr};
+use crate::tir::Expr;
 use rustc_hash::FxHashMap;
 
-/// Values of some variables.
-type Values = FxHashMap<Name, i64>;
 /// Variables as expressions of others.
 type Meaning = FxHashMap<Name, Int>;
 
@@ -80,34 +78,17 @@ fn first_of(loops: &[Loop], v: Name, m: i64) -> Int {
     if loops.contains(&(v, m)) { Int::new(0) } else { Int::var(v) * m }
 }
 
-/// The sum over all values of the loops.
-fn every(loops: &[Loop], of: &mut dyn FnMut(&Values) -> f64) -> f64 {
-    let points: i64 = loops.iter().map(|l| l.1).product();
-    (0..points)
-        .map(|point| {
-            let mut rest = point;
-            let place = |&(v, n): &Loop| {
-                let own = rest % n;
-                rest /= n;
-                (v, own)
-            };
-            let at: Values = loops.iter().map(place).collect();
-            of(&at)
-        })
-        .sum()
-}
-
 /// Operations that are left of `e` once conditions on `values` are decided; a constant takes none.
 fn live(stages: &Stages<'_>, e: &Expr, meaning: &Meaning, values: &Values) -> f64 {
+    let here = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned());
     match e {
         Expr::Load(b, index) => {
-            let here = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned());
             let Some(block) = stages.inlined_block(*b) else { return 0.0 };
             let own = block.indices.iter().zip(index);
             let meaning = own.filter_map(|(i, to)| Some((i.as_var()?, here(to)))).collect();
             live(stages, &block.value, &meaning, values)
         }
-        Expr::Select(c, a, b) => match decided(c, meaning, values) {
+        Expr::Select(c, a, b) => match decided(c, &|i| here(i).eval(&|v| values.get(&v).copied())) {
             Some(true) => live(stages, a, meaning, values),
             Some(false) => live(stages, b, meaning, values),
             None => operations(e) + live(stages, a, meaning, values) + live(stages, b, meaning, values),
@@ -116,27 +97,4 @@ fn live(stages: &Stages<'_>, e: &Expr, meaning: &Meaning, values: &Values) -> f6
         Expr::Binary(_, a, b) => operations(e) + live(stages, a, meaning, values) + live(stages, b, meaning, values),
         Expr::Const(..) | Expr::Index(..) | Expr::All(_) => 0.0,
     }
-}
-
-/// What a condition on indices comes to.
-fn decided(e: &Expr, meaning: &Meaning, values: &Values) -> Option<bool> {
-    let Expr::All(conds) = e else { return None };
-    let value = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned()).eval(&|v| values.get(&v).copied());
-    let mut all = Some(true);
-    for c in conds {
-        match value(&c.lhs).zip(value(&c.rhs)) {
-            None => all = None,
-            Some((a, b)) => {
-                let holds = match c.op {
-                    CondOp::Lt => a < b,
-                    CondOp::Ge => a >= b,
-                    CondOp::Eq => a == b,
-                };
-                if !holds {
-                    return Some(false);
-                }
-            }
-        }
-    }
-    all
 }

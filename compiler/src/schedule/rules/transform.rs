@@ -54,7 +54,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let tile = tile_of(r, &reads, &own, &loops).ok_or_else(Decline::other_kind)?;
     let mut inside = Vec::with_capacity(tile.inside.len());
     for &(v, extent) in &tile.inside {
-        let whole = loops.iter().any(|l| *l == (v, extent));
+        let whole = loops.contains(&(v, extent));
         inside.push(if whole { v } else { sketch.split(v, &[0, extent], &["o", "i"])?[1] });
     }
     let around = sketch.loops(unit.output)?;
