@@ -9,7 +9,7 @@ use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::tree::Leaf;
-use compiler::tir::Combiner;
+use compiler::tir::{Combiner, Scope, TensorFunction};
 use naga::{AddressSpace, Barrier, BinaryOperator as B, BuiltIn, Expression, Handle, Statement};
 
 impl KernelEmitter<'_> {
@@ -110,4 +110,11 @@ impl KernelEmitter<'_> {
         self.b.function.arguments.push(naga::FunctionArgument { name: Some(name.into()), ty, binding });
         self.b.declare(Expression::FunctionArgument(index))
     }
+}
+
+/// True when `leaf` loads from a buffer that is distributed over a subgroup, or all threads combine its value.
+pub(crate) fn reads_subgroup(f: &TensorFunction, leaf: &Leaf) -> bool {
+    let mut found = leaf.across;
+    leaf.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
+    found
 }

@@ -468,7 +468,7 @@ impl<'a> KernelEmitter<'a> {
 
     /// True when the leaf reads other lanes' registers.
     pub fn is_collective(&self, leaf: &Leaf) -> bool {
-        reads_subgroup(self.f, leaf)
+        crate::across::reads_subgroup(self.f, leaf)
     }
 
     /// Conditions joined by "and"; a vector of bools when a condition differs between lanes.
@@ -492,11 +492,4 @@ impl<'a> KernelEmitter<'a> {
             None => Ok(Value { handle: self.b.bool(true), kind: Kind::Bool, lanes: 1 }),
         }
     }
-}
-
-/// True when `leaf` loads from a buffer that is distributed over a subgroup, or all threads combine its value.
-pub(crate) fn reads_subgroup(f: &TensorFunction, leaf: &Leaf) -> bool {
-    let mut found = leaf.across;
-    leaf.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
-    found
 }

@@ -44,7 +44,6 @@ mod vectorize;
 pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
 pub use accept::{accept, check_module};
 pub use bind::Axis;
-use combine::combines;
 pub use compute_at::LocalScope;
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};

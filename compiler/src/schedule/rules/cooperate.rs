@@ -5,10 +5,9 @@ use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use crate::int::{self, Int};
 use crate::name::Name;
+use crate::schedule::combine::combines;
 use crate::schedule::estimate::{Combination, combination_cost};
-use crate::schedule::{
-    Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, Rfactor, StageInRegisters, combines,
-};
+use crate::schedule::{Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, Rfactor, StageInRegisters};
 use crate::tir::{BufferId, Scope};
 
 /// Elements of one vector.
