@@ -1,6 +1,6 @@
 //! Tensor IR to naga to WGSL, SPIR-V, MSL and HLSL.
 //!
-//! One scheduled kernel (a [`Stmt::Kernel`](compiler::tir::Stmt::Kernel) body) becomes one compute shader. The lowering
+//! One scheduled kernel (a [`Stmt::Kernel`] body) becomes one compute shader. The lowering
 //! knows loops, buffers and expressions, and neither ops nor schedule rules; it is the only place that creates entry
 //! points. Steps, each in its own file:
 //!
