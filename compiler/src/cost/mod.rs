@@ -10,9 +10,10 @@ mod measured;
 
 pub use measured::{Measurement, Measurements, code_digest, single_node_module};
 
-use crate::graph::TensorType;
+use crate::graph::{Function, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::OpRef;
+use crate::ops::control::Const;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Estimate, Estimator, cost_of_bytes};
 use crate::te::ComputeContext;
@@ -29,6 +30,16 @@ pub struct NodeForm {
     pub inputs: Vec<Option<(TensorType, bool)>>,
     /// Types of its results.
     pub outputs: Vec<TensorType>,
+}
+
+impl NodeForm {
+    /// A node as it stands.
+    pub fn of(f: &Function, n: NodeId) -> NodeForm {
+        let node = &f.nodes[n];
+        let operand = |v: &Option<ValueId>| v.map(|v| (f.ty(v).clone(), f.def_op::<Const>(v).is_some()));
+        let outputs = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
+        NodeForm { op: node.op.clone(), inputs: node.inputs.iter().map(operand).collect(), outputs }
+    }
 }
 
 /// What nodes and groups cost, in nanoseconds.

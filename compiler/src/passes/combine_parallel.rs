@@ -21,7 +21,6 @@ use crate::int::{Int, const_dims};
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::concat::Concat;
-use crate::ops::control::Const;
 use crate::ops::split::Split;
 use crate::ops::transpose::Transpose;
 use crate::pattern::Pattern;
@@ -272,7 +271,7 @@ fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &User
     let aligned = group.iter().all(|branch| channels(branch).is_some_and(|c| c % 4 == 0));
     let mut forms = Vec::with_capacity(group.len());
     for branch in group {
-        let form = form_of(r, branch);
+        let form = NodeForm::of(&r.f, branch.anchor);
         b.apart = b.apart.saturating_add(model.node(&form));
         forms.push(form);
         let v = r.f.nodes[branch.last()].outputs[0];
@@ -285,14 +284,6 @@ fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &User
     }
     b.together = b.together.saturating_add(wider(family, &forms).map_or(u64::MAX, |f| model.node(&f)));
     b
-}
-
-/// A sibling as it stands.
-fn form_of(r: &Rewriter<'_>, branch: &Branch) -> NodeForm {
-    let node = &r.f.nodes[branch.anchor];
-    let operand = |v: &Option<ValueId>| v.map(|v| (r.f.ty(v).clone(), r.f.def_op::<Const>(v).is_some()));
-    let outputs = node.outputs.iter().map(|&v| r.f.ty(v).clone()).collect();
-    NodeForm { op: node.op.clone(), inputs: node.inputs.iter().map(operand).collect(), outputs }
 }
 
 /// The op that takes the place of siblings: their weights, biases and results one behind the other.

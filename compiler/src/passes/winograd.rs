@@ -18,11 +18,10 @@ use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::cost::{CostModel, NodeForm};
 use crate::dtype::DType;
-use crate::graph::{Module, NodeId, TensorType, ValueId};
+use crate::graph::{Module, NodeId, TensorType};
 use crate::int::{Int, const_dims};
 use crate::name::Name;
 use crate::ops::DataLayout;
-use crate::ops::control::Const;
 use crate::ops::conv::Conv;
 use crate::ops::matmul::MatMul;
 use crate::ops::winograd::{WinogradInput, WinogradOutput, WinogradWeights};
@@ -64,7 +63,7 @@ impl Pass for Winograd {
                 let priced = forms.map(|f| (f.cost(&*model), f));
                 let Some((cost, form)) = priced.min_by_key(|f| f.0) else { continue };
                 let name = r.f.nodes[n].name;
-                let direct = model.node(&form_of(r, n));
+                let direct = model.node(&NodeForm::of(&r.f, n));
                 let text = format!(
                     "F({}, 3) takes {:.1} us, the convolution {:.1} us",
                     form.tile,
@@ -100,14 +99,6 @@ fn taken(r: &Rewriter<'_>, n: NodeId) -> Option<Conv> {
         && conv.layout.block().is_none()
         && const_dims(conv.layout.spatial(&x.shape)).is_some();
     fits.then(|| conv.clone())
-}
-
-/// A node with the types around it.
-fn form_of(r: &Rewriter<'_>, n: NodeId) -> NodeForm {
-    let node = &r.f.nodes[n];
-    let operand = |v: &Option<ValueId>| v.map(|v| (r.f.ty(v).clone(), r.f.def_op::<Const>(v).is_some()));
-    let outputs = node.outputs.iter().map(|&v| r.f.ty(v).clone()).collect();
-    NodeForm { op: node.op.clone(), inputs: node.inputs.iter().map(operand).collect(), outputs }
 }
 
 /// The nodes that take the place of a convolution.

@@ -48,10 +48,6 @@ impl Read {
         let different = (0..vars.len()).all(|i| !vars[..i].contains(&vars[i]));
         different && self.index.iter().all(|i| i.as_var().is_some() || i.is(0))
     }
-    /// Its index.
-    pub fn index(&self) -> &[Int] {
-        &self.index
-    }
     /// The same at another index.
     pub fn with_index(mut self, f: &mut dyn FnMut(&Int) -> Int) -> Read {
         self.index = self.index.iter().map(f).collect();

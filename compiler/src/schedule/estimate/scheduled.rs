@@ -69,10 +69,11 @@ fn operations_of(block: &Block, around: &[Around]) -> f64 {
         block.value.visit(&mut |e| each += operations(e));
         return each;
     }
-    let all = every(&unrolled, &mut |at| match left(&block.value, &|i| i.eval(&|v| at.get(&v).copied())) {
-        0.0 => 0.0,
-        n => n + reduces,
-    });
+    let all =
+        every(&unrolled, &mut |at| match left(&block.value, &|i| i.eval(&|v| at.get(&v).copied()), &|_, _| 0.0) {
+            0.0 => 0.0,
+            n => n + reduces,
+        });
     all / points as f64
 }
 

@@ -153,22 +153,25 @@ pub(super) fn every(loops: &[(Name, i64)], of: &mut dyn FnMut(&Values) -> f64) -
     (0..points).map(|point| of(&place(point))).sum()
 }
 
-/// Operations that are left of `e` where conditions are decided by the indices that have a value; a constant takes none.
-pub(super) fn left(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>) -> f64 {
+/// Operations that are left of `e` where conditions are decided by the indices that have a value; a constant takes none, an element
+/// what `load` says.
+pub(super) fn left(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>, load: &dyn Fn(BufferId, &[Int]) -> f64) -> f64 {
+    let of = |e: &Expr| left(e, value, load);
     match e {
         Expr::Select(c, a, b) => match decided(c, value) {
-            Some(true) => left(a, value),
-            Some(false) => left(b, value),
-            None => operations(e) + left(a, value) + left(b, value),
+            Some(true) => of(a),
+            Some(false) => of(b),
+            None => operations(e) + of(a) + of(b),
         },
-        Expr::Unary(_, a) | Expr::Cast(_, a) => operations(e) + left(a, value),
-        Expr::Binary(_, a, b) => operations(e) + left(a, value) + left(b, value),
-        Expr::Load(..) | Expr::Const(..) | Expr::Index(..) | Expr::All(_) => 0.0,
+        Expr::Unary(_, a) | Expr::Cast(_, a) => operations(e) + of(a),
+        Expr::Binary(_, a, b) => operations(e) + of(a) + of(b),
+        Expr::Load(b, index) => load(*b, index),
+        Expr::Const(..) | Expr::Index(..) | Expr::All(_) => 0.0,
     }
 }
 
 /// What a condition on indices comes to.
-pub(super) fn decided(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>) -> Option<bool> {
+fn decided(e: &Expr, value: &dyn Fn(&Int) -> Option<i64>) -> Option<bool> {
     let Expr::All(conds) = e else { return None };
     let mut all = Some(true);
     for c in conds {

@@ -1,7 +1,7 @@
 //! Tiles of neighbouring results that constant matrices make of tiles of elements, as the rule `transform` runs them.
 
-use super::reads::{Lanes, Loop, Read, Stages, iterations};
-use super::tally::{KernelEstimate, Tally, Values, decided, every, operations};
+use super::reads::{Lanes, Loop, Stages, iterations};
+use super::tally::{KernelEstimate, Tally, Values, every, left};
 use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::rules::{Tile, tile_of, widest};
@@ -21,7 +21,7 @@ pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEsti
         return None;
     }
     let demand = stages.demand(&outer.value);
-    let reads: Vec<&[Int]> = demand.reads.iter().filter(|x| x.buffer == inner.buffer).map(Read::index).collect();
+    let reads: Vec<&[Int]> = demand.reads.iter().filter(|x| x.buffer == inner.buffer).map(|x| x.element().1).collect();
     let ((spatial, taps), (loops, _)) = (stages.loops(*r), stages.loops(*output));
     let own: Vec<Loop> = spatial.iter().chain(&taps).copied().collect();
     let tile = tile_of(inner, &reads, &own, &loops)?;
@@ -78,23 +78,13 @@ fn first_of(loops: &[Loop], v: Name, m: i64) -> Int {
     if loops.contains(&(v, m)) { Int::new(0) } else { Int::var(v) * m }
 }
 
-/// Operations that are left of `e` once conditions on `values` are decided; a constant takes none.
+/// Operations that are left of `e` once conditions on `values` are decided, with those of the stages that are inlined into it.
 fn live(stages: &Stages<'_>, e: &Expr, meaning: &Meaning, values: &Values) -> f64 {
     let here = |i: &Int| i.replace(&mut |v| meaning.get(&v).cloned());
-    match e {
-        Expr::Load(b, index) => {
-            let Some(block) = stages.inlined_block(*b) else { return 0.0 };
-            let own = block.indices.iter().zip(index);
-            let meaning = own.filter_map(|(i, to)| Some((i.as_var()?, here(to)))).collect();
-            live(stages, &block.value, &meaning, values)
-        }
-        Expr::Select(c, a, b) => match decided(c, &|i| here(i).eval(&|v| values.get(&v).copied())) {
-            Some(true) => live(stages, a, meaning, values),
-            Some(false) => live(stages, b, meaning, values),
-            None => operations(e) + live(stages, a, meaning, values) + live(stages, b, meaning, values),
-        },
-        Expr::Unary(_, a) | Expr::Cast(_, a) => operations(e) + live(stages, a, meaning, values),
-        Expr::Binary(_, a, b) => operations(e) + live(stages, a, meaning, values) + live(stages, b, meaning, values),
-        Expr::Const(..) | Expr::Index(..) | Expr::All(_) => 0.0,
-    }
+    left(e, &|i| here(i).eval(&|v| values.get(&v).copied()), &|b, index| {
+        let Some(block) = stages.inlined_block(b) else { return 0.0 };
+        let own = block.indices.iter().zip(index);
+        let meaning = own.filter_map(|(i, to)| Some((i.as_var()?, here(to)))).collect();
+        live(stages, &block.value, &meaning, values)
+    })
 }
