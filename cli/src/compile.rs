@@ -63,7 +63,7 @@ pub fn dispatches(c: &Compiled) -> impl Iterator<Item = &compiler::plan::Dispatc
 fn read_back(k: &PlanKernel) -> CliResult<()> {
     let name = &k.name;
     let fail = |e| CliError::new(Code::Bug, format!("the WGSL of kernel {name} does not read back: {e}"));
-    shaders_gen::check_wgsl(&k.emitted.wgsl).map(drop).map_err(fail)
+    shaders_gen::check_wgsl(&k.emitted.wgsl).map_err(fail)
 }
 
 /// The module as text that `weft opt` takes: tensor functions unscheduled, their traces pending.

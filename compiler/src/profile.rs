@@ -20,6 +20,30 @@ pub struct MatrixShape {
     pub cr: String,
 }
 
+/// A device whose matrix operations are not used.
+struct NoMatrices {
+    /// How its driver family begins.
+    driver: &'static str,
+    /// Part of the device's name, in lower case.
+    device: &'static str,
+    why: &'static str,
+}
+
+/// Devices that list matrix shapes and are slower or wrong with them, as others measured.
+const NO_MATRICES: &[NoMatrices] = &[
+    NoMatrices { driver: "radv", device: "navi2", why: "RDNA 2 has no matrix units: its driver emulates them" },
+    NoMatrices {
+        driver: "intel open-source mesa",
+        device: "dg2",
+        why: "matrix operations of Arc A are much slower in Mesa than multiply-adds",
+    },
+    NoMatrices {
+        driver: "intel open-source mesa",
+        device: "ptl",
+        why: "Mesa's driver for Xe3 loads the wrong matrices from workgroup memory",
+    },
+];
+
 /// Limits and features of a device. Filled in by the runtime from an adapter, or taken by name from [`DeviceProfile::named`].
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DeviceProfile {
@@ -95,6 +119,24 @@ impl DeviceProfile {
     pub fn sinks_loads(&self) -> bool {
         ["radv", "intel open-source mesa"].iter().any(|d| self.driver.starts_with(d))
     }
+    /// The shapes of f16 matrices that add up in f32, those with the most work of one operation first.
+    ///
+    /// # Errors
+    /// Why none of them is used, where the device lists some.
+    pub fn matrix_units(&self) -> Result<Vec<&MatrixShape>, &'static str> {
+        let mut all: Vec<&MatrixShape> = self.matrix_shapes.iter().filter(|s| s.ab == "f16" && s.cr == "f32").collect();
+        all.sort_by_key(|s| std::cmp::Reverse(s.mnk.iter().product::<u32>()));
+        let name = self.name.to_lowercase();
+        let denied = NO_MATRICES.iter().find(|d| self.driver.starts_with(d.driver) && name.contains(d.device));
+        match denied {
+            Some(d) if !all.is_empty() => Err(d.why),
+            _ => Ok(all),
+        }
+    }
+    /// Products of f16 operands run on matrix units.
+    pub fn multiplies_matrices(&self) -> bool {
+        !self.software && self.matrix_units().is_ok_and(|all| !all.is_empty())
+    }
     /// This profile with a product's figures, as far as they are known.
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
         let Some(k) = known else { return self };
@@ -142,6 +184,13 @@ impl DeviceProfile {
     /// True when the schedule rule `name` is asked for by name.
     pub fn asks_for(&self, name: &str) -> bool {
         self.asked_rules.iter().any(|r| r == name)
+    }
+    /// 32-bit registers of a thread where the driver takes the largest subgroup; 0 where that is not known. Devices with subgroups of
+    /// up to 32 lanes to choose among divide one register file by them.
+    pub fn registers_of_largest_subgroup(&self) -> i64 {
+        let (least, largest) = (i64::from(self.subgroup.0), i64::from(self.subgroup.1));
+        let all = i64::from(self.registers);
+        if least < largest && largest <= 32 { all * least / largest } else { all }
     }
     /// The subgroup size when it is fixed.
     pub fn fixed_subgroup(&self) -> Option<u32> {

@@ -187,7 +187,7 @@ pub(crate) fn profile_from(
         packed_channels: 0,
         loose_log_exp: driver_family(info) == "swiftshader",
         driver: driver_family(info),
-        // Devices are opened without cooperative matrices: no kernel uses them.
+        // What the adapter lists, where the device is opened with them.
         matrix_shapes: vec![],
         gflops: 0.0,
         gb_s: 0.0,

@@ -63,6 +63,7 @@ fn wanted_features() -> wgpu::Features {
         | F::TIMESTAMP_QUERY_INSIDE_PASSES
         | F::IMMEDIATES
         | F::PIPELINE_CACHE
+        | F::EXPERIMENTAL_COOPERATIVE_MATRIX
 }
 
 impl Gpu {
@@ -107,6 +108,9 @@ impl Gpu {
             required_features: features,
             required_limits: adapter.limits(),
             memory_hints: wgpu::MemoryHints::Performance,
+            // SAFETY: of the experimental features only matrices of subgroups are used, whose sizes, types and bounds the
+            // lowering checks itself.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             ..Default::default()
         }))
         .map_err(|e| GpuError::Open { name: info.name.clone(), why: e.to_string() })?;
@@ -151,7 +155,10 @@ impl Gpu {
                 *slot = Some(message);
             }
         });
-        let profile = profile_from(&info, &device.limits(), device.features(), &description.figures);
+        let mut profile = profile_from(&info, &device.limits(), device.features(), &description.figures);
+        if device.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+            profile.matrix_shapes.clone_from(&description.cooperative_matrix);
+        }
         let cache_key = wgpu::util::pipeline_cache_key(&info)
             .map(|k| format!("{k}-{:08x}", fxhash(&format!("{} {}", info.driver, info.driver_info))));
         Gpu { device, queue, profile, description, lost, cache_key, poller: OnceLock::new() }

@@ -20,7 +20,7 @@ impl KernelEmitter<'_> {
             let text = format!("block `{}`: threads combine single words of 32 bits", self.block);
             return Err(EmitError::unsupported(text));
         }
-        let (threads, least) = (self.axes.workgroup()[0], self.least_subgroup.max(1));
+        let (threads, least) = (self.axes.workgroup()[0], self.subgroup_sizes.0.max(1));
         let own = self.across_subgroup(combiner, v);
         if threads <= least {
             return Ok(own);
@@ -91,7 +91,7 @@ impl KernelEmitter<'_> {
         self.b.global(var)
     }
 
-    fn subgroup_builtin(&mut self, builtin: BuiltIn, name: &str) -> Value {
+    pub fn subgroup_builtin(&mut self, builtin: BuiltIn, name: &str) -> Value {
         let known = self.subgroup_builtins.iter().find(|b| b.0 == builtin).map(|b| b.1);
         let handle = known.unwrap_or_else(|| {
             let ty = self.b.lanes_ty(Kind::U32, 1);
@@ -112,9 +112,10 @@ impl KernelEmitter<'_> {
     }
 }
 
-/// True when `leaf` loads from a buffer that is distributed over a subgroup, or all threads combine its value.
+/// True when `leaf` is an operation of a subgroup: it loads from a buffer that is distributed over one, all threads combine its
+/// value, or it is one on matrices.
 pub(crate) fn reads_subgroup(f: &TensorFunction, leaf: &Leaf) -> bool {
-    let mut found = leaf.across;
+    let mut found = leaf.across || !leaf.tensor.is_empty();
     leaf.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
     found
 }

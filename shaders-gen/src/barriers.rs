@@ -43,12 +43,12 @@ impl<'a> Barriers<'a> {
         let visible = |b: &BufferId| match function.buffers[*b].scope {
             Scope::Shared => true,
             Scope::Global => read.contains(b),
-            Scope::Register | Scope::Subgroup { .. } => false,
+            Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => false,
         };
         let alone = axes.workgroup().iter().product::<u32>() == 1;
         let shared = if alone { FxHashSet::default() } else { written.into_iter().filter(visible).collect() };
         let mut bounds = Bounds::new();
-        for axis in axes.group.iter().chain(&axes.local).flatten() {
+        for axis in axes.all() {
             bounds.insert(axis.var, 0, axis.extent - 1);
         }
         insert_loops(root, &mut bounds);
@@ -75,7 +75,7 @@ impl<'a> Barriers<'a> {
                 Node::Seq(out)
             }
             Node::If { conds, body } => Node::If { conds, body: Box::new(self.walk(*body, state)) },
-            Node::Loop { var, extent, body } => {
+            Node::Loop { var, extent, spread, body } => {
                 let mut after = state.clone();
                 self.walk((*body).clone(), &mut after);
                 merge(state, after);
@@ -87,7 +87,7 @@ impl<'a> Barriers<'a> {
                 } else {
                     self.walk(*body, state)
                 };
-                Node::Loop { var, extent, body: Box::new(body) }
+                Node::Loop { var, extent, spread, body: Box::new(body) }
             }
             Node::Leaf(leaf) => {
                 merge(state, self.touched_by(&leaf));
@@ -167,13 +167,16 @@ fn insert_loops(node: &Node, bounds: &mut Bounds) {
     match node {
         Node::Seq(list) => list.iter().for_each(|n| insert_loops(n, bounds)),
         Node::If { body, .. } => insert_loops(body, bounds),
-        Node::Loop { var, extent, body } => {
+        Node::Loop { var, extent, body, .. } => {
             if let Some((_, high)) = int::range(extent, bounds) {
                 bounds.insert(*var, 0, (high - 1).max(0));
             }
             insert_loops(body, bounds);
         }
         Node::Leaf(leaf) => {
+            for (var, extent) in &leaf.tensor {
+                bounds.insert(*var, 0, extent - 1);
+            }
             if let Some(lane) = leaf.lane {
                 bounds.insert(lane.var, 0, i64::from(lane.count) - 1);
             }

@@ -28,12 +28,14 @@ pub(crate) struct Expander<'a> {
     reductions: FxHashMap<Name, Vec<Name>>,
     lane: Option<Lane>,
     conds: Vec<Cond>,
+    /// Loops around the place that are one operation.
+    tensor: Vec<(Name, i64)>,
     leaves: usize,
 }
 
 impl<'a> Expander<'a> {
     pub fn new(function: &'a TensorFunction, kernel: Name, axes: &'a Axes, ranges: &'a mut Facts) -> Self {
-        for axis in axes.group.iter().chain(&axes.local).flatten() {
+        for axis in axes.all() {
             ranges.declare(axis.var, 0, axis.extent - 1);
         }
         Expander {
@@ -45,6 +47,7 @@ impl<'a> Expander<'a> {
             reductions: FxHashMap::default(),
             lane: None,
             conds: vec![],
+            tensor: vec![],
             leaves: 0,
         }
     }
@@ -71,7 +74,10 @@ impl<'a> Expander<'a> {
         let extent = self.int(&l.extent);
         match l.kind {
             LoopKind::Group(_) | LoopKind::Local(_) => self.bound_loop(l, &extent),
-            LoopKind::Serial if !extent.is(1) => self.serial_loop(l, extent),
+            LoopKind::Subgroup(_) => self.subgroup_loop(l, &extent),
+            LoopKind::Lane => self.counted_loop(l, extent, true),
+            LoopKind::Tensor => self.tensor_loop(l, &extent),
+            LoopKind::Serial if !extent.is(1) => self.counted_loop(l, extent, false),
             LoopKind::Serial => self.instance(l, Int::new(0)),
             LoopKind::Combine => self.combined_loop(l, &extent),
             LoopKind::Unroll | LoopKind::Vectorize => {
@@ -99,7 +105,35 @@ impl<'a> Expander<'a> {
         Ok(Node::when(vec![cond], body?))
     }
 
-    fn serial_loop(&mut self, l: &For, extent: Int) -> Result<Node, EmitError> {
+    /// Subgroups beyond the loop would leave the flow that all threads share, so there are none.
+    fn subgroup_loop(&mut self, l: &For, extent: &Int) -> Result<Node, EmitError> {
+        let axis = self.axes.get(l.kind).expect("axes hold every bound loop");
+        if !extent.is(axis.extent) {
+            let text = format!("kernel `{}`: loops over subgroups run {extent} and {} times", self.kernel, axis.extent);
+            return Err(EmitError::unsupported(text));
+        }
+        self.env.insert(l.var, Int::var(axis.var));
+        self.stmt(&l.body)
+    }
+
+    /// The loop's variable stays in the leaf, which is one operation for all its values.
+    fn tensor_loop(&mut self, l: &For, extent: &Int) -> Result<Node, EmitError> {
+        let Some(n) = extent.as_const() else {
+            let text = format!(
+                "kernel `{}`: loop `{}` is one operation, so its extent must be a constant",
+                self.kernel, l.var
+            );
+            return Err(EmitError::unsupported(text));
+        };
+        self.ranges.declare(l.var, 0, n - 1);
+        self.env.insert(l.var, Int::var(l.var));
+        self.tensor.push((l.var, n));
+        let body = self.stmt(&l.body);
+        self.tensor.pop();
+        body
+    }
+
+    fn counted_loop(&mut self, l: &For, extent: Int, spread: bool) -> Result<Node, EmitError> {
         let high = self.ranges.span(&extent).high;
         if high <= 0 {
             return Ok(Node::Seq(vec![]));
@@ -115,7 +149,7 @@ impl<'a> Expander<'a> {
         self.ranges.declare(var, 0, high - 1);
         self.env.insert(l.var, Int::var(var));
         let body = self.stmt(&l.body)?;
-        Ok(Node::Loop { var, extent, body: Box::new(body) })
+        Ok(Node::Loop { var, extent, spread, body: Box::new(body) })
     }
 
     /// Each thread along x has its own iteration.
@@ -188,6 +222,7 @@ impl<'a> Expander<'a> {
             init,
             lane: self.lane,
             across: false,
+            tensor: self.tensor.clone(),
         };
         let mut out = Vec::new();
         if self.vectorize(&mut leaf) {

@@ -29,6 +29,24 @@ const NOT_STANDARD: &[(Capabilities, &str)] = &[
 /// rounded up, out of the range.
 const LARGEST: [&str; 2] = ["340282350000000000000000000000000000000f", "340282346638528859811704183484516925440f"];
 
+/// First line of WGSL with matrices that are not square.
+const OBLONG: &str =
+    "// No WGSL reader takes this text: its types coop_mat<rows>x<columns> are not square, which only SPIR-V can say.";
+
+/// naga writes columns first.
+fn rows_by_columns(text: &str) -> String {
+    let mut parts = text.split("coop_mat");
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let size = part.split_once('<').and_then(|(size, rest)| Some((size.split_once('x')?, rest)));
+        match size.filter(|((c, r), _)| [c, r].iter().all(|n| n.bytes().all(|b| b.is_ascii_digit()))) {
+            Some(((columns, rows), rest)) => out.push_str(&format!("coop_mat{rows}x{columns}<{rest}")),
+            None => out.push_str(&format!("coop_mat{part}")),
+        }
+    }
+    out
+}
+
 /// A validated compute shader of one entry point.
 #[derive(Debug, Clone)]
 pub struct GeneratedModule {
@@ -94,8 +112,18 @@ impl GeneratedModule {
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
     pub fn emit_wgsl(&self) -> Result<String, EmitError> {
-        naga::back::wgsl::write_string(&self.module, &self.info, naga::back::wgsl::WriterFlags::empty())
-            .map_err(|e| self.invalid(e))
+        let text = naga::back::wgsl::write_string(&self.module, &self.info, naga::back::wgsl::WriterFlags::empty())
+            .map_err(|e| self.invalid(e))?;
+        Ok(if self.has_oblong_matrices() { format!("{OBLONG}\n{}", rows_by_columns(&text)) } else { text })
+    }
+    /// True when it has matrices of subgroups, which HLSL cannot say, and MSL only those of eight rows and columns.
+    pub fn uses_matrices(&self) -> bool {
+        self.capabilities.contains(Capabilities::COOPERATIVE_MATRIX)
+    }
+    /// WGSL has no words for matrices of subgroups that are not square; SPIR-V has.
+    fn has_oblong_matrices(&self) -> bool {
+        let oblong = |t: &naga::Type| matches!(t.inner, naga::TypeInner::CooperativeMatrix { columns, rows, .. } if columns != rows);
+        self.module.types.iter().any(|(_, t)| oblong(t))
     }
     /// WGSL text in a dialect.
     ///
@@ -200,21 +228,25 @@ impl GeneratedModule {
     }
 }
 
-/// Parses and validates WGSL text as a compute shader that may use whatever this crate emits.
+/// Parses and validates WGSL text as a compute shader that may use whatever this crate emits. Text with matrices that are not square
+/// says so in its first line, and is not read.
 ///
 /// # Errors
 /// naga's message.
-pub fn check_wgsl(text: &str) -> Result<naga::Module, String> {
+pub fn check_wgsl(text: &str) -> Result<(), String> {
+    if text.starts_with(OBLONG) {
+        return Ok(());
+    }
     let capabilities = Capabilities::SHADER_FLOAT16
         | Capabilities::SHADER_FLOAT16_IN_FLOAT32
         | Capabilities::SUBGROUP
+        | Capabilities::COOPERATIVE_MATRIX
         | Capabilities::IMMEDIATES;
     let mut parser = naga::front::wgsl::Frontend::new();
     let options = naga::front::wgsl::Options { capabilities, ..naga::front::wgsl::Options::new() };
     parser.set_options(options);
     let module = parser.parse(text).map_err(|e| e.emit_to_string(text))?;
-    validate(&module, capabilities)?;
-    Ok(module)
+    validate(&module, capabilities).map(drop)
 }
 
 #[cfg(test)]

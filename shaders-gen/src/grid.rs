@@ -18,6 +18,8 @@ pub(crate) struct Axis {
 pub(crate) struct Axes {
     pub group: [Option<Axis>; 3],
     pub local: [Option<Axis>; 3],
+    /// Subgroups along x and y.
+    pub subgroup: [Option<Axis>; 2],
 }
 
 /// How group indices come from the hardware's workgroup id.
@@ -42,6 +44,7 @@ impl Axes {
             let slot = match l.kind {
                 LoopKind::Group(a) => axes.group.get_mut(a as usize),
                 LoopKind::Local(a) => axes.local.get_mut(a as usize),
+                LoopKind::Subgroup(a) => axes.subgroup.get_mut(a as usize),
                 _ => return,
             };
             match (slot, l.extent.as_const()) {
@@ -64,8 +67,19 @@ impl Axes {
         match kind {
             LoopKind::Group(a) => self.group[a as usize],
             LoopKind::Local(a) => self.local[a as usize],
+            LoopKind::Subgroup(a) => self.subgroup[a as usize],
             _ => None,
         }
+    }
+    /// Every axis.
+    pub fn all(&self) -> impl Iterator<Item = &Axis> {
+        self.group.iter().chain(&self.local).chain(&self.subgroup).flatten()
+    }
+    /// What the subgroups of a workgroup share out: 0 without loops over subgroups.
+    pub fn subgroup_tasks(&self) -> u32 {
+        let mut extents =
+            self.subgroup.iter().flatten().map(|a| u32::try_from(a.extent).unwrap_or(u32::MAX)).peekable();
+        if extents.peek().is_none() { 0 } else { extents.fold(1, u32::saturating_mul) }
     }
     /// Threads along each axis.
     pub fn workgroup(&self) -> [u32; 3] {
@@ -73,7 +87,7 @@ impl Axes {
     }
     /// True for a variable that differs between the threads of a workgroup.
     pub fn is_local(&self, var: Name) -> bool {
-        self.local.iter().flatten().any(|a| a.var == var)
+        self.local.iter().chain(&self.subgroup).flatten().any(|a| a.var == var)
     }
     /// True when all threads of a workgroup agree on `e`.
     pub fn is_uniform(&self, e: &Int) -> bool {

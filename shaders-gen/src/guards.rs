@@ -31,8 +31,8 @@ impl Guards<'_> {
         match node {
             Node::Seq(list) => list.iter().find_map(|n| self.divergent_loop(n)),
             Node::If { body, .. } => self.divergent_loop(body),
-            Node::Loop { var, extent, body } => {
-                let divergent = !self.axes.is_uniform(extent) && body.needs_uniform_flow(self.collective);
+            Node::Loop { var, extent, spread, body } => {
+                let divergent = (*spread || !self.axes.is_uniform(extent)) && body.needs_uniform_flow(self.collective);
                 if divergent { Some(*var) } else { self.divergent_loop(body) }
             }
             Node::Leaf(_) | Node::Barrier => None,
@@ -43,8 +43,8 @@ impl Guards<'_> {
     fn push_down(&self, node: Node, above: &[Cond]) -> Node {
         match node {
             Node::Seq(list) => Node::Seq(list.into_iter().map(|n| self.push_down(n, above)).collect()),
-            Node::Loop { var, extent, body } => {
-                Node::Loop { var, extent, body: Box::new(self.push_down(*body, above)) }
+            Node::Loop { var, extent, spread, body } => {
+                Node::Loop { var, extent, spread, body: Box::new(self.push_down(*body, above)) }
             }
             Node::If { conds, body } => {
                 if !body.needs_uniform_flow(self.collective) {
@@ -80,11 +80,11 @@ impl Guards<'_> {
                 let (inner, body) = self.hoist(*body);
                 (conds.into_iter().chain(inner).collect(), body)
             }
-            Node::Loop { var, extent, body } => {
+            Node::Loop { var, extent, spread, body } => {
                 let (conds, body) = self.hoist(*body);
                 let (inside, out): (Vec<Cond>, Vec<Cond>) =
                     conds.into_iter().partition(|c| c.lhs.uses(var) || c.rhs.uses(var));
-                (out, Node::Loop { var, extent, body: Box::new(Node::when(inside, body)) })
+                (out, Node::Loop { var, extent, spread, body: Box::new(Node::when(inside, body)) })
             }
             Node::Seq(list) => self.hoist_seq(list),
         }

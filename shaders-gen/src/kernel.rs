@@ -12,7 +12,7 @@ use compiler::name::Name;
 use compiler::plan::Binding;
 use compiler::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
 use naga::{AddressSpace, Barrier, BinaryOperator, Expression, Handle, Statement, StorageAccess};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// Where a buffer's units are.
 #[derive(Clone, Debug)]
@@ -46,8 +46,10 @@ pub(crate) struct KernelEmitter<'a> {
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
     pub unknown_zero: Option<Value>,
-    /// Threads of the smallest subgroup that the device may take; 0 without subgroups.
-    pub least_subgroup: u32,
+    /// Threads of the smallest and the largest subgroup that the device may take; 0 without subgroups.
+    pub subgroup_sizes: (u32, u32),
+    /// True in subgroups that have a task of their own, where there may be more than tasks.
+    pub has_task: Option<Handle<Expression>>,
     pub subgroup_builtins: Vec<(naga::BuiltIn, Handle<Expression>)>,
 }
 
@@ -75,7 +77,8 @@ impl<'a> KernelEmitter<'a> {
             shared_bytes: 0,
             symbols: None,
             unknown_zero: None,
-            least_subgroup: 0,
+            subgroup_sizes: (0, 0),
+            has_task: None,
             subgroup_builtins: vec![],
         }
     }
@@ -119,6 +122,7 @@ impl<'a> KernelEmitter<'a> {
             let bytes = layout.word.bytes() * layout.width;
             let location = match buffer.scope {
                 Scope::Global => continue,
+                Scope::Fragment(_) => StorageLocation::Variables(FxHashMap::default()),
                 Scope::Register | Scope::Subgroup { .. } if layout.constant => {
                     StorageLocation::Variables(FxHashMap::default())
                 }
@@ -180,8 +184,8 @@ impl<'a> KernelEmitter<'a> {
         self.declare_symbols();
         let beyond = self.axis_variables(grid);
         match beyond {
-            Some(inside) => self.branch(inside, |this| this.node(root)),
-            None => self.node(root),
+            Some(inside) => self.branch(inside, |this| this.subgroup_tasks(root)),
+            None => self.subgroup_tasks(root),
         }
     }
 
@@ -263,7 +267,7 @@ impl<'a> KernelEmitter<'a> {
         linear
     }
 
-    fn define(&mut self, var: Name, value: Handle<Expression>) {
+    pub fn define(&mut self, var: Name, value: Handle<Expression>) {
         // A literal or an argument has no statement of its own that could carry the name.
         if !matches!(self.b.function.expressions[value], Expression::Literal(_)) {
             self.b.name(value, var.as_str());
@@ -285,10 +289,11 @@ impl<'a> KernelEmitter<'a> {
         Ok(())
     }
 
-    fn node(&mut self, node: &Node) -> Result<(), EmitError> {
+    pub fn node(&mut self, node: &Node) -> Result<(), EmitError> {
         match node {
             Node::Seq(list) => list.iter().try_for_each(|n| self.node(n)),
-            Node::Loop { var, extent, body } => self.serial_loop(*var, extent, body),
+            Node::Loop { var, extent, spread: false, body } => self.serial_loop(*var, extent, body),
+            Node::Loop { var, extent, spread: true, body } => self.spread_loop(*var, extent, body),
             Node::If { conds, body } => {
                 let source = Source { block: body.only_block(), ..self.b.sources.current() };
                 let before = self.b.sources.enter(source);
@@ -323,59 +328,6 @@ impl<'a> KernelEmitter<'a> {
         done
     }
 
-    /// A counted loop; the test is at the end where there is at least one iteration.
-    fn serial_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
-        let before = self.b.sources.enter(Source { block: body.only_block(), around: Some(var) });
-        let done = self.counted(var, extent, body);
-        self.b.sources.leave(before);
-        done
-    }
-
-    fn counted(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
-        let counter = self.b.counter(var);
-        let end = self.int(extent)?;
-        let pointer = self.b.local(counter);
-        let zero = self.b.i32(0);
-        self.b.store(pointer, zero);
-        self.forget_written(body);
-        self.b.open();
-        let at_least_one = self.ranges.prove(extent, 1, i64::MAX);
-        if !at_least_one {
-            let now = self.b.load(pointer, Kind::I32, 1, None);
-            let end = Value { handle: end, ..now };
-            let done = self.b.binary(BinaryOperator::GreaterEqual, now, end);
-            let mut accept = naga::Block::new();
-            accept.push(Statement::Break, naga::Span::UNDEFINED);
-            self.b.statement(Statement::If { condition: done.handle, accept, reject: naga::Block::new() });
-        }
-        let value = self.b.load(pointer, Kind::I32, 1, None);
-        self.define(var, value.handle);
-        self.node(body)?;
-        self.vars.remove(&var);
-        self.levels.clear();
-        let body_block = self.b.close();
-        self.b.open();
-        let one = Value { handle: self.b.i32(1), ..value };
-        let next = self.b.add(value, one);
-        self.b.store(pointer, next.handle);
-        let break_if = at_least_one.then(|| {
-            let end = Value { handle: end, ..next };
-            self.b.binary(BinaryOperator::GreaterEqual, next, end).handle
-        });
-        let continuing = self.b.close();
-        self.b.statement(Statement::Loop { body: body_block, continuing, break_if });
-        self.forget_written(body);
-        Ok(())
-    }
-
-    fn forget_written(&mut self, body: &Node) {
-        let mut written = FxHashSet::default();
-        body.visit_leaves(&mut |l| {
-            written.insert(l.buffer);
-        });
-        self.b.forget(&|b| written.contains(&b));
-    }
-
     /// A store: guards, value, combination with the old element.
     fn leaf(&mut self, leaf: &Leaf) -> Result<(), EmitError> {
         self.block = leaf.block;
@@ -383,7 +335,10 @@ impl<'a> KernelEmitter<'a> {
         let around = self.b.sources.current().around;
         let before = self.b.sources.enter(Source { block: Some(leaf.block), around });
         let mark = self.ranges.mark();
-        let done = if leaf.across {
+        let done = if !leaf.tensor.is_empty() {
+            self.ranges.assume(&leaf.facts);
+            self.matrix_operation(leaf)
+        } else if leaf.across {
             self.value(&leaf.value)
                 .and_then(|value| self.across_threads(leaf, value))
                 .and_then(|value| self.guarded_store(leaf, Some(value)))

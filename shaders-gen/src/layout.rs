@@ -120,8 +120,11 @@ fn note_access(
     leaf: &Leaf,
     ranges: &mut Facts,
 ) {
-    let access = resolve(&f.buffers[b], indices, leaf.lane, ranges);
     let u = usage.entry(b).or_default();
+    if matches!(f.buffers[b].scope, Scope::Fragment(_)) {
+        return;
+    }
+    let access = resolve(&f.buffers[b], indices, leaf.lane, ranges);
     match access.form {
         Form::One(i) => u.bases.push(i),
         Form::Run { base, count, align } => {

@@ -36,6 +36,8 @@ mod kernel;
 mod lanes;
 mod layout;
 mod lines;
+mod loops;
+mod matrices;
 mod memory;
 mod ops;
 mod packing;
@@ -105,7 +107,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.b.loose_log_exp = profile.loose_log_exp;
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();
-    emitter.least_subgroup = profile.subgroup.0;
+    emitter.subgroup_sizes = profile.subgroup;
     emitter.kernel(&grid, &root)?;
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);

@@ -106,6 +106,10 @@ impl Outline {
                     self.block(body, named);
                     self.block(continuing, named);
                 }
+                Statement::Block(inner) => {
+                    self.statements.push(source);
+                    self.block(inner, named);
+                }
                 // Their results are called by number.
                 Statement::SubgroupBallot { .. }
                 | Statement::SubgroupGather { .. }
@@ -164,6 +168,11 @@ impl Outline {
                     let span = of_statement(next);
                     let [accept, reject] = [accept, reject].map(|b| self.spanned_from(b, next));
                     out.push(Statement::If { condition: *condition, accept, reject }, span);
+                }
+                Statement::Block(inner) => {
+                    let span = of_statement(next);
+                    let inner = self.spanned_from(inner, next);
+                    out.push(Statement::Block(inner), span);
                 }
                 Statement::Loop { body, continuing, break_if } => {
                     let span = of_statement(next);
@@ -235,7 +244,7 @@ impl Reader<'_> {
             self.named += 1;
             return self.outline.named.get(self.named - 1).copied();
         }
-        if line.starts_with("if ") || line == "loop {" {
+        if line.starts_with("if ") || line == "loop {" || line == "{" {
             let source = self.statement()?;
             self.open.push(source);
             return Some(source);

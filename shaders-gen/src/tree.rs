@@ -28,6 +28,8 @@ pub(crate) struct Leaf {
     pub lane: Option<Lane>,
     /// What all threads along x compute is combined, and then into the element.
     pub across: bool,
+    /// Loops whose iterations are one operation of the subgroup, with their extents; their variables stand in the indices.
+    pub tensor: Vec<(Name, i64)>,
 }
 
 /// A statement of the expanded kernel.
@@ -35,8 +37,8 @@ pub(crate) struct Leaf {
 pub(crate) enum Node {
     /// One after another.
     Seq(Vec<Node>),
-    /// A loop at run time.
-    Loop { var: Name, extent: Int, body: Box<Node> },
+    /// A loop at run time; the lanes of a subgroup share out the iterations of one that is `spread`.
+    Loop { var: Name, extent: Int, spread: bool, body: Box<Node> },
     /// Runs where all conditions hold.
     If { conds: Vec<Cond>, body: Box<Node> },
     /// A store.

@@ -54,7 +54,8 @@ fn overwritten(f: &TensorFunction, leaf: &Leaf<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     for l in &leaf.loops {
-        let serial = !matches!(l.kind, LoopKind::Group(_) | LoopKind::Local(_));
+        let serial =
+            !matches!(l.kind, LoopKind::Group(_) | LoopKind::Local(_) | LoopKind::Subgroup(_) | LoopKind::Lane);
         let mut used = false;
         b.value.visit_ints(&mut |i| used |= i.uses(l.var));
         if serial && used && !l.extent.is(1) && !b.indices.iter().any(|i| i.uses(l.var)) {

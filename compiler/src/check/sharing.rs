@@ -114,6 +114,7 @@ fn scope_word(f: &TensorFunction, b: BufferId) -> &'static str {
         Scope::Shared => "workgroup",
         Scope::Register => "register",
         Scope::Subgroup { .. } => "subgroup",
+        Scope::Fragment(_) => "fragment",
     }
 }
 
@@ -320,8 +321,9 @@ impl<'f> Sharing<'_, 'f> {
         for w in writes {
             // Workgroups that do not run the store rely on another one's.
             let partial = !lane && self.leaf(w).along(axis).any(|(_, l)| l.extent.as_const() != Some(view.size(axis)));
-            // What all store alike stays as it is only where it is stored once.
-            let alike = !self.distributed(s, w).contains(&axis) && (lane || !self.stored_again(w));
+            // What all store alike stays as it is only where it is stored once, or where barriers keep all in the same iteration.
+            let together = lane || matches!(axis, Parallel::Subgroup(_));
+            let alike = !self.distributed(s, w).contains(&axis) && (together || !self.stored_again(w));
             if !partial && alike {
                 continue;
             }

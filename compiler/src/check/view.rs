@@ -12,7 +12,9 @@ pub(super) enum Parallel {
     Group(u8),
     /// The threads of a workgroup along x, y or z.
     Local(u8),
-    /// The lanes of a vectorised loop: all of one statement's run before the next statement.
+    /// The subgroups of a workgroup along x or y.
+    Subgroup(u8),
+    /// The lanes of a vectorised loop, or of a subgroup: all of one statement's run before the next statement.
     Lane(Name),
 }
 
@@ -22,8 +24,9 @@ impl Parallel {
         match l.kind {
             LoopKind::Group(a) => Some(Parallel::Group(a)),
             LoopKind::Local(a) => Some(Parallel::Local(a)),
-            LoopKind::Vectorize => Some(Parallel::Lane(l.var)),
-            LoopKind::Serial | LoopKind::Unroll | LoopKind::Combine => None,
+            LoopKind::Subgroup(a) => Some(Parallel::Subgroup(a)),
+            LoopKind::Vectorize | LoopKind::Lane => Some(Parallel::Lane(l.var)),
+            LoopKind::Serial | LoopKind::Unroll | LoopKind::Combine | LoopKind::Tensor => None,
         }
     }
 
@@ -31,9 +34,10 @@ impl Parallel {
     pub(super) fn separates(self, scope: Scope) -> bool {
         match (self, scope) {
             (Parallel::Lane(_), _) | (_, Scope::Global) => false,
-            (Parallel::Group(_), _) | (_, Scope::Register) => true,
-            (Parallel::Local(_), Scope::Shared) => false,
+            (Parallel::Group(_), _) | (_, Scope::Register | Scope::Fragment(_)) => true,
+            (Parallel::Local(_) | Parallel::Subgroup(_), Scope::Shared) => false,
             (Parallel::Local(a), Scope::Subgroup { .. }) => a > 0,
+            (Parallel::Subgroup(_), Scope::Subgroup { .. }) => true,
         }
     }
 
@@ -43,6 +47,7 @@ impl Parallel {
         match self {
             Parallel::Group(a) => format!("the workgroups along {}", letter(a)),
             Parallel::Local(a) => format!("the threads along {}", letter(a)),
+            Parallel::Subgroup(a) => format!("the subgroups along {}", letter(a)),
             Parallel::Lane(v) => format!("the lanes of `{v}`"),
         }
     }

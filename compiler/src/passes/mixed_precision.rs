@@ -63,10 +63,11 @@ impl Pass for MixedPrecision {
         keep.extend(self.keep_f32.iter().map(|p| KeepF32::listed(p)));
         // Calibration has measured what the rule for the first layers guesses.
         let stem = cx.amp != AmpMode::Auto && !self.half_inputs;
+        let matrices = cx.profile.multiplies_matrices();
         let mut failure = None;
         let mut constants = FxHashMap::default();
         let changed = rewrite_functions(module, |r| {
-            let choices = decide::choose(r.module, &r.f, &keep, self.half_inputs, stem);
+            let choices = decide::choose(r.module, &r.f, &keep, self.half_inputs, stem, matrices);
             self.remark_choices(r, &choices, cx);
             match rewrite::rewrite(r, &choices, &mut constants) {
                 Ok(done) if done.halves > 0 => cx.applied(self, &[], done.summary(r.f.name)),

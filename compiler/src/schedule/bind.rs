@@ -29,6 +29,12 @@ attr_enum! {
         LocalY = "local_y",
         /// Threads along z.
         LocalZ = "local_z",
+        /// Subgroups along x.
+        SubgroupX = "subgroup_x",
+        /// Subgroups along y.
+        SubgroupY = "subgroup_y",
+        /// Lanes of a subgroup.
+        Lane = "lane",
     }
 }
 impl Axis {
@@ -41,6 +47,9 @@ impl Axis {
             Axis::LocalX => LoopKind::Local(0),
             Axis::LocalY => LoopKind::Local(1),
             Axis::LocalZ => LoopKind::Local(2),
+            Axis::SubgroupX => LoopKind::Subgroup(0),
+            Axis::SubgroupY => LoopKind::Subgroup(1),
+            Axis::Lane => LoopKind::Lane,
         }
     }
 }
@@ -71,6 +80,7 @@ fn check_shared_axis(f: &TensorFunction, var: Name, kind: LoopKind) -> Result<()
                 );
                 return Err(Refusal::at(var, text));
             }
+            (LoopKind::Lane, LoopKind::Lane) => return Err(Refusal::at(var, "the lanes are shared out already")),
             (LoopKind::Group(_), k) if !matches!(k, LoopKind::Group(_)) => {
                 let text = format!("a workgroup loop must not be inside `{}`, which is not one", outer.var);
                 return Err(Refusal::at(var, text));
@@ -102,7 +112,7 @@ impl Instruction for Bind {
         if l.kind != LoopKind::Serial {
             return Err(Refusal::at(self.r#loop, "only a serial loop can be bound"));
         }
-        if matches!(kind, LoopKind::Local(_)) && l.extent.as_const().is_none() {
+        if matches!(kind, LoopKind::Local(_) | LoopKind::Subgroup(_)) && l.extent.as_const().is_none() {
             return Err(Refusal::at(self.r#loop, "a thread loop needs a constant extent"));
         }
         for b in l.body.blocks() {

@@ -1,7 +1,8 @@
 //! `compute-at`: moves a producer to its consumer, computing just what one iteration of a loop needs.
 //!
 //! With one consumer, the buffer keeps a dimension for each loop inside `at` that the consumer's load uses (for shared
-//! memory also for the thread loops around `at`), and the producer computes the element that the consumer loads there.
+//! memory also for the thread loops around `at`), and the producer computes the element that the consumer loads there. Of
+//! workgroup memory each subgroup around `at` has a slice, which it alone computes.
 //! Where one consumer loads several elements, dimensions in which these agree become the loops that their index uses, and the others
 //! stay whole. With several consumers a dimension whose index is the same everywhere and fixed inside `at` goes away and the
 //! others stay whole.
@@ -27,7 +28,7 @@ use super::staging::bounds_with;
 use super::{Instruction, Refusal};
 use crate::int::Int;
 use crate::name::Name;
-use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, BufferId, Expr, LoopKind, MatrixRole, Scope, Stmt, TensorFunction};
 use crate::{attr_enum, attr_struct};
 
 attr_enum! {
@@ -37,6 +38,8 @@ attr_enum! {
         Register = "register",
         /// Workgroup memory.
         Shared = "shared",
+        /// Accumulators of the subgroup: the last two dimensions are rows and columns.
+        Fragment = "fragment",
     }
 }
 impl LocalScope {
@@ -45,6 +48,7 @@ impl LocalScope {
         match self {
             LocalScope::Register => Scope::Register,
             LocalScope::Shared => Scope::Shared,
+            LocalScope::Fragment => Scope::Fragment(MatrixRole::C),
         }
     }
 }
@@ -63,7 +67,9 @@ attr_struct! {
 
 /// How the producer's buffer looks after the move.
 struct Placement {
-    /// New loops, and dimensions of the buffer.
+    /// Loops over subgroups around `at`: the buffer's first dimensions, of which each subgroup has its own slice.
+    slices: Vec<LoopHead>,
+    /// New loops, and further dimensions of the buffer.
     dims: Vec<LoopHead>,
     /// Values of the producer's spatial variables in the new loops' variables.
     by: Substitution,
@@ -110,8 +116,8 @@ impl ComputeAt {
     /// True when a dimension is needed for loop `n` of `path`.
     fn varies(&self, path: &[LoopHead], n: usize, at: usize) -> Result<bool, Refusal> {
         let l = &path[n];
-        let thread = matches!(l.kind, LoopKind::Local(_));
-        if n > at && (matches!(l.kind, LoopKind::Group(_)) || (thread && self.scope == LocalScope::Register)) {
+        let thread = matches!(l.kind, LoopKind::Local(_) | LoopKind::Subgroup(_));
+        if n > at && (matches!(l.kind, LoopKind::Group(_)) || (thread && self.scope != LocalScope::Shared)) {
             let text = format!("`{}` inside `{}` is bound and used by the consumer's load", l.var, self.at);
             return Err(Refusal::at(l.var, text));
         }
@@ -129,9 +135,13 @@ impl ComputeAt {
         let first = &c.loads[0];
         let agrees: Vec<bool> = (0..first.len()).map(|d| c.loads.iter().all(|ix| ix[d] == first[d])).collect();
         let common: Vec<Int> = first.iter().zip(&agrees).filter(|(_, same)| **same).map(|(i, _)| i.clone()).collect();
-        let (mut old, mut loops) = (Vec::new(), Vec::new());
+        let (mut slices, mut old, mut loops) = (Vec::new(), Vec::new(), Vec::new());
         for (n, l) in c.path.iter().enumerate() {
             if common.iter().any(|i| i.uses(l.var)) && self.varies(&c.path, n, c.at)? {
+                if n < c.at && matches!(l.kind, LoopKind::Subgroup(_)) {
+                    slices.push(l.clone());
+                    continue;
+                }
                 let var = derived_name(self.block, l.var);
                 check_new_loop(f, var)?;
                 loops.push(LoopHead::serial(var, l.extent.clone()));
@@ -154,11 +164,13 @@ impl ComputeAt {
         }
         // The consumer's innermost loop stays innermost: it may become a vector.
         dims.extend(loops);
+        let own: Vec<Name> = slices.iter().map(|l| l.var).collect();
         let load = move |ix: &[Int]| {
+            let slice = own.iter().map(|v| Int::var(*v));
             let whole = kept.iter().map(|d| ix[*d].clone());
-            whole.chain(old.iter().map(|v| Int::var(*v))).collect()
+            slice.chain(whole).chain(old.iter().map(|v| Int::var(*v))).collect()
         };
-        Ok(Placement { dims, by, load: Box::new(load) })
+        Ok(Placement { slices, dims, by, load: Box::new(load) })
     }
 
     /// Whole dimensions, except those whose index is the same in all loads and fixed inside the loop.
@@ -193,7 +205,12 @@ impl ComputeAt {
             by.insert(v, Int::var(var));
             kept.push(d);
         }
-        Ok(Placement { dims, by, load: Box::new(move |ix| kept.iter().map(|d| ix[*d].clone()).collect()) })
+        Ok(Placement {
+            slices: vec![],
+            dims,
+            by,
+            load: Box::new(move |ix| kept.iter().map(|d| ix[*d].clone()).collect()),
+        })
     }
 }
 
@@ -222,12 +239,12 @@ impl Instruction for ComputeAt {
             }
         }
         moved.map_ints(&mut |i| substitute(i, &place.by));
-        moved.indices = place.dims.iter().map(|d| Int::var(d.var)).collect();
+        moved.indices = place.slices.iter().chain(&place.dims).map(|d| Int::var(d.var)).collect();
         if consumers.iter().any(|c| c.conditional) {
             moved.value = clamp_loads(f, &moved.value, &bounds_with(f, &heads));
         }
         let reads = buffers_read(&moved.value);
-        f.buffers[buffer].shape = place.dims.iter().map(|d| d.extent.clone()).collect();
+        f.buffers[buffer].shape = place.slices.iter().chain(&place.dims).map(|d| d.extent.clone()).collect();
         f.buffers[buffer].move_to(self.scope.scope());
         let users: Vec<Name> = consumers.iter().map(|c| c.name).collect();
         f.body.visit_mut(&mut |s| {

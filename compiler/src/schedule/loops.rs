@@ -401,7 +401,7 @@ pub fn too_large(f: &TensorFunction) -> Option<(Name, i64)> {
     f.buffers.iter().find_map(|(_, b)| {
         let most = match b.scope {
             Scope::Global => return None,
-            Scope::Shared | Scope::Subgroup { .. } => MAX_SHARED_BYTES,
+            Scope::Shared | Scope::Subgroup { .. } | Scope::Fragment(_) => MAX_SHARED_BYTES,
             Scope::Register => MAX_REGISTER_BYTES,
         };
         let mut sizes = b.shape.iter().map(Int::as_const);

@@ -33,10 +33,12 @@ mod set_scope;
 mod software_pipeline;
 mod split;
 mod split_epilogue;
+mod stage_in_fragment;
 mod stage_in_registers;
 mod stage_in_shared;
 mod stage_in_subgroup;
 mod staging;
+mod tensorize;
 mod transform_layout;
 mod unroll;
 mod vectorize;
@@ -96,6 +98,7 @@ instructions! {
     stage_in_registers::StageInRegisters,
     stage_in_shared::StageInShared,
     stage_in_subgroup::StageInSubgroup,
+    stage_in_fragment::StageInFragment,
     compute_at::ComputeAt,
     cache_write::CacheWrite,
     decompose_reduction::DecomposeReduction,
@@ -110,6 +113,7 @@ instructions! {
     software_pipeline::SoftwarePipeline,
     cut_kernel::CutKernel,
     combine::Combine,
+    tensorize::Tensorize,
     choose::Choose,
 }
 

@@ -24,17 +24,22 @@ use crate::tir::{Block, Buffer, Expr, Scope, Stmt, TensorFunction};
 attr_struct! {
     /// Lets an unscheduled block write a scratch buffer that a new compute block copies to the original one.
     pub struct SplitEpilogue("split-epilogue") {
-        /// The block; the scratch buffer is named after it (`<block>_local`).
+        /// The block.
         pub block: Name = "".into(),
         /// Name of the copying block; its loops are named after it and the original loops.
         pub into: Name = "".into(),
+        /// Name of the scratch buffer; `<block>_local` where there is none.
+        pub local: Name = "".into(),
     }
 }
 
 impl Instruction for SplitEpilogue {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         check_new_block(f, self.into)?;
-        let local = derived_name(self.block, "local".into());
+        let local = match self.local.as_str() {
+            "" => derived_name(self.block, "local".into()),
+            _ => self.local,
+        };
         check_new_block(f, local)?;
         // The nest is taken out and goes back to its place, with the copy after it.
         let position = match &f.body {

@@ -38,15 +38,20 @@ attr_struct! {
         /// Loops around the block whose dimensions come first in the buffer, in this order; the others follow as the loops
         /// stand.
         pub order: Vec<Name> = vec![],
-        /// Elements that nobody uses behind each row (what follows the first dimension), so that rows begin in other banks.
+        /// Elements that nobody uses behind each row, so that rows begin in other banks.
         pub pad: i64 = 0,
+        /// Dimensions, from the first on, that tell rows apart, where rows are padded; a row is everything after them.
+        pub rows: i64 = 1,
+        /// Keeps an f16 that was cast to f32 as f16.
+        pub narrow: bool = false,
     }
 }
 
 impl Instruction for StageInShared {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         let target = Target::Shared;
-        let arrangement = Arrangement { order: &self.order, pad: self.pad };
+        let rows = usize::try_from(self.rows).unwrap_or(0);
+        let arrangement = Arrangement { order: &self.order, pad: self.pad, rows, narrow: self.narrow };
         Staging { block: self.block, operand: &self.operand, at: self.at, into: self.into, target, arrangement }
             .apply(f)
     }

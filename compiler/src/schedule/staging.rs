@@ -12,9 +12,10 @@ use super::loops::{
     IndexMap, LoopHead, Substitution, check_new_block, check_new_loop, derived_name, find_block, find_block_mut,
     insert_before_users, loops_around_block, nest, position_around, substitute,
 };
+use crate::dtype::DType;
 use crate::int::{self, Bounds, Int};
 use crate::name::Name;
-use crate::tir::{Block, Buffer, Encoding, Expr, LoopKind, Scope, Stmt, TensorFunction};
+use crate::tir::{Block, Buffer, Encoding, Expr, LoopKind, MatrixRole, Scope, Stmt, TensorFunction};
 
 /// Where the operand goes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,6 +24,8 @@ pub(super) enum Target {
     Register,
     /// Workgroup memory.
     Shared,
+    /// Matrices of the subgroup: the last two dimensions are rows and columns.
+    Fragment(MatrixRole),
     /// Distributed over the lanes of loop `lane`, along the dimension of loop `dim`.
     Subgroup {
         /// The loop bound to the lanes.
@@ -49,13 +52,23 @@ pub(super) struct Staging<'a> {
 }
 
 /// How the elements of a staged buffer lie.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Arrangement<'a> {
     /// Loops around the block whose dimensions come first, in this order; the others follow as the loops stand. Loops that
     /// the operand does not use have no dimension.
     pub order: &'a [Name],
-    /// Elements that nobody uses behind each row; a row is everything after the first dimension.
+    /// Elements that nobody uses behind each row.
     pub pad: i64,
+    /// Dimensions, from the first on, that tell rows apart; a row is everything after them.
+    pub rows: usize,
+    /// The operand is of a wider type only because it was cast, and is kept as it was before.
+    pub narrow: bool,
+}
+
+impl Default for Arrangement<'_> {
+    fn default() -> Self {
+        Arrangement { order: &[], pad: 0, rows: 1, narrow: false }
+    }
 }
 
 /// A new loop of the copy and the index that it gives the original variable.
@@ -83,6 +96,13 @@ impl Staging<'_> {
         let at = position_around(&path, self.at, self.block)?;
         let block = find_block(f, self.block)?.clone();
         let (operand, lazy) = self.find_operand(&block)?;
+        let wide = operand.dtype(f);
+        let operand = match self.arrangement.narrow {
+            true => {
+                narrowed(&operand, f).ok_or_else(|| Refusal::at(self.block, "the operand is no f16 that was cast"))?
+            }
+            false => operand,
+        };
         if buffers_read(&operand).contains(&block.buffer) {
             return Err(Refusal::at(self.block, "the operand reads the buffer that the block writes"));
         }
@@ -115,6 +135,7 @@ impl Staging<'_> {
             stages: block.stages.clone(),
         };
         let load = Expr::Load(buffer, (layout.place)(&dims.iter().map(|d| Int::var(d.var)).collect::<Vec<_>>()));
+        let load = load.cast(operand.dtype(f), wide);
         let b = find_block_mut(f, self.block)?;
         b.value = replace_operand(&b.value, &steps(self.operand)?, load).ok_or_else(|| self.no_operand())?;
         insert_before_users(f, self.at, nest(&heads, Stmt::Block(Box::new(copy))), &reads, &[self.block])
@@ -122,7 +143,7 @@ impl Staging<'_> {
 
     /// The buffer's shape, and where the element of the loops' indices lies in it.
     fn layout(&self, path: &[LoopHead], dims: &[Dim]) -> Result<Placed, Refusal> {
-        let Arrangement { order: first, pad } = self.arrangement;
+        let Arrangement { order: first, pad, rows, .. } = self.arrangement;
         let mut order: Vec<usize> = Vec::new();
         for v in first {
             position_around(path, *v, self.block)?;
@@ -130,20 +151,21 @@ impl Staging<'_> {
         }
         let others: Vec<usize> = (0..dims.len()).filter(|d| !order.contains(d)).collect();
         order.extend(others);
-        if pad < 0 || (pad > 0 && dims.len() < 2) {
-            return Err(Refusal::at(self.into, format!("{} dimensions cannot have rows padded by {pad}", dims.len())));
+        if pad < 0 || (pad > 0 && (rows == 0 || dims.len() <= rows)) {
+            let text = format!("{} dimensions, {rows} of them for rows, cannot have rows padded by {pad}", dims.len());
+            return Err(Refusal::at(self.into, text));
         }
         let shape: Vec<Int> = order.iter().map(|&d| dims[d].extent.clone()).collect();
         let permuted = move |ix: &[Int]| -> Vec<Int> { order.iter().map(|&d| ix[d].clone()).collect() };
         if pad == 0 {
             return Ok(Placed { shape, place: Box::new(permuted) });
         }
-        let row = shape[1..].to_vec();
+        let (row, inside) = (shape[..rows].to_vec(), shape[rows..].to_vec());
         Ok(Placed {
-            shape: vec![shape[0].clone(), int::product(&row) + pad],
+            shape: vec![int::product(&row), int::product(&inside) + pad],
             place: Box::new(move |ix| {
                 let ix = permuted(ix);
-                vec![ix[0].clone(), int::flatten_index(&ix[1..], &row)]
+                vec![int::flatten_index(&ix[..rows], &row), int::flatten_index(&ix[rows..], &inside)]
             }),
         })
     }
@@ -171,7 +193,7 @@ impl Staging<'_> {
             if !uses(operand, l.var) {
                 continue;
             }
-            let thread = matches!(l.kind, LoopKind::Local(_));
+            let thread = matches!(l.kind, LoopKind::Local(_) | LoopKind::Subgroup(_));
             if n > at && (matches!(l.kind, LoopKind::Group(_)) || (thread && self.target != Target::Shared)) {
                 let text = format!("`{}` inside `{}` is bound and used by the operand", l.var, self.at);
                 return Err(Refusal::at(l.var, text));
@@ -241,6 +263,7 @@ impl Staging<'_> {
         Ok(match self.target {
             Target::Register => Scope::Register,
             Target::Shared => Scope::Shared,
+            Target::Fragment(role) => Scope::Fragment(role),
             Target::Subgroup { dim, .. } => {
                 let d = dims.iter().position(|d| d.var == dim);
                 let text = format!("the operand does not vary over `{dim}` inside `{}`", self.at);
@@ -251,6 +274,19 @@ impl Staging<'_> {
                 Scope::Subgroup { lane_dim: d as u32, size }
             }
         })
+    }
+}
+
+/// The f16 value that `e` was before a cast to f32: what is rounded to f16 there stays what it is.
+fn narrowed(e: &Expr, f: &TensorFunction) -> Option<Expr> {
+    match e {
+        e if e.dtype(f) == DType::F16 => Some(e.clone()),
+        Expr::Cast(DType::F32, a) if a.dtype(f) == DType::F16 => Some((**a).clone()),
+        Expr::Select(c, a, b) => Some(Expr::select((**c).clone(), narrowed(a, f)?, narrowed(b, f)?)),
+        Expr::Const(crate::tir::Scalar::Float(v), DType::F32) if half::f16::from_f64(*v).to_f64() == *v => {
+            Some(Expr::constant(*v, DType::F16))
+        }
+        _ => None,
     }
 }
 

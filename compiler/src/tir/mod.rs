@@ -24,6 +24,7 @@ mod combiner;
 mod expr;
 mod fingerprint;
 mod instruction;
+pub mod intrinsic;
 mod print_loops;
 mod provenance;
 mod rows;
@@ -33,6 +34,7 @@ pub use analysis::FusionKind;
 pub use combiner::Combiner;
 pub use expr::{BinaryOp, Expr, Scalar, UnaryOp};
 pub use instruction::{InstrRef, Instruction, Refusal};
+pub use intrinsic::MatrixRole;
 pub use print_loops::print_loops;
 pub use provenance::{Provenance, StageSet};
 
@@ -62,6 +64,9 @@ pub enum Scope {
         /// Lanes of the subgroup.
         size: u32,
     },
+    /// A matrix of a subgroup, or several: the last two dimensions are its rows and columns, and which lane holds what is the
+    /// device's business. Only nests of [`LoopKind::Tensor`] loops access it.
+    Fragment(MatrixRole),
 }
 
 /// How elements are stored in a global buffer.
@@ -202,6 +207,14 @@ pub enum LoopKind {
     Group(u8),
     /// The thread's index in its workgroup along x, y or z.
     Local(u8),
+    /// Iterations that the subgroups of a workgroup share out, along x or y (0, 1): each of them has registers and fragments of its
+    /// own. How many threads a subgroup has is the run's: no index tells it, and what stands inside hands nothing from one
+    /// iteration to another.
+    Subgroup(u8),
+    /// Iterations that the lanes of a subgroup share out, inside a loop over subgroups, however many lanes there are.
+    Lane,
+    /// All iterations are one operation of a subgroup on matrices ([`intrinsic`]).
+    Tensor,
 }
 impl LoopKind {
     /// Word before `for` in text; none for a serial loop.
@@ -210,6 +223,9 @@ impl LoopKind {
         Some(match self {
             LoopKind::Serial => return None,
             LoopKind::Combine => "combine".to_string(),
+            LoopKind::Lane => "lane".to_string(),
+            LoopKind::Tensor => "tensor".to_string(),
+            LoopKind::Subgroup(a) => format!("subgroup_{}", axis(a)),
             LoopKind::Unroll => "unroll".to_string(),
             LoopKind::Vectorize => "vectorize".to_string(),
             LoopKind::Group(a) => format!("group_{}", axis(a)),

@@ -1,7 +1,7 @@
 //! Short text of loop nests for error messages.
 
 use crate::name::Name;
-use crate::tir::{For, LoopKind, Stmt, TensorFunction};
+use crate::tir::{For, Stmt, TensorFunction};
 use std::fmt::Write;
 
 /// The loops and blocks below `s`, one per line; the loop or block `culprit` is marked with `>`.
@@ -51,13 +51,6 @@ fn write_stmt(f: &TensorFunction, s: &Stmt, culprit: Option<Name>, depth: usize,
 }
 
 fn loop_text(l: &For) -> String {
-    let kind = match l.kind {
-        LoopKind::Serial => String::new(),
-        LoopKind::Unroll => " unroll".into(),
-        LoopKind::Vectorize => " vectorize".into(),
-        LoopKind::Combine => " combine".into(),
-        LoopKind::Group(a) => format!(" group_{}", ["x", "y", "z"][usize::from(a.min(2))]),
-        LoopKind::Local(a) => format!(" local_{}", ["x", "y", "z"][usize::from(a.min(2))]),
-    };
+    let kind = l.kind.word().map_or(String::new(), |w| format!(" {w}"));
     format!("for {} in {}{kind}", l.var, l.extent)
 }

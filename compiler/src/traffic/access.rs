@@ -124,7 +124,7 @@ impl<'f> Kernel<'f> {
         let shared = match buffer.scope {
             Scope::Global => false,
             Scope::Shared => true,
-            Scope::Register | Scope::Subgroup { .. } => return None,
+            Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => return None,
         };
         let flat = int::simplify(&int::flatten_index(ix, &buffer.shape), &self.bounds);
         let mut serial = around.loops.iter().filter(|l| l.kind == LoopKind::Serial);

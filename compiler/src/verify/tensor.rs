@@ -13,20 +13,20 @@ use crate::tir::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::OnceCell;
 
-struct Verifier<'f> {
-    f: &'f TensorFunction,
+pub(super) struct Verifier<'f> {
+    pub(super) f: &'f TensorFunction,
     errors: &'f mut Vec<VerifyError>,
     /// Loops around the current place.
-    loops: Vec<(Name, LoopKind)>,
+    pub(super) loops: Vec<(Name, LoopKind)>,
     vars: FxHashSet<Name>,
     blocks: FxHashSet<Name>,
     kernels: FxHashSet<Name>,
     /// The kernel around the current place.
-    kernel: Option<Name>,
+    pub(super) kernel: Option<Name>,
     /// The kernel that uses a local buffer.
     users: FxHashMap<BufferId, Name>,
     /// Ranges of symbols and loop variables, where a divisor has asked for them.
-    bounds: OnceCell<Bounds>,
+    pub(super) bounds: OnceCell<Bounds>,
 }
 
 pub(super) fn verify(f: &TensorFunction, errors: &mut Vec<VerifyError>) {
@@ -57,7 +57,7 @@ pub(super) fn verify(f: &TensorFunction, errors: &mut Vec<VerifyError>) {
 }
 
 impl Verifier<'_> {
-    fn error(&mut self, place: &str, message: impl Into<String>) {
+    pub(super) fn error(&mut self, place: &str, message: impl Into<String>) {
         let place = Some(place.to_string());
         self.errors.push(VerifyError { function: self.f.name, place, message: message.into() });
     }
@@ -168,8 +168,8 @@ impl Verifier<'_> {
             self.error(&place, format!("the extent {} is not positive", l.extent));
         }
         match l.kind {
-            LoopKind::Group(axis) | LoopKind::Local(axis) if axis > 2 => {
-                self.error(&place, format!("there is no axis {axis}"));
+            LoopKind::Group(3..) | LoopKind::Local(3..) | LoopKind::Subgroup(2..) => {
+                self.error(&place, "there is no such axis");
             }
             LoopKind::Vectorize if !matches!(extent, Some(2..=4)) => {
                 self.error(&place, format!("a vectorised loop has 2, 3 or 4 iterations, not {}", l.extent));
@@ -179,6 +179,7 @@ impl Verifier<'_> {
         if !self.vars.insert(l.var) {
             self.error(&place, "the variable is used by another loop or symbol");
         }
+        self.subgroups(&place, l);
         self.loops.push((l.var, l.kind));
         self.stmt(&l.body, false);
         self.loops.pop();
@@ -259,6 +260,7 @@ impl Verifier<'_> {
             Ok(t) => self.error(&place, format!("the value is {t}, %{} is {}", buffer.name, buffer.dtype)),
         }
         self.first_iteration(&place, b);
+        self.fragments(&place, b);
         if let Scope::Subgroup { lane_dim, .. } = buffer.scope
             && let Some(lane) = b.indices.get(lane_dim as usize)
         {

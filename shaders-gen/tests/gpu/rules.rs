@@ -454,6 +454,25 @@ fn rules_for_real_devices() {
     }
 }
 
+/// The product and the convolutions of the workloads in f16, every choice; on Mesa's lavapipe from version 25 on.
+#[test]
+fn rules_on_matrix_units() {
+    let own = &gpu().profile;
+    if own.matrix_units().is_ok_and(|all| all.is_empty()) {
+        eprintln!("NOT RUN: {} multiplies no matrices of f16 into f32", own.name);
+        return;
+    }
+    let profile = DeviceProfile { asked_rules: vec!["matmul-matrix".into()], ..own.clone() };
+    let mut tried = 0;
+    for (m, n, k) in [(16, 16, 16), (37, 21, 40), (70, 130, 64)] {
+        tried += check_choices("product", DType::F16, &matmul(DType::F16, m, n, k), &profile);
+    }
+    for (what, f) in workloads(DType::F16).into_iter().filter(|w| w.0.contains("conv")) {
+        check(what, DType::F16, &f, &profile);
+    }
+    assert!(tried >= 12, "{tried}");
+}
+
 #[test]
 fn rules_on_native_halves() {
     for (what, f) in workloads(DType::F16) {

@@ -36,6 +36,8 @@ pub(super) struct Machine<V> {
     /// Loop variables: `slots` per thread.
     env: Vec<i64>,
     local: [usize; 3],
+    /// Subgroups along x and y: for each there are all the threads of `local`.
+    subgroups: [usize; 2],
     group: [usize; 3],
     grid: [usize; 3],
     pub(super) block: Name,
@@ -68,9 +70,10 @@ impl<V: Value> Machine<V> {
             buffers.push(info);
         }
         let (local, group, grid, block) = ([1; 3], [0; 3], [1; 3], Name::new(""));
+        let subgroups = [1; 2];
         let (touched, reads, target) = (Touched::default(), RefCell::new(vec![]), None);
         let env = vec![0; slots];
-        Ok(Machine { buffers, stores, slots, env, local, group, grid, block, cuts, touched, reads, target })
+        Ok(Machine { buffers, stores, slots, env, local, subgroups, group, grid, block, cuts, touched, reads, target })
     }
 
     /// The top level: kernels one after another; anything else runs as one thread.
@@ -83,13 +86,13 @@ impl<V: Value> Machine<V> {
     }
 
     fn run_kernel(&mut self, body: &Code) -> Result<(), String> {
-        let (mut grid, mut local) = ([1usize; 3], [1usize; 3]);
-        self.axis_sizes(body, &mut grid, &mut local)?;
-        (self.local, self.grid) = (local, grid);
-        let threads = local.iter().fold(1usize, |n, &l| n.saturating_mul(l));
+        let mut sizes = Sizes { grid: [1; 3], local: [1; 3], subgroups: [1; 2] };
+        sizes.add(body)?;
+        (self.local, self.grid, self.subgroups) = (sizes.local, sizes.grid, sizes.subgroups);
+        let threads = self.local.iter().chain(&self.subgroups).fold(1usize, |n, &l| n.saturating_mul(l));
         let places = self.slots.saturating_mul(threads);
         let mut stored = FxHashSet::default();
-        if grid.iter().product::<usize>() > 1 {
+        if self.grid.iter().product::<usize>() > 1 {
             self.stored_globals(body, &mut stored);
         }
         self.touched.start(stored);
@@ -135,34 +138,13 @@ impl<V: Value> Machine<V> {
         (x + nx * (y + ny * z)) as u32 + 1
     }
 
-    /// Sizes of the launch: per axis the largest extent of a loop that is bound to it.
-    fn axis_sizes(&self, code: &Code, grid: &mut [usize; 3], local: &mut [usize; 3]) -> Result<(), String> {
-        match code {
-            Code::Seq(list) => list.iter().try_for_each(|c| self.axis_sizes(c, grid, local)),
-            Code::For { extent, kind, body, .. } => {
-                let axis = match kind {
-                    LoopKind::Group(a) => Some((&mut *grid, *a)),
-                    LoopKind::Local(a) => Some((&mut *local, *a)),
-                    _ => None,
-                };
-                if let Some((sizes, axis)) = axis {
-                    let IntCode::Const(n) = extent else { return Err("a bound loop has no constant extent".into()) };
-                    let size = sizes.get_mut(axis as usize).ok_or_else(|| format!("no axis {axis}"))?;
-                    *size = (*size).max(usize::try_from(*n).unwrap_or(0));
-                }
-                self.axis_sizes(body, grid, local)
-            }
-            Code::Kernel(_) => Err("a kernel inside a kernel".into()),
-            Code::Block(_) | Code::Nothing => Ok(()),
-        }
-    }
-
     /// Fresh shared, register and subgroup memory for a workgroup.
     fn fill_private(&mut self, threads: usize) -> Result<(), Fault> {
         let instances = |scope: Scope| match scope {
             Scope::Global => 0,
             Scope::Shared => 1,
             Scope::Register => threads,
+            Scope::Fragment(_) => self.subgroups.iter().product(),
             Scope::Subgroup { size, .. } => threads.div_ceil((size as usize).max(1)),
         };
         let elements = self.buffers.iter().map(|b| b.numel.saturating_mul(instances(b.scope)));
@@ -195,7 +177,7 @@ impl<V: Value> Machine<V> {
     ) -> Result<(), String> {
         let extents = active.iter().map(|&t| self.int(extent, t)).collect::<Result<Vec<i64>, _>>()?;
         match kind {
-            LoopKind::Group(_) | LoopKind::Local(_) => {
+            LoopKind::Group(_) | LoopKind::Local(_) | LoopKind::Subgroup(_) => {
                 let mut inside = Vec::with_capacity(active.len());
                 for (&t, &n) in active.iter().zip(&extents) {
                     let i = self.axis_index(kind, t) as i64;
@@ -205,6 +187,11 @@ impl<V: Value> Machine<V> {
                     }
                 }
                 if inside.is_empty() { Ok(()) } else { self.run(body, &inside) }
+            }
+            // One thread stands for its subgroup.
+            LoopKind::Lane | LoopKind::Tensor if active.iter().any(|t| t % self.threads() != 0) => {
+                let first: Vec<usize> = active.iter().copied().filter(|t| t % self.threads() == 0).collect();
+                if first.is_empty() { Ok(()) } else { self.run_loop(slot, extent, kind, body, &first) }
             }
             _ => {
                 let uniform = extents.iter().all(|n| *n == extents[0]);
@@ -228,13 +215,20 @@ impl<V: Value> Machine<V> {
         }
     }
 
+    /// Threads along the local axes.
+    fn threads(&self) -> usize {
+        self.local.iter().product()
+    }
+
     fn axis_index(&self, kind: LoopKind, thread: usize) -> usize {
-        let [x, y, _] = self.local;
+        let [x, y, z] = self.local;
         match kind {
             LoopKind::Group(a) => self.group[a as usize],
             LoopKind::Local(0) => thread % x,
             LoopKind::Local(1) => thread / x % y,
-            _ => thread / (x * y),
+            LoopKind::Subgroup(0) => thread / self.threads() % self.subgroups[0],
+            LoopKind::Subgroup(_) => thread / self.threads() / self.subgroups[0],
+            _ => thread / (x * y) % z,
         }
     }
 
@@ -352,6 +346,7 @@ impl<V: Value> Machine<V> {
         let instance = match info.scope {
             Scope::Global | Scope::Shared => 0,
             Scope::Register => t,
+            Scope::Fragment(_) => t / self.threads(),
             Scope::Subgroup { size, .. } => t / (size as usize).max(1),
         };
         Ok((instance, element, index))
@@ -445,6 +440,37 @@ impl<V: Value> Machine<V> {
             }
             ExprCode::Cast(from, to, a) => V::cast(*from, *to, self.expr(a, t)?),
         })
+    }
+}
+
+/// Sizes of the launch: per axis the largest extent of a loop that is bound to it.
+struct Sizes {
+    grid: [usize; 3],
+    local: [usize; 3],
+    subgroups: [usize; 2],
+}
+
+impl Sizes {
+    fn add(&mut self, code: &Code) -> Result<(), String> {
+        match code {
+            Code::Seq(list) => list.iter().try_for_each(|c| self.add(c)),
+            Code::For { extent, kind, body, .. } => {
+                let axis = match kind {
+                    LoopKind::Group(a) => Some((&mut self.grid[..], *a)),
+                    LoopKind::Local(a) => Some((&mut self.local[..], *a)),
+                    LoopKind::Subgroup(a) => Some((&mut self.subgroups[..], *a)),
+                    _ => None,
+                };
+                if let Some((sizes, axis)) = axis {
+                    let IntCode::Const(n) = extent else { return Err("a bound loop has no constant extent".into()) };
+                    let size = sizes.get_mut(axis as usize).ok_or_else(|| format!("no axis {axis}"))?;
+                    *size = (*size).max(usize::try_from(*n).unwrap_or(0));
+                }
+                self.add(body)
+            }
+            Code::Kernel(_) => Err("a kernel inside a kernel".into()),
+            Code::Block(_) | Code::Nothing => Ok(()),
+        }
     }
 }
 

@@ -63,17 +63,20 @@ struct Decider<'a> {
     states: FxHashMap<ValueId, State>,
     fits: FxHashMap<Name, Fit>,
     stem: FxHashSet<NodeId>,
+    matrices: bool,
     choices: FxHashMap<NodeId, Choice>,
 }
 
 /// The choice for every node that has f32 operands and can take f16 ones.
-/// With `half_inputs` parameters count as f16; with `stem` the first layers of some networks stay in f32.
+/// With `half_inputs` parameters count as f16; with `stem` the first layers of some networks stay in f32; with `matrices` products
+/// gain by f16 operands whatever they save in bytes.
 pub(super) fn choose(
     module: &Module,
     f: &Function,
     keep: &[KeepF32],
     half_inputs: bool,
     stem: bool,
+    matrices: bool,
 ) -> FxHashMap<NodeId, Choice> {
     let nodes = f.walk();
     if !half_inputs && !nodes.iter().any(|&n| f.nodes[n].op.precision() == Precision::Always) {
@@ -87,6 +90,7 @@ pub(super) fn choose(
         data_half: with_halves(f, false),
         states: FxHashMap::default(),
         fits: FxHashMap::default(),
+        matrices,
         stem: if stem { stem_nodes(f) } else { FxHashSet::default() },
         choices: FxHashMap::default(),
     };
@@ -196,6 +200,7 @@ impl Decider<'_> {
         if class == Precision::Always && self.reads_inputs(n, &single) {
             return Ok(Choice::ReadsInputs);
         }
+        let single = self.single_beside_matrices(n, single);
         let why = match class {
             Precision::Always => "its class is always, sums are kept in f32",
             Precision::Follow => "it follows its operands",
@@ -217,6 +222,17 @@ impl Decider<'_> {
                 }
         };
         (0..node.inputs.len()).filter(stays).collect()
+    }
+
+    /// Those of `single` that stay f32 on matrix units, which take f16 for both operands of a product.
+    fn single_beside_matrices(&mut self, n: NodeId, single: Vec<usize>) -> Vec<usize> {
+        let op = &self.f.nodes[n].op;
+        if !self.matrices || op.precision() != Precision::Always {
+            return single;
+        }
+        let (own, slight): (Vec<usize>, Vec<usize>) =
+            single.into_iter().partition(|i| op.single_operands().contains(i));
+        if self.check_constants(n, &own).is_ok() { own } else { [own, slight].concat() }
     }
 
     /// Operand `i` has few elements beside the data that node `n` reads and writes.

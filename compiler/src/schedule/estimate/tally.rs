@@ -76,7 +76,7 @@ impl Tally {
                     bytes += (size as f64).min(elements * element_bytes(buffer, profile));
                 }
                 Scope::Shared => shared_bytes += (count as f64 * element_bytes(buffer, profile)) as u64,
-                Scope::Register | Scope::Subgroup { .. } => {}
+                Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => {}
             }
         }
         KernelEstimate {

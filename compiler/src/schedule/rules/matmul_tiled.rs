@@ -378,7 +378,15 @@ fn accumulate(
     let left = (c.left, a, order_of(piece(0, tile.row_pieces)), PAD);
     let right = (1 - c.left, w, order_of(piece(first_column, tile.column_pieces)), 0);
     for (operand, into, order, pad) in [left, right] {
-        sketch.apply(StageInShared { block: reduce, operand: operand.to_string(), at: k[0], into, order, pad })?;
+        sketch.apply(StageInShared {
+            block: reduce,
+            operand: operand.to_string(),
+            at: k[0],
+            into,
+            order,
+            pad,
+            ..Default::default()
+        })?;
         copy_cooperatively(sketch, into, k[0], tile.threads)?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;

@@ -251,7 +251,7 @@ impl<'a> Sketch<'a> {
     /// When it does not apply.
     pub fn split_epilogue(&mut self, block: Name) -> Result<Name, ScheduleError> {
         let into = Name::new(&format!("{block}_out"));
-        self.apply(SplitEpilogue { block, into })?;
+        self.apply(SplitEpilogue { block, into, ..Default::default() })?;
         Ok(into)
     }
     /// True when a rule has bound loops around the unit's last block already (a rule may take several units).

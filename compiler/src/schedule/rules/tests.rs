@@ -78,7 +78,7 @@ fn halves_are_copied_in_runs_of_sixteen_bytes() {
     let constants: Vec<_> = f.inputs().skip(1).collect();
     // Smaller tiles have no 16 bytes for each thread.
     for name in ["ada", "navi31"] {
-        let p = DeviceProfile { cores: 1, ..DeviceProfile::named(name).expect("a profile") };
+        let p = DeviceProfile { cores: 1, matrix_shapes: vec![], ..DeviceProfile::named(name).expect("a profile") };
         let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(s.rule, "matmul-tiled", "{:?}", s.declined);
         let blocks = s.function.body.blocks();

@@ -253,7 +253,7 @@ fn stage(sketch: &mut Sketch<'_>, block: Name, t: &Transposition, at: Name, pad:
     let mut out = Vec::new();
     for (n, operand) in wanted.into_iter().enumerate() {
         let into = Name::new(&format!("{block}_tile{n}"));
-        sketch.apply(StageInShared { block, operand, at, into, order: vec![], pad })?;
+        sketch.apply(StageInShared { block, operand, at, into, pad, ..Default::default() })?;
         out.push(into);
     }
     Ok(out)

@@ -279,7 +279,7 @@ pub fn evaluate(f: &TensorFunction) -> Vec<f64> {
             let packed = packer.and_then(|p| Some(p.declared_shape(p.inputs().next()?)));
             let shape = crate::int::const_dims(packed.unwrap_or(f.declared_shape(b))).expect("constant shape");
             let n = shape.iter().product();
-            Tensor::from_f64(DType::F32, shape, random(f.buffers[b].name, n))
+            Tensor::from_f64(f.buffers[b].dtype, shape, random(f.buffers[b].name, n))
         })
         .collect();
     let text = || super::print_loops(f, &f.body, None);

@@ -5,14 +5,18 @@ use crate::name::Name;
 use crate::text::lexer::Tok;
 use crate::text::print::combiner_word;
 use crate::tir::{
-    Access, Block, Buffer, BufferId, Combiner, Encoding, For, LoopKind, Param, Prepack, Reduce, Scope, StageSet, Stmt,
-    TensorFunction,
+    Access, Block, Buffer, BufferId, Combiner, Encoding, For, LoopKind, MatrixRole, Param, Prepack, Reduce, Scope,
+    StageSet, Stmt, TensorFunction,
 };
 use rustc_hash::FxHashMap;
 
 /// Loop kinds that have a word before `for`.
-const LOOP_KINDS: [LoopKind; 9] = [
+const LOOP_KINDS: [LoopKind; 13] = [
     LoopKind::Combine,
+    LoopKind::Lane,
+    LoopKind::Tensor,
+    LoopKind::Subgroup(0),
+    LoopKind::Subgroup(1),
     LoopKind::Unroll,
     LoopKind::Vectorize,
     LoopKind::Group(0),
@@ -108,6 +112,15 @@ impl Parser<'_> {
             let size = self.integer()?;
             self.expect_punct(")")?;
             return Ok(Scope::Subgroup { lane_dim, size });
+        }
+        if self.eat_word("fragment") {
+            self.expect_punct("(")?;
+            let Some(role) = MatrixRole::ALL.into_iter().find(|r| self.is_word(r.word())) else {
+                return self.expected("`a`, `b` or `c`");
+            };
+            self.advance();
+            self.expect_punct(")")?;
+            return Ok(Scope::Fragment(role));
         }
         self.eat_word("global");
         Ok(Scope::Global)

@@ -136,6 +136,7 @@ fn print_buffer(f: &TensorFunction, b: BufferId, param: bool) -> String {
         Scope::Global => out.push_str(" global"),
         Scope::Shared => out.push_str(" shared"),
         Scope::Register => out.push_str(" register"),
+        Scope::Fragment(role) => out.push_str(&format!(" fragment({})", role.word())),
         Scope::Subgroup { lane_dim, size } => out.push_str(&format!(" subgroup({lane_dim}, {size})")),
     }
     match encoding {

@@ -1,0 +1,133 @@
+//! Products on matrix units against the reference evaluator: every shape, every choice, with and without tails.
+
+use super::{Choice, choices, schedule, schedule_with};
+use crate::profile::{DeviceProfile, MatrixShape};
+use crate::schedule::testing::assert_same;
+use crate::text::parse_tensor_function;
+use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
+
+/// A device with matrices of one shape, and so many cores that tiles are small.
+fn device(mnk: [u32; 3], subgroup: (u32, u32)) -> DeviceProfile {
+    let shape = MatrixShape { mnk, ab: "f16".into(), cr: "f32".into() };
+    let base = DeviceProfile::named("ada").expect("a profile");
+    DeviceProfile { matrix_shapes: vec![shape], subgroup, cores: 1000, ..base }
+}
+
+fn function(text: &str) -> TensorFunction {
+    parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}")).canonical()
+}
+
+fn product(m: i64, n: i64, k: i64) -> TensorFunction {
+    function(&format!(
+        "tensor @mm(%a: f16[{m},{k}], %b: f16[{k},{n}], %z: f16[{m},{n}], out %y: f32[{m},{n}]) {{
+  buffer %mm: f32[{m},{n}] global
+  for i in 0..{m} {{ for j in 0..{n} {{ for k in 0..{k} {{
+    block mm reduce sum init {{ %mm[i, j] <- f32(%a[i, k]) * f32(%b[k, j]) }}
+  }} }} }}
+  for yi in 0..{m} {{ for yj in 0..{n} {{ block y {{ %y[yi, yj] <- max(%mm[yi, yj] + f32(%z[yi, yj]), 0.0) }} }} }}
+}}"
+    ))
+}
+
+/// Rows of the right operand lie along the reduction, as those of keys do.
+fn batched(b: i64, m: i64, n: i64, k: i64) -> TensorFunction {
+    function(&format!(
+        "tensor @mm(%a: f16[{b},{m},{k}], %b: f16[{b},{n},{k}], out %y: f32[{b},{m},{n}]) {{
+  for h in 0..{b} {{ for i in 0..{m} {{ for j in 0..{n} {{ for k in 0..{k} {{
+    block y reduce sum init {{ %y[h, i, j] <- f32(%a[h, i, k]) * f32(%b[h, j, k]) }}
+  }} }} }} }}
+}}"
+    ))
+}
+
+fn convolution(h: i64, c: i64, o: i64) -> TensorFunction {
+    function(&format!(
+        "tensor @conv(%x: f16[1,{h},{h},{c}], %w: f16[{o},{c},3,3], out %y: f32[1,{h},{h},{o}]) {{
+  for n in 0..1 {{ for p in 0..{h} {{ for q in 0..{h} {{ for o in 0..{o} {{ for r in 0..3 {{ for s in 0..3 {{ for c in 0..{c} {{
+    block y reduce sum init {{ %y[n, p, q, o] <- select(all(p + r - 1 >= 0, q + s - 1 >= 0, p + r - 1 < {h}, q + s - 1 < {h}), f32(%x[n, p + r - 1, q + s - 1, c]), 0.0) * f32(%w[o, c, r, s]) }}
+  }} }} }} }} }} }} }}
+}}"
+    ))
+}
+
+const SHAPES: [[u32; 3]; 4] = [[16, 16, 16], [8, 8, 8], [16, 8, 16], [8, 16, 16]];
+
+fn check(f: &TensorFunction, p: &DeviceProfile) -> TensorFunction {
+    let s = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(s.rule, "matmul-matrix", "declined: {:?}", s.declined);
+    let mut g = s.function;
+    g.name = f.name;
+    assert_same(f, &g);
+    g
+}
+
+#[test]
+fn every_shape_multiplies_with_and_without_tails() {
+    for mnk in SHAPES {
+        let p = device(mnk, (32, 32));
+        for (m, n, k) in [(32, 32, 32), (37, 21, 40), (5, 70, 19)] {
+            check(&product(m, n, k), &p);
+        }
+        check(&batched(2, 20, 24, 16), &p);
+        check(&convolution(6, 8, 12), &p);
+    }
+}
+
+#[test]
+fn subgroups_of_any_size_share_the_tile() {
+    for subgroup in [(8, 8), (16, 16), (32, 32), (64, 64), (16, 32), (32, 64)] {
+        let g = check(&product(70, 40, 24), &device([16, 16, 16], subgroup));
+        let mut bound = Vec::new();
+        g.body.visit(&mut |s| {
+            if let Stmt::For(l) = s
+                && matches!(l.kind, LoopKind::Subgroup(_) | LoopKind::Local(_))
+            {
+                bound.push((l.kind, l.extent.as_const()));
+            }
+        });
+        let threads = bound.iter().filter(|b| b.0 == LoopKind::Local(0)).filter_map(|b| b.1).max();
+        assert_eq!(threads, Some(4 * i64::from(subgroup.1)), "as many as four of the largest subgroups have");
+    }
+}
+
+#[test]
+fn every_choice_gives_the_same_results() {
+    let f = product(40, 36, 20);
+    for mnk in [[16, 16, 16], [8, 16, 16]] {
+        let p = device(mnk, (16, 16));
+        let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
+        let mut tried = 0;
+        for c in choices(&made.trace).into_iter().filter(|c| c.point != "rule".into()) {
+            for value in &c.of {
+                let choice = Choice { unit: c.unit, point: c.point, value: value.clone() };
+                let mut g = schedule_with(&f, &[], &p, &[choice]).unwrap_or_else(|e| panic!("{e}")).function;
+                g.name = f.name;
+                assert_same(&f, &g);
+                tried += 1;
+            }
+        }
+        assert!(tried >= 6, "{tried}");
+    }
+}
+
+#[test]
+fn what_is_no_product_of_halves_is_left_to_others() {
+    let p = device([16, 16, 16], (32, 32));
+    let single = "tensor @mm(%a: f32[40,40], %b: f16[40,40], out %y: f32[40,40]) {
+  for i in 0..40 { for j in 0..40 { for k in 0..40 {
+    block y reduce sum init { %y[i, j] <- %a[i, k] * f32(%b[k, j]) }
+  } } }
+}";
+    let s = schedule(&function(single), &[], &p).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(s.rule, "matmul-tiled");
+    assert!(
+        s.declined.iter().any(|d| d.contains("matmul-matrix") && d.contains("`a` is f32, matrix units take f16")),
+        "{:?}",
+        s.declined
+    );
+    let denied = DeviceProfile { name: "dg2".into(), ..DeviceProfile::named("dg2").expect("a profile") };
+    let s = schedule(&product(64, 64, 64), &[], &denied).unwrap_or_else(|e| panic!("{e}"));
+    assert!(s.declined.iter().any(|d| d.contains("Arc A")), "{:?}", s.declined);
+    let made = schedule(&product(64, 64, 64), &[], &DeviceProfile::lavapipe()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(made.function.buffers.iter().all(|(_, b)| !matches!(b.scope, Scope::Fragment(_))));
+}

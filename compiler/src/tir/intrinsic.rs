@@ -1,0 +1,362 @@
+//! Operations of a device that stand for a nest of loops: described as tensor functions, which the interpreter runs.
+//!
+//! A matrix shape `m x n x k` of a device has four. `multiply_add_16x16x16_f16_f32`:
+//!
+//! ```text
+//! buffer %a: f16[16,16] fragment(a)   buffer %b: f16[16,16] fragment(b)   buffer %c: f32[16,16] fragment(c)
+//! for i in 0..16 { for j in 0..16 { for k in 0..16 {
+//!   block multiply_add reduce sum { %c[i, j] <- f32(%a[i, k]) * f32(%b[k, j]) }
+//! } } }
+//! ```
+//!
+//! `fill_16x16_f32` sets an accumulator to 0, `load_a_16x16_f16` and `load_b_16x16_f16` read an operand from workgroup or device
+//! memory, `store_16x16_f32` writes an accumulator there. In memory one of the two dimensions lies next to each other, the other
+//! has a constant stride.
+//!
+//! A nest of loops is an intrinsic when it *unifies* with its description: the same extents around one block without conditions, the
+//! same reduction, and a value that is the same but for casts to a wider float. Fragments are named by their loops alone in their last
+//! two dimensions.
+
+use super::{Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet};
+use super::{Stmt, TensorFunction};
+use crate::dtype::DType;
+use crate::int::{self, Bounds, Int};
+use crate::name::Name;
+use crate::profile::MatrixShape;
+
+/// What a matrix is in `C[m, n] += A[m, k] * B[k, n]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub enum MatrixRole {
+    /// The left operand.
+    A,
+    /// The right operand.
+    B,
+    /// The accumulator.
+    C,
+}
+impl MatrixRole {
+    /// Every role.
+    pub const ALL: [MatrixRole; 3] = [MatrixRole::A, MatrixRole::B, MatrixRole::C];
+    /// Name in text: `a`, `b` or `c`.
+    pub fn word(self) -> &'static str {
+        match self {
+            MatrixRole::A => "a",
+            MatrixRole::B => "b",
+            MatrixRole::C => "c",
+        }
+    }
+}
+
+/// An operation of a device with what it computes.
+#[derive(Clone, Debug)]
+pub struct Intrinsic {
+    /// Its name: the operation, the extents of its loops, the types of its operands and of its result.
+    pub name: String,
+    /// One perfect nest of loops around one block. Memory of [`Scope::Shared`] stands for any that the operation can reach.
+    pub description: TensorFunction,
+}
+
+/// Why a nest is no intrinsic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// The loop or block that differs.
+    pub culprit: Name,
+    /// How.
+    pub message: String,
+}
+
+/// Loops around one block, outermost first, with their extents.
+#[derive(Clone, Debug)]
+pub struct Nest<'f> {
+    /// The loops.
+    pub loops: Vec<(Name, i64)>,
+    /// The block.
+    pub block: &'f Block,
+}
+
+impl<'f> Nest<'f> {
+    /// The perfect nest under a loop.
+    ///
+    /// # Errors
+    /// When it holds more than one block, or an extent is no constant.
+    pub fn under(l: &'f For) -> Result<Nest<'f>, Mismatch> {
+        let (mut loops, mut at) = (Vec::new(), l);
+        loop {
+            let fail = |message: &str| Mismatch { culprit: at.var, message: message.into() };
+            let extent = at.extent.as_const().ok_or_else(|| fail("has no constant extent"))?;
+            loops.push((at.var, extent));
+            match &at.body {
+                Stmt::For(inner) => at = inner,
+                Stmt::Block(block) => return Ok(Nest { loops, block }),
+                _ => return Err(fail("holds more than one block")),
+            }
+        }
+    }
+    fn vars(&self) -> Vec<Name> {
+        self.loops.iter().map(|l| l.0).collect()
+    }
+}
+
+/// The words of a matrix shape's types: `f16` or `f32`.
+fn float(word: &str) -> Option<DType> {
+    [DType::F16, DType::F32].into_iter().find(|t| t.to_string() == word)
+}
+
+impl Intrinsic {
+    /// Those of a matrix shape; none where its types are not f16 and f32.
+    pub fn of_shape(shape: &MatrixShape) -> Vec<Intrinsic> {
+        let (Some(ab), Some(cr)) = (float(&shape.ab), float(&shape.cr)) else { return vec![] };
+        let [m, n, k] = shape.mnk.map(i64::from);
+        vec![
+            fill([m, n], cr),
+            load(MatrixRole::A, [m, k], ab),
+            load(MatrixRole::B, [k, n], ab),
+            multiply_add([m, n, k], ab, cr),
+            store([m, n], cr),
+        ]
+    }
+    /// The intrinsic of that name, of any shape.
+    pub fn named(name: &str) -> Option<Intrinsic> {
+        let parts: Vec<&str> = name.split('_').collect();
+        let sizes =
+            |text: &str| text.split('x').map(|n| n.parse().ok().filter(|n| *n > 0)).collect::<Option<Vec<i64>>>();
+        let pair = |text: &str| sizes(text).and_then(|s| <[i64; 2]>::try_from(s).ok());
+        Some(match parts.as_slice() {
+            ["fill", size, t] => fill(pair(size)?, float(t)?),
+            ["load", "a", size, t] => load(MatrixRole::A, pair(size)?, float(t)?),
+            ["load", "b", size, t] => load(MatrixRole::B, pair(size)?, float(t)?),
+            ["multiply", "add", size, ab, cr] => {
+                multiply_add(<[i64; 3]>::try_from(sizes(size)?).ok()?, float(ab)?, float(cr)?)
+            }
+            ["store", size, t] => store(pair(size)?, float(t)?),
+            _ => return None,
+        })
+    }
+    /// The one that a nest can be, by the memory that its block accesses.
+    pub fn of_nest(f: &TensorFunction, nest: &Nest<'_>) -> Option<Intrinsic> {
+        let (b, sizes) = (nest.block, nest.loops.iter().map(|l| l.1).collect::<Vec<i64>>());
+        let into = &f.buffers[b.buffer];
+        let loads = b.value.loads();
+        let from = loads.first().map(|l| &f.buffers[l.0]);
+        Some(match (into.scope, sizes.as_slice()) {
+            (Scope::Fragment(MatrixRole::C), &[m, n, k]) => multiply_add([m, n, k], from?.dtype, into.dtype),
+            (Scope::Fragment(MatrixRole::C), &[m, n]) => fill([m, n], into.dtype),
+            (Scope::Fragment(role), &[rows, columns]) => load(role, [rows, columns], into.dtype),
+            (Scope::Shared | Scope::Global, &[m, n]) if matches!(from?.scope, Scope::Fragment(_)) => {
+                store([m, n], into.dtype)
+            }
+            _ => return None,
+        })
+    }
+    /// Holds a nest of `f` against the description.
+    ///
+    /// # Errors
+    /// Where they differ first.
+    pub fn unify(&self, f: &TensorFunction, nest: &Nest<'_>, bounds: &Bounds) -> Result<(), Mismatch> {
+        let Some(Stmt::For(outer)) = Some(&self.description.body) else { unreachable!("descriptions are nests") };
+        let own = Nest::under(outer)?;
+        let at = |culprit: Name, message: String| Mismatch { culprit, message: format!("{message}, `{}`", self.name) };
+        for (n, (var, extent)) in nest.loops.iter().enumerate() {
+            match own.loops.get(n) {
+                Some((_, wanted)) if wanted == extent => {}
+                Some((_, wanted)) => return Err(at(*var, format!("has {extent} iterations, not {wanted}"))),
+                None => return Err(at(*var, format!("is one loop more than {}", own.loops.len()))),
+            }
+        }
+        let b = nest.block;
+        if nest.loops.len() < own.loops.len() {
+            return Err(at(b.name, format!("stands in {} loops, not {}", nest.loops.len(), own.loops.len())));
+        }
+        if !b.guards.is_empty() {
+            return Err(at(b.name, "has conditions".into()));
+        }
+        if b.reduce.map(|r| (r.combiner, r.init)) != own.block.reduce.map(|r| (r.combiner, r.init)) {
+            return Err(at(b.name, "reduces otherwise".into()));
+        }
+        let u = Unification { f, own: &self.description, own_vars: own.vars(), vars: nest.vars(), bounds };
+        let stored = u.element((own.block.buffer, &own.block.indices), (b.buffer, &b.indices));
+        let value = stored.and_then(|()| u.value(&own.block.value, &b.value));
+        value.map_err(|message| at(b.name, message))
+    }
+}
+
+struct Unification<'a> {
+    f: &'a TensorFunction,
+    own: &'a TensorFunction,
+    own_vars: Vec<Name>,
+    vars: Vec<Name>,
+    bounds: &'a Bounds,
+}
+
+impl Unification<'_> {
+    /// The loop that stands for the description's.
+    fn var(&self, own: &Int) -> Option<Name> {
+        let v = own.as_var()?;
+        self.own_vars.iter().position(|o| *o == v).map(|n| self.vars[n])
+    }
+    fn element(&self, own: (BufferId, &[Int]), other: (BufferId, &[Int])) -> Result<(), String> {
+        let (wanted, buffer) = (&self.own.buffers[own.0], &self.f.buffers[other.0]);
+        if buffer.dtype != wanted.dtype {
+            return Err(format!("`{}` is {}, not {}", buffer.name, buffer.dtype, wanted.dtype));
+        }
+        let vars: Vec<Name> = own.1.iter().filter_map(|i| self.var(i)).collect();
+        if let Scope::Fragment(_) = wanted.scope {
+            if buffer.scope != wanted.scope {
+                return Err(format!("`{}` is no {}", buffer.name, fragment_words(wanted.scope)));
+            }
+            let (outer, inner) = other.1.split_at(other.1.len().saturating_sub(2));
+            let moved = |i: &Int| self.vars.iter().any(|v| i.uses(*v));
+            let plain = inner.iter().map(Int::as_var).eq(vars.iter().copied().map(Some));
+            if !plain || outer.iter().any(moved) || !buffer.shape.ends_with(&wanted.shape) {
+                return Err(format!("does not go through the rows and columns of `{}`", buffer.name));
+            }
+            return Ok(());
+        }
+        if !matches!(buffer.scope, Scope::Shared | Scope::Global) || buffer.encoding != Encoding::Native {
+            return Err(format!("`{}` is no workgroup or device memory of single elements", buffer.name));
+        }
+        match strides(buffer, other.1, &vars, self.bounds) {
+            Some(s) if matrix_layout(&s).is_some() => Ok(()),
+            _ => {
+                Err(format!("rows or columns of `{}` do not lie next to each other at a constant stride", buffer.name))
+            }
+        }
+    }
+    fn value(&self, own: &Expr, other: &Expr) -> Result<(), String> {
+        match (narrowest(own, self.own), narrowest(other, self.f)) {
+            (Expr::Load(a, i), Expr::Load(b, j)) => self.element((*a, i), (*b, j)),
+            (Expr::Binary(p, a, b), Expr::Binary(q, c, d)) if p == q => {
+                self.value(a, c)?;
+                self.value(b, d)
+            }
+            (Expr::Const(a, _), Expr::Const(b, _)) if a == b => Ok(()),
+            _ => Err("computes another value".into()),
+        }
+    }
+}
+
+fn fragment_words(scope: Scope) -> String {
+    match scope {
+        Scope::Fragment(role) => format!("fragment({})", role.word()),
+        _ => "fragment".into(),
+    }
+}
+
+/// The operand of casts to f32, which holds all values of f16.
+fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
+    match e {
+        Expr::Cast(DType::F32, a) if a.dtype(f) == DType::F16 => narrowest(a, f),
+        _ => e,
+    }
+}
+
+/// By how many elements an access moves with each of the loops `vars`, where that is the same everywhere.
+pub fn strides(buffer: &Buffer, indices: &[Int], vars: &[Name], bounds: &Bounds) -> Option<Vec<i64>> {
+    let flat = int::flatten_index(indices, &buffer.shape);
+    let step = |v: &Name| int::simplify(&(flat.substitute(*v, &(Int::var(*v) + 1)) - &flat), bounds).as_const();
+    vars.iter().map(step).collect()
+}
+
+/// How a matrix lies in memory whose rows and columns are so far apart: whether rows lie next to each other, and the stride between
+/// them (else between columns).
+pub fn matrix_layout(strides: &[i64]) -> Option<(bool, i64)> {
+    match *strides {
+        [stride, 1] if stride > 0 => Some((true, stride)),
+        [1, stride] if stride > 0 => Some((false, stride)),
+        _ => None,
+    }
+}
+
+fn fragment(f: &mut TensorFunction, role: MatrixRole, dtype: DType, size: [i64; 2]) -> BufferId {
+    buffer(f, role.word(), dtype, size, Scope::Fragment(role))
+}
+
+fn buffer(f: &mut TensorFunction, name: &str, dtype: DType, size: [i64; 2], scope: Scope) -> BufferId {
+    let shape = size.map(Int::new).to_vec();
+    f.buffers.push(Buffer { name: name.into(), dtype, shape, scope, encoding: Encoding::Native })
+}
+
+/// A description of one block in loops `i`, `j`, `k` of these extents.
+fn describe(
+    name: String,
+    extents: &[i64],
+    make: impl FnOnce(&mut TensorFunction, &[Int]) -> (BufferId, Vec<Int>, Expr, Option<Reduce>),
+) -> Intrinsic {
+    let mut f = TensorFunction::new(name.as_str());
+    let names: Vec<Name> = ["i", "j", "k"].into_iter().take(extents.len()).map(Name::new).collect();
+    let vars: Vec<Int> = names.iter().map(|v| Int::var(*v)).collect();
+    let (buffer, indices, value, reduce) = make(&mut f, &vars);
+    let (guards, stages) = (vec![], StageSet::default());
+    let block = Block { name: Name::new(&name), guards, buffer, indices, value, reduce, stages };
+    f.body = names.iter().zip(extents).rev().fold(Stmt::Block(Box::new(block)), |body, (var, n)| {
+        Stmt::For(Box::new(For { var: *var, extent: Int::new(*n), kind: LoopKind::Serial, body }))
+    });
+    Intrinsic { name, description: f }
+}
+
+fn fill([m, n]: [i64; 2], t: DType) -> Intrinsic {
+    describe(format!("fill_{m}x{n}_{t}"), &[m, n], |f, v| {
+        (fragment(f, MatrixRole::C, t, [m, n]), v.to_vec(), Expr::constant(0.0, t), None)
+    })
+}
+
+fn load(role: MatrixRole, [rows, columns]: [i64; 2], t: DType) -> Intrinsic {
+    describe(format!("load_{}_{rows}x{columns}_{t}", role.word()), &[rows, columns], |f, v| {
+        let memory = buffer(f, "memory", t, [rows, columns], Scope::Shared);
+        (fragment(f, role, t, [rows, columns]), v.to_vec(), Expr::load(memory, v.to_vec()), None)
+    })
+}
+
+fn store([m, n]: [i64; 2], t: DType) -> Intrinsic {
+    describe(format!("store_{m}x{n}_{t}"), &[m, n], |f, v| {
+        let c = fragment(f, MatrixRole::C, t, [m, n]);
+        (buffer(f, "memory", t, [m, n], Scope::Shared), v.to_vec(), Expr::load(c, v.to_vec()), None)
+    })
+}
+
+fn multiply_add([m, n, k]: [i64; 3], ab: DType, cr: DType) -> Intrinsic {
+    describe(format!("multiply_add_{m}x{n}x{k}_{ab}_{cr}"), &[m, n, k], |f, v| {
+        let (a, b) = (fragment(f, MatrixRole::A, ab, [m, k]), fragment(f, MatrixRole::B, ab, [k, n]));
+        let c = fragment(f, MatrixRole::C, cr, [m, n]);
+        let element = |b: BufferId, at: [usize; 2]| Expr::load(b, at.map(|d| v[d].clone()).to_vec()).cast(ab, cr);
+        let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
+        (c, v[..2].to_vec(), element(a, [0, 2]) * element(b, [2, 1]), reduce)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_has_an_intrinsic_for_each_step_and_names_find_them() {
+        let shape = MatrixShape { mnk: [16, 8, 16], ab: "f16".into(), cr: "f32".into() };
+        let all = Intrinsic::of_shape(&shape);
+        let names: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
+        let wanted =
+            ["fill_16x8_f32", "load_a_16x16_f16", "load_b_16x8_f16", "multiply_add_16x8x16_f16_f32", "store_16x8_f32"];
+        assert_eq!(names, wanted);
+        for i in &all {
+            let again = Intrinsic::named(&i.name).expect("by its name");
+            assert_eq!(again.description, i.description);
+            let Stmt::For(outer) = &i.description.body else { panic!("a nest") };
+            let nest = Nest::under(outer).expect("perfect");
+            let bounds = i.description.bounds();
+            i.unify(&i.description, &nest, &bounds).expect("a description is what it describes");
+            assert_eq!(Intrinsic::of_nest(&i.description, &nest).map(|i| i.name), Some(i.name.clone()));
+        }
+        for (n, a) in all.iter().enumerate() {
+            let Stmt::For(outer) = &a.description.body else { panic!("a nest") };
+            let nest = Nest::under(outer).expect("perfect");
+            for b in all.iter().enumerate().filter(|b| b.0 != n).map(|b| b.1) {
+                assert!(
+                    b.unify(&a.description, &nest, &a.description.bounds()).is_err(),
+                    "{} is no {}",
+                    a.name,
+                    b.name
+                );
+            }
+        }
+        assert!(Intrinsic::named("load_d_8x8_f16").is_none() && Intrinsic::named("fill_0x8_f32").is_none());
+    }
+}
