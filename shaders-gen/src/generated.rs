@@ -29,6 +29,43 @@ const NOT_STANDARD: &[(Capabilities, &str)] = &[
 /// rounded up, out of the range.
 const LARGEST: [&str; 2] = ["340282350000000000000000000000000000000f", "340282346638528859811704183484516925440f"];
 
+/// What SPIR-V depends on beyond the kernel, as a runtime on Vulkan decides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpirvForm {
+    /// Version of the language.
+    pub version: (u8, u8),
+    /// The device drops accesses beyond a buffer by itself (`robustBufferAccess2`): kernels that are not proved need no test of theirs.
+    pub robust_buffers: bool,
+    /// The device has instructions for products of packed integers.
+    pub integer_dot_product: bool,
+}
+
+impl Default for SpirvForm {
+    /// For whatever Vulkan 1.1 device.
+    fn default() -> Self {
+        SpirvForm { version: (1, 3), robust_buffers: false, integer_dot_product: true }
+    }
+}
+
+impl SpirvForm {
+    /// Every capability that kernels may use, where not all are there.
+    fn capabilities(self) -> Option<Vec<naga::back::spv::Capability>> {
+        use naga::back::spv::Capability as C;
+        let subgroups = [
+            C::GroupNonUniform,
+            C::GroupNonUniformVote,
+            C::GroupNonUniformArithmetic,
+            C::GroupNonUniformBallot,
+            C::GroupNonUniformShuffle,
+            C::GroupNonUniformShuffleRelative,
+            C::GroupNonUniformQuad,
+        ];
+        let others =
+            [C::Shader, C::Float16, C::Int8, C::Int16, C::Int64, C::CooperativeMatrixKHR, C::VulkanMemoryModel];
+        (!self.integer_dot_product).then(|| subgroups.into_iter().chain(others).collect())
+    }
+}
+
 /// A validated compute shader of one entry point.
 #[derive(Debug, Clone)]
 pub struct GeneratedModule {
@@ -120,7 +157,14 @@ impl GeneratedModule {
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
     pub fn emit_spirv(&self) -> Result<Vec<u32>, EmitError> {
-        self.write_spirv(&self.module, None)
+        self.emit_spirv_as(SpirvForm::default())
+    }
+    /// The same words in a form.
+    ///
+    /// # Errors
+    /// [`EmitError::Invalid`], which is a bug.
+    pub fn emit_spirv_as(&self, form: SpirvForm) -> Result<Vec<u32>, EmitError> {
+        self.write_spirv(&self.module, form, None)
     }
     /// The same words with `OpLine` before what has a source: line `n` stands for the part of the kernel whose `first` is
     /// `n - 1`.
@@ -136,19 +180,25 @@ impl GeneratedModule {
         let text = "\n".repeat(sources.len());
         let language = naga::back::spv::SourceLanguage::Unknown;
         let info = naga::back::spv::DebugInfo { source_code: &text, file_name: &self.entry, language };
-        Ok((self.write_spirv(&module, Some(info))?, sources))
+        Ok((self.write_spirv(&module, SpirvForm::default(), Some(info))?, sources))
     }
     fn write_spirv(
         &self,
         module: &naga::Module,
+        form: SpirvForm,
         debug_info: Option<naga::back::spv::DebugInfo<'_>>,
     ) -> Result<Vec<u32>, EmitError> {
         use naga::back::spv;
+        let mut policies = self.policies();
+        if form.robust_buffers {
+            policies.buffer = naga::proc::BoundsCheckPolicy::Unchecked;
+        }
         let options = spv::Options {
             debug_info,
-            lang_version: (1, 3),
+            lang_version: form.version,
             flags: spv::WriterFlags::DEBUG,
-            bounds_check_policies: self.policies(),
+            capabilities: form.capabilities().map(|list| list.into_iter().collect()),
+            bounds_check_policies: policies,
             zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
             force_loop_bounding: !self.bounds_proved,
             emit_int_div_checks: !self.bounds_proved,
