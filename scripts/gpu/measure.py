@@ -10,7 +10,7 @@ Ceilings: a copy and multiply-adds in f32 (`weft bench --ceilings`); of matrix u
 matrix units and it does not, this is said.
 The zoo: `weft bench`, a process each, in f32 and with --amp fp16, at each batch, in NCHW and NHWC. `ms` is latency (inputs up,
 results read back), `device` with both resident. What does not run is a row with the reason.
-Others: ncnn on Vulkan (batch 1: it has no batches) and PyTorch on CUDA or ROCm, in f32 and in fp16, by scripts/peers.py, which holds their
+Others: ncnn on its first Vulkan device (batch 1: it has no batches) and PyTorch on CUDA or ROCm, in f32 and in fp16, by scripts/peers.py, which holds their
 results against Weft's too. Those that this Python has are used, or those that peers.py once installed; --install has it install them;
 whichever is missing is said at the start, at the end, and in the JSON.
 Published: scripts/gpu/anchors.json has what others measured on their hardware, with the source. Where a device of that name is here its rows
@@ -181,11 +181,11 @@ def table(all_):
         beside_ = [f"{p['system']} fails" if "error" in p else f"{p['system']} {number(p['median_ms'])}" + (f" / {number(p['device_ms'])}" if "device_ms" in p else "") +
                    (f" ({p['median_ms'] / min(r['ms'] for r in good):.2f}x)" if good else "") for p in others]
         named = k[0].split(":")[0]
-        published = [f"{p['system'] or 'unnamed'} {p['ms']}" + (f" ({p['ms'] / best['device_ms']:.2f}x)" if best else "") for p in all_["published"]
+        published = [f"{p['system'] or 'unnamed'} {p['ms']}" + (f" ({p['ms'] / min(r['ms'] for r in good):.2f}x)" if good else "") for p in all_["published"]
                      if (p["network"], p["batch"]) == (named, k[2]) and ":" not in k[0] and p["precision"] in (None, PRECISION[k[1]])]
         out.append("| " + " | ".join([k[0], PRECISION[k[1]], str(k[2]), cell(own.get("nchw")), cell(own.get("nhwc")), number(best and best["gflops"], 0),
                                        "-" if not best or best["roof"] is None else f"{100 * best['roof']:.0f}%", ", ".join(beside_) or "-", ", ".join(published) or "-"]) + " |")
-    out += ["", "Behind another system's time: that time by Weft's, so above 1 Weft is faster; latency against latency, what is published against Weft's resident time."]
+    out += ["", "Behind another system's time: that time by Weft's, so above 1 Weft is faster; latency against latency, in Weft's better layout."]
     if all_["published"]:
         out += ["", "Published (others' hardware):"] + [f"- {p['network']}, batch {p['batch'] or 'not stated'}, {p['precision'] or 'precision not stated'}: {p['system'] or 'unnamed'} {p['ms']} ms ({p['source']})" for p in all_["published"]]
     errors = [r for r in all_["results"] + all_["peers"] if "error" in r]
@@ -239,12 +239,15 @@ def main():
     if not published:
         left_out.append(f"published figures: none for {device['name']} in scripts/gpu/anchors.json")
     others = peers(a, left_out)
+    todo = list(plan(a, published))
+    if any(p["name"] == "ncnn" for p in others) and any(b > 1 for _, _, b in todo):
+        left_out.append("ncnn above batch 1: it has no batches")
     for w in left_out:
         say(f"!!! LEFT OUT: {w}")
     version = subprocess.run([a.weft, "--version"], capture_output=True, text=True).stdout.strip().removeprefix("weft ")
     all_ = dict(schema=1, date=datetime.date.today().isoformat(), weft=version, device=device, ceilings=found, results=[], peers=[], published=published, left_out=left_out)
     with tempfile.TemporaryDirectory(prefix="measure-") as folder:
-        measure_all(a, all_, list(plan(a, published)), others, pathlib.Path(folder))
+        measure_all(a, all_, todo, others, pathlib.Path(folder))
     say(f"wrote {a.output} after {time.time() - start:.0f} s")
     print(table(all_))
     for w in left_out:
