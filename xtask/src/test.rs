@@ -98,16 +98,16 @@ fn tested_weft() -> Result<PathBuf, String> {
 
 /// The checks that run the command over many models; gives those that failed.
 fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
-    type Check<'a> = (&'a str, &'a dyn Fn() -> Result<(), String>);
+    type Check<'a> = (&'a str, Box<dyn Fn() -> Result<(), String> + 'a>);
     let mut checks: Vec<Check<'_>> = vec![
-        ("ONNX's node cases", &|| conformance::test(weft)),
-        ("cargo xtask kernels", &|| crate::kernels::check(weft, &[])),
-        ("cargo xtask networks", &|| crate::networks::test(weft, full)),
-        ("cargo xtask report", &|| crate::report::check(weft, &[])),
-        ("cargo xtask fuzz", &|| crate::fuzz::test(FUZZ_SECONDS)),
+        ("ONNX's node cases", Box::new(|| conformance::test(weft))),
+        ("cargo xtask kernels", Box::new(|| crate::kernels::check(weft, &[]))),
+        ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full))),
+        ("cargo xtask report", Box::new(|| crate::report::check(weft, &[]))),
+        ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS))),
     ];
     if full {
-        checks.push(("cargo xtask measure --small", &|| crate::measure::check(weft)));
+        checks.push(("cargo xtask measure --small", Box::new(|| crate::measure::check(weft))));
     }
     let mut failed = Vec::new();
     for (title, check) in checks {

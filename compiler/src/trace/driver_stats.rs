@@ -159,7 +159,8 @@ impl Executable {
         out
     }
 
-    fn to_json(&self) -> Value {
+    /// As `--json` has it: the figures, the driver's own list, and the instructions.
+    pub fn to_json(&self) -> Value {
         let statistics = self.statistics.iter();
         let statistics: Vec<Value> =
             statistics.map(|s| json!({ "name": s.name, "value": s.value.to_json(), "meaning": s.meaning })).collect();
