@@ -229,8 +229,8 @@ pub struct BenchArgs {
     /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
     #[arg(long)]
     pub ceilings: bool,
-    /// Ask the device's driver what it made of each kernel: registers, spills, occupancy, code, latency, ISA text. On a
-    /// device that compiles but does not compute these stand alone, without times (any other `bench` there ends with exit 5)
+    /// Add what the device's driver says of each kernel: registers, spills, occupancy, code, latency, ISA. On a device that
+    /// compiles but does not compute, that alone, without times: any other `bench` ends with exit 5 there
     #[arg(long)]
     pub driver_stats: bool,
     #[command(flatten)]
