@@ -274,18 +274,58 @@ mod tests {
     use compiler::profile::DeviceProfile;
     use compiler::tir::{BufferId, TensorFunction};
 
-    /// The kernels that the rules make of a tensor function for lavapipe, in both dialects.
-    fn texts(text: &str) -> Vec<[String; 2]> {
+    /// The kernels that the rules make of a tensor function for a device.
+    fn kernels(text: &str, profile: &DeviceProfile) -> Vec<GeneratedModule> {
         let f: TensorFunction = compiler::text::parse_tensor_function(text).expect("a tensor function");
-        let profile = DeviceProfile::lavapipe();
         let constants: Vec<BufferId> = f.inputs().skip(1).collect();
-        let scheduled = compiler::schedule::rules::schedule(&f, &constants, &profile).expect("a schedule").function;
+        let scheduled = compiler::schedule::rules::schedule(&f, &constants, profile).expect("a schedule").function;
         let kernel = |name| {
-            let e = crate::Emitter.emit(&scheduled, name, &profile).expect("a kernel");
-            let g = e.module.downcast_ref::<GeneratedModule>().expect("ours");
-            [WgslDialect::Wgpu, WgslDialect::Standard].map(|d| g.emit_wgsl_in(d).expect("WGSL"))
+            let e = crate::Emitter.emit(&scheduled, name, profile).expect("a kernel");
+            e.module.downcast_ref::<GeneratedModule>().expect("ours").clone()
         };
         scheduled.kernels().into_iter().map(|(name, _)| kernel(name)).collect()
+    }
+
+    /// Those for lavapipe, in both dialects.
+    fn texts(text: &str) -> Vec<[String; 2]> {
+        let both =
+            |g: GeneratedModule| [WgslDialect::Wgpu, WgslDialect::Standard].map(|d| g.emit_wgsl_in(d).expect("WGSL"));
+        kernels(text, &DeviceProfile::lavapipe()).into_iter().map(both).collect()
+    }
+
+    /// A device without instructions for packed integers limits the capabilities, and these kernels need none of them.
+    #[test]
+    fn spirv_in_every_form() {
+        let text = "tensor @mm(%a: f16[56,64], %b: f16[64,16], out %c: f16[56,16]) {
+  for i in 0..56 { for j in 0..16 { for k in 0..64 {
+    block mm reduce sum init { %c[i, j] <- %a[i, k] * %b[k, j] }
+  } } }
+}";
+        for name in ["lavapipe", "ada", "apple"] {
+            let profile = DeviceProfile::named(name).expect("a profile");
+            for g in kernels(text, &profile) {
+                for (version, integer_dot_product) in [((1, 3), true), ((1, 5), false), ((1, 6), false)] {
+                    let form = SpirvForm { version, robust_buffers: true, integer_dot_product };
+                    let words = g.emit_spirv_as(form).unwrap_or_else(|e| panic!("{name}: {e}"));
+                    assert_eq!(words[1], u32::from(version.0) << 16 | u32::from(version.1) << 8);
+                }
+            }
+        }
+    }
+
+    /// Where the device drops accesses beyond a buffer, a kernel that is not proved tests less.
+    #[test]
+    fn robust_buffers_need_no_tests() {
+        let mut g = kernels(
+            "tensor @scale(%x: f32[64], out %y: f32[64]) { for i in 0..64 { block y { %y[i] <- %x[i] * 2.0 } } }",
+            &DeviceProfile::lavapipe(),
+        )
+        .remove(0);
+        g.bounds_proved = false;
+        let words = |robust_buffers| {
+            g.emit_spirv_as(SpirvForm { robust_buffers, ..SpirvForm::default() }).expect("SPIR-V").len()
+        };
+        assert!(words(true) < words(false));
     }
 
     #[test]
