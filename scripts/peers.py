@@ -6,7 +6,7 @@
 
 Systems: ncnn-vulkan ncnn-vulkan-fp16 ncnn-cpu ort-cpu ort-webgpu tinygrad-webgpu torch-cpu
          torch-cuda torch-cuda-amp torch-cuda-amp-compile torch-cuda-amp-autotune (these where a CUDA GPU and torch are; with
-         WEFT_PEERS_SYSTEM_TORCH=1 the running Python's own torch is used; their note also gives device_ms, inputs and outputs resident)
+         WEFT_PEERS_SYSTEM_TORCH=1 the running Python's own torch is used, and so is ncnn with WEFT_PEERS_SYSTEM_NCNN=1; their note also gives device_ms, inputs and outputs resident)
 Rounds are interleaved (A B C A B C ...), so that drift of the machine hits all alike; the figures are medians over all rounds,
 and `ratio_to_weft` is the median of the per-round ratios (above 1: weft is faster).
 Each system runs in a process and a virtual environment of its own, made on first use under $WEFT_PEERS (default ~/.cache/weft-peers)
@@ -139,7 +139,7 @@ def command(peer, a, tmp):
         return ["node", js, node_ort(), a.model, meta]
     family = peer.split("-")[0]
     py = os.path.join(tmp, "run_" + family + ".py"); open(py, "w").write(CODE[family])
-    exe = sys.executable if family == "torch" and os.environ.get("WEFT_PEERS_SYSTEM_TORCH") else venv(family)
+    exe = sys.executable if os.environ.get("WEFT_PEERS_SYSTEM_" + family.upper()) else venv(family)
     return [exe, py, a.model, a.inp, a.out, str(a.runs), peer]
 
 

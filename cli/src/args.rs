@@ -144,8 +144,9 @@ pub struct CompileArgs {
     /// Write the compile trace
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
-    /// What to print, or to write with --emit-dir
-    #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl"])]
+    /// What to print, or to write with --emit-dir; isa is what the driver of --device makes of each kernel, and comes with
+    /// its statistics in tables, --json and the trace. Nothing runs: the device need not compute
+    #[arg(long, value_parser = ["weft", "wgsl", "spirv", "msl", "hlsl", "isa"])]
     pub emit: Vec<String>,
     /// WGSL as wgpu takes it, or as the standard has it, for browsers
     #[arg(long, value_parser = ["wgpu", "standard"], default_value = "wgpu")]
@@ -228,6 +229,10 @@ pub struct BenchArgs {
     /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
     #[arg(long)]
     pub ceilings: bool,
+    /// Add what the device's driver says of each kernel: registers, spills, occupancy, code, latency, ISA. On a device that
+    /// compiles but does not compute, that alone, without times: any other `bench` ends with exit 5 there
+    #[arg(long)]
+    pub driver_stats: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: InputArgs,

@@ -1,19 +1,26 @@
 //! `weft bench`
 
+mod sweep;
+mod tables;
+
 use crate::args::{BenchArgs, Common};
-use crate::ceilings;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor, profile_on, recorded, run_on_cpu};
+use crate::executor::{
+    Device, Executor, compile_options, compile_with, pipeline_for, profile_on, recorded, run_on_cpu,
+};
 use crate::models::{inputs_for, load};
-use crate::output::{Progress, Rows, log, print_text, table, write_json};
+use crate::output::{Progress, log, write_json};
+use crate::{ceilings, driver_stats};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
-use compiler::passes::{AmpMode, FuseMode, LayoutMode};
+use compiler::graph::Module;
 use compiler::tensor::Tensor;
-use compiler::trace::{Ceilings, DispatchTime, Times};
-use runtime_gpu::{Resident, Session};
+use compiler::trace::{Ceilings, DispatchTime, DriverStats, Times};
+use runtime_gpu::{GpuError, Resident, Session};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use sweep::sweep;
+use tables::{Lines, show_details};
 
 /// Times models, and the device itself with `--ceilings`.
 pub fn execute(a: &BenchArgs) -> CliResult<()> {
@@ -25,7 +32,7 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
         );
     }
     let settings = sweep(&a.sweep, &a.common)?;
-    let device = Device::open(&a.common)?;
+    let (device, not_timed) = open(a)?;
     if a.output.is_some() && matches!(device, Device::Cpu) {
         return Err(
             CliError::usage("-o: the CPU executor has no dispatches to time").help("--device names another device")
@@ -40,18 +47,19 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
         return ceilings.map_or(Ok(()), |c| ceilings::show(&c, &device, &a.common));
     }
     let json_alone = a.common.json.as_deref() == Some("-");
-    let mut lines = if json_alone { None } else { Some(Lines::new(&a.models)?) };
+    let mut lines = if json_alone || not_timed.is_some() { None } else { Some(Lines::new(&a.models)?) };
+    let setup = Setup { a, device, ceilings, not_timed };
     let mut results: Vec<Value> = Vec::new();
     for common in &settings {
         for model in &a.models {
-            results.push(one(a, common, model, &device, ceilings)?);
+            results.push(one(&setup, common, model)?);
             if let Some(lines) = &mut lines {
                 lines.print(&results)?;
             }
         }
     }
-    if let (false, [one]) = (json_alone, results.as_slice()) {
-        show_kernels(one)?;
+    if !json_alone {
+        show_details(&results)?;
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.clone().into() };
     write_json(&a.common, &all)?;
@@ -81,95 +89,73 @@ fn duration(text: &str) -> CliResult<Duration> {
     Ok(Duration::from_secs_f64(value * unit))
 }
 
-/// What `--sweep` varies, with the values there are.
-const SWEPT: &[(&str, &str)] = &[
-    ("amp", "off, fp16, auto"),
-    ("layout", "auto, nchw, nhwc, nchw4c, nchw8c, nchw16c, none"),
-    ("fuse", "full, classic, off"),
-    ("batch", "a number from 1 on"),
-    ("opt_level", "0, 1, 2, 3"),
-];
+/// What all models and settings share.
+struct Setup<'a> {
+    a: &'a BenchArgs,
+    device: Device,
+    ceilings: Option<Ceilings>,
+    /// Why nothing is timed: with `--driver-stats` on a device that does not compute.
+    not_timed: Option<String>,
+}
 
-/// Every combination of the swept settings.
-fn sweep(list: &[String], common: &Common) -> CliResult<Vec<Common>> {
-    let mut out = vec![common.clone()];
-    for s in list {
-        let (key, values) = s.split_once('=').ok_or_else(|| CliError::usage(format!("--sweep {s}: needs KEY=A,B")))?;
-        let (_, choices) = SWEPT.iter().find(|k| k.0 == key).ok_or_else(|| {
-            let keys: Vec<&str> = SWEPT.iter().map(|k| k.0).collect();
-            CliError::usage(format!("--sweep {key}: can sweep {}", keys.join(", ")))
-        })?;
-        let mut next = Vec::new();
-        for base in &out {
-            for v in values.split(',') {
-                let mut c = base.clone();
-                set(&mut c, key, v).ok_or_else(|| CliError::usage(format!("--sweep {key}={v}: takes {choices}")))?;
-                next.push(c);
-            }
+impl Setup<'_> {
+    /// What the driver says of the kernels, where that is asked.
+    fn stats(&self, c: &Compiled, common: &Common) -> CliResult<Option<DriverStats>> {
+        let ask = || driver_stats::ask(driver_stats::asked(&self.device, DRIVER_STATS)?, c, common);
+        self.a.driver_stats.then(ask).transpose()
+    }
+}
+
+const DRIVER_STATS: &str = "--driver-stats";
+
+/// Opens the device; also why nothing can be timed on it, where its driver's statistics are wanted all the same.
+fn open(a: &BenchArgs) -> CliResult<(Device, Option<String>)> {
+    if !a.driver_stats {
+        return Ok((Device::open(&a.common)?, None));
+    }
+    let device = Device::open_to_compile(&a.common)?;
+    let computes = driver_stats::asked(&device, DRIVER_STATS)?.check_computes();
+    match computes {
+        Ok(()) => Ok((device, None)),
+        Err(e @ GpuError::DoesNotCompute { .. }) if !a.ceilings && a.baseline.is_none() => {
+            log(&a.common, format!("no times, the driver's statistics alone: {e}"));
+            Ok((device, Some(e.to_string())))
         }
-        out = next;
+        Err(e) => Err(e.into()),
     }
-    Ok(out)
 }
 
-/// Gives a swept setting a value; none where it is no value of it.
-fn set(c: &mut Common, key: &str, v: &str) -> Option<()> {
-    let known = |parsed: bool| parsed.then(|| v.to_string());
-    match key {
-        "amp" => c.amp = known(AmpMode::parse(v).is_some())?,
-        "layout" => c.layout = known(LayoutMode::parse(v).is_some())?,
-        "fuse" => c.fuse = known(FuseMode::parse(v).is_some())?,
-        "batch" => c.batch = Some(v.parse().ok().filter(|&b| b > 0)?),
-        _ => c.opt_level = v.parse().ok().filter(|&o| o <= 3)?,
-    }
-    Some(())
-}
-
-fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: Option<Ceilings>) -> CliResult<Value> {
+fn one(setup: &Setup<'_>, common: &Common, model: &str) -> CliResult<Value> {
+    let (a, device, ceilings) = (setup.a, &setup.device, setup.ceilings);
     let given = crate::inputs::given(&a.input, model, common)?;
     let module = common.state.time("import", || load(model, common, given.as_ref()))?;
     let inputs = inputs_for(&module, given.as_ref(), common)?;
-    let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
+    let batch = batch(&inputs);
     let macs = compiler::inspect::count_macs(&module).unwrap_or(0);
-    let (executor, cold) = first_run(module.clone(), common, device, &inputs)?;
-    let limit = a.duration.as_deref().map(duration).transpose()?;
-    let mut progress = Progress::new(common, &[]);
-    let mut dispatches = Vec::new();
-    let mut v = match &executor {
-        Executor::Gpu { session, compiled } => {
-            let (mut v, times) = on_device(a, session, compiled, &inputs, limit, ceilings, &mut progress)?;
-            dispatches = times;
-            drop(progress);
-            drop(executor);
-            let again = Common { quiet: true, state: Default::default(), ..common.clone() };
-            let (_, warm) = first_run(module, &again, device, &inputs)?;
-            v["compile_ms"] = json!({ "cold": cold, "warm": warm });
-            v
-        }
-        Executor::Cpu { module, .. } => {
-            let run = || run_on_cpu(module, &inputs).map(|_| 0.0);
-            let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
-            let s = Statistics::of(&samples);
-            json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),
-                "device_ms": s, "split_ms": { "upload": 0, "encode": 0, "gpu": s.median, "readback": 0 },
-                "throughput_per_s": 1e3 / s.median * batch as f64, "per_kernel": [], "compile_ms": { "cold": cold } })
-        }
+    let measured = match &setup.not_timed {
+        None => timed(setup, common, module, &inputs)?,
+        Some(why) => not_timed(setup, common, module, &inputs, why)?,
     };
+    let mut v = measured.value;
     if let Some(path) = &a.output {
         let module = load(model, common, given.as_ref())?;
         let mut trace = recorded(model, module, common, &profile_on(common, device)?, &inputs)?;
-        if trace.calls().count() != dispatches.len() {
-            let why = format!("{} dispatches were timed, {} are in the trace", dispatches.len(), trace.calls().count());
-            return Err(CliError::new(Code::Check, why).help("a model with host steps alone has no times to store"));
+        if let Some(dispatches) = measured.dispatches {
+            if trace.calls().count() != dispatches.len() {
+                let (timed, stored) = (dispatches.len(), trace.calls().count());
+                let why = format!("{timed} dispatches were timed, {stored} are in the trace");
+                return Err(CliError::new(Code::Check, why).help("a model with host steps alone has no times to store"));
+            }
+            trace.times = Some(Times {
+                device: device.label(),
+                source: v["time_source"].as_str().unwrap_or_default().to_string(),
+                dispatches,
+                latency_ms: number(&v, &["latency_ms", "median"]),
+                device_ms: number(&v, &["device_ms", "median"]),
+                ceilings,
+            });
         }
-        trace.times = Some(Times {
-            device: device.label(),
-            source: v["time_source"].as_str().unwrap_or_default().to_string(),
-            dispatches,
-            latency_ms: number(&v, &["latency_ms", "median"]),
-            device_ms: number(&v, &["device_ms", "median"]),
-            ceilings,
-        });
+        trace.driver_stats = measured.stats;
         crate::trace::write(path, &trace, common)?;
     }
     let o = v.as_object_mut().ok_or_else(|| CliError::new(Code::Bug, "bench without a result"))?;
@@ -189,13 +175,67 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
     Ok(v)
 }
 
+/// What was measured of a model, or is known of it without.
+struct Measured {
+    value: Value,
+    /// None where nothing was timed.
+    dispatches: Option<Vec<DispatchTime>>,
+    stats: Option<DriverStats>,
+}
+
+fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) -> CliResult<Measured> {
+    let (a, device) = (setup.a, &setup.device);
+    let (executor, cold) = first_run(module.clone(), common, device, inputs)?;
+    let limit = a.duration.as_deref().map(duration).transpose()?;
+    let mut progress = Progress::new(common, &[]);
+    match &executor {
+        Executor::Gpu { session, compiled } => {
+            let (mut v, times) = on_device(a, session, compiled, inputs, limit, setup.ceilings, &mut progress)?;
+            drop(progress);
+            let stats = setup.stats(compiled, common)?;
+            if let Some(stats) = &stats {
+                v["driver_stats"] = driver_stats::to_json(stats, compiled);
+            }
+            drop(executor);
+            let again = Common { quiet: true, state: Default::default(), ..common.clone() };
+            let (_, warm) = first_run(module, &again, device, inputs)?;
+            v["compile_ms"] = json!({ "cold": cold, "warm": warm });
+            Ok(Measured { value: v, dispatches: Some(times), stats })
+        }
+        Executor::Cpu { .. } if a.driver_stats => {
+            let why = format!("{DRIVER_STATS}: the model runs on the CPU executor, and no driver compiles for that");
+            Err(CliError::new(Code::Device, why))
+        }
+        Executor::Cpu { module, .. } => {
+            let batch = batch(inputs);
+            let run = || run_on_cpu(module, inputs).map(|_| 0.0);
+            let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
+            let s = Statistics::of(&samples);
+            let value = json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),
+                "device_ms": s, "split_ms": { "upload": 0, "encode": 0, "gpu": s.median, "readback": 0 },
+                "throughput_per_s": 1e3 / s.median * batch as f64, "per_kernel": [], "compile_ms": { "cold": cold } });
+            Ok(Measured { value, dispatches: Some(vec![]), stats: None })
+        }
+    }
+}
+
+/// Compiles alone, and asks the driver.
+fn not_timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor], why: &str) -> CliResult<Measured> {
+    let profile = profile_on(common, &setup.device)?;
+    let options = compile_options(pipeline_for(&module, common, &profile, inputs)?, common)?;
+    let c = compile_with(module, &options, common, &profile)?;
+    let stats = setup.stats(&c, common)?;
+    let value = json!({ "not_timed": why, "kernels": c.plan.kernels.len(), "dispatches": crate::compile::dispatches(&c).count(),
+        "bytes": c.groups.iter().map(|g| g.bytes).sum::<u64>(), "driver_stats": stats.as_ref().map(|s| driver_stats::to_json(s, &c)) });
+    Ok(Measured { value, dispatches: None, stats })
+}
+
+fn batch(inputs: &[Tensor]) -> usize {
+    inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1)
+}
+
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
-fn first_run(
-    module: compiler::graph::Module,
-    common: &Common,
-    device: &Device,
-    inputs: &[Tensor],
-) -> CliResult<(Executor, f64)> {
+fn first_run(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<(Executor, f64)> {
     let start = Instant::now();
     let executor = Executor::new(module, common, device, inputs)?;
     common.state.time("first run", || executor.run(inputs))?;
@@ -262,7 +302,7 @@ fn on_device(
     let n = latency.len().clamp(4, 16);
     progress.report("throughput", 0, n);
     let pipelined = resident.run_pipelined(n, 3)?;
-    let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
+    let batch = batch(inputs);
     let (source, dispatches) = dispatch_times(a, &mut resident, progress)?;
     let per_kernel = per_kernel(compiled, &dispatches, ceilings);
     let s = Statistics::of(&latency);
@@ -333,79 +373,6 @@ fn per_kernel(c: &Compiled, times: &[DispatchTime], ceilings: Option<Ceilings>) 
 
 fn number(v: &Value, path: &[&str]) -> f64 {
     path.iter().fold(v, |v, k| &v[*k]).as_f64().unwrap_or(0.0)
-}
-
-/// The table of results: a row when it is done.
-struct Lines(Rows);
-impl Lines {
-    fn new(models: &[String]) -> CliResult<Lines> {
-        let name = models.iter().map(|m| crate::models::short_name(m).chars().count()).max().unwrap_or(0);
-        let columns = [
-            ("model", name),
-            ("batch", 0),
-            ("amp", 4),
-            ("layout", 0),
-            ("fuse", 7),
-            ("latency ms", 0),
-            ("p90", 8),
-            ("device ms", 0),
-            ("per s", 8),
-            ("dispatches", 0),
-            ("GFLOP/s", 0),
-            ("ratio", 0),
-        ];
-        Rows::new(&columns).map(Lines)
-    }
-    /// Prints the last result, with its ratio to the first.
-    fn print(&mut self, results: &[Value]) -> CliResult<()> {
-        let (Some(first), Some(r)) = (results.first(), results.last()) else { return Ok(()) };
-        let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
-        let latency = number(r, &["latency_ms", "median"]);
-        let device = number(r, &["device_ms", "median"]);
-        self.0.print(&[
-            r["model"].as_str().unwrap_or("").to_string(),
-            r["batch"].to_string(),
-            s("amp"),
-            s("layout"),
-            s("fuse"),
-            format!("{latency:.2}"),
-            format!("{:.2}", number(r, &["latency_ms", "p90"])),
-            format!("{device:.2}"),
-            format!("{:.1}", number(r, &["throughput_per_s"])),
-            r["dispatches"].to_string(),
-            format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
-            format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
-        ])
-    }
-}
-
-/// The kernels that take the longest.
-fn show_kernels(one: &Value) -> CliResult<()> {
-    let mut rows: Vec<&Value> = one["per_kernel"].as_array().map(|l| l.iter().collect()).unwrap_or_default();
-    rows.sort_by(|a, b| number(b, &["us_total"]).total_cmp(&number(a, &["us_total"])));
-    let total: f64 = rows.iter().map(|r| number(r, &["us_total"])).sum();
-    let roof = rows.iter().any(|r| r["roofline_fraction"].is_number());
-    let mut header = vec!["kernel", "calls", "us each", "share", "GFLOP/s", "GB/s"];
-    if roof {
-        header.push("of the roof");
-    }
-    let mut t = table(&header);
-    for r in rows.iter().take(12) {
-        let mut row = vec![
-            r["name"].as_str().unwrap_or("").to_string(),
-            r["calls"].to_string(),
-            format!("{:.1}", number(r, &["us_median"])),
-            format!("{:.1}%", 100.0 * number(r, &["us_total"]) / total.max(1e-9)),
-            format!("{:.1}", number(r, &["gflops"])),
-            format!("{:.1}", number(r, &["gb_s"])),
-        ];
-        if roof {
-            row.push(format!("{:.0}%", 100.0 * number(r, &["roofline_fraction"])));
-        }
-        t.add_row(row);
-    }
-    print_text(&t.to_string())?;
-    print_text(&format!("time source: {}", one["time_source"].as_str().unwrap_or("")))
 }
 
 fn read_baseline(path: &std::path::Path) -> CliResult<Vec<Value>> {

@@ -75,6 +75,7 @@ fn possible(rate: f64, most: f64, unit: &str) -> CliResult<f64> {
 }
 
 fn measure_gpu(gpu: &Arc<Gpu>, common: &Common) -> CliResult<Ceilings> {
+    gpu.check_computes()?;
     let mut progress = Progress::new(common, &[]);
     let mut timer = KernelTimer::new(gpu.clone(), RUNS);
     let mut rate = |stage: usize, name: &str, kernel: Kernel| {

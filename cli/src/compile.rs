@@ -1,14 +1,15 @@
 //! `weft compile`: the pipeline's result as tables, JSON, text, shader files and a trace.
 
 use crate::args::CompileArgs;
+use crate::driver_stats;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
+use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on, target_profile};
 use crate::models::load;
 use crate::output::{log, print_text, write_file, write_json};
 use crate::trace::show;
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::plan::{PlanKernel, Step, kernel_file};
-use compiler::trace::Contents;
+use compiler::trace::{Contents, DriverStats};
 use shaders_gen::{EmitError, GeneratedModule, WgslDialect};
 use std::path::Path;
 
@@ -20,7 +21,11 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     if a.dialect != "wgpu" && !a.emit.iter().any(|e| e == "wgsl") {
         return Err(CliError::usage("--dialect is for WGSL").help("add --emit wgsl"));
     }
-    let profile = target_profile(&a.common)?;
+    let device = if wants_isa(a) { Some(isa_device(a)?) } else { None };
+    let profile = match &device {
+        Some(device) => profile_on(&a.common, device)?,
+        None => target_profile(&a.common)?,
+    };
     let mut values = Vec::new();
     for model in &a.models {
         let given = crate::inputs::given(&a.input, model, &a.common)?;
@@ -33,25 +38,46 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         if a.verify {
             c.plan.kernels.iter().try_for_each(read_back)?;
         }
+        let stats =
+            device.as_ref().map(|d| driver_stats::ask(driver_stats::asked(d, ISA)?, &c, &a.common)).transpose()?;
         if let Some(dir) = &a.emit_dir {
             let dir = if a.models.len() > 1 { dir.join(crate::models::short_name(model)) } else { dir.clone() };
-            emit_files(a, &c, &dir)?;
+            emit_files(a, &c, stats.as_ref(), &dir)?;
         } else if !a.emit.is_empty() {
-            emit_text(a, &c)?;
+            emit_text(a, &c, stats.as_ref())?;
         }
         let contents = if a.output.is_some() { Contents::Full } else { Contents::Summary };
-        let trace = crate::trace::of(model, &c, &options, contents)?;
+        let mut trace = crate::trace::of(model, &c, &options, contents)?;
+        trace.driver_stats = stats;
         if let Some(path) = &a.output {
             crate::trace::write(path, &trace, &a.common)?;
         }
         values.push(trace.to_json());
         if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
             show(&trace)?;
+            trace.driver_stats_json().map_or(Ok(()), |s| driver_stats::show(&s, |_| true))?;
         }
     }
     let json = if values.len() == 1 { values.swap_remove(0) } else { values.into() };
     write_json(&a.common, &json)?;
     Ok(())
+}
+
+const ISA: &str = "--emit isa";
+
+fn wants_isa(a: &CompileArgs) -> bool {
+    a.emit.iter().any(|e| e == "isa")
+}
+
+/// The device whose driver makes the instructions.
+fn isa_device(a: &CompileArgs) -> CliResult<Device> {
+    if a.common.target.is_some() && a.common.device == "auto" {
+        let why = format!("{ISA} asks a device's driver, and --target alone names a device that need not be here");
+        return Err(CliError::usage(why).help("add --device"));
+    }
+    let device = Device::open_to_compile(&a.common)?;
+    driver_stats::asked(&device, ISA)?;
+    Ok(device)
 }
 
 /// Dispatches in plan order.
@@ -80,27 +106,34 @@ pub fn dialect(name: &str) -> WgslDialect {
     if name == "standard" { WgslDialect::Standard } else { WgslDialect::Wgpu }
 }
 
-/// The file extension of a shader language, and a kernel in it: not every kernel can be said in each.
-fn shader_text(a: &CompileArgs, form: &str, k: &PlanKernel) -> CliResult<(&'static str, Result<String, EmitError>)> {
+/// The file extension of a language, and kernel `i` in it: not every kernel can be said in each.
+fn kernel_text(
+    a: &CompileArgs,
+    form: &str,
+    (i, k): (usize, &PlanKernel),
+    stats: Option<&DriverStats>,
+) -> CliResult<(&'static str, Result<String, String>)> {
     let g = generated(k)?;
+    let text = |r: Result<String, EmitError>| r.map_err(|e| e.to_string());
     Ok(match form {
-        "wgsl" => ("wgsl", g.emit_wgsl_in(dialect(&a.dialect))),
-        "msl" => ("metal", g.emit_msl()),
-        _ => ("hlsl", g.emit_hlsl()),
+        "isa" => ("isa", stats.and_then(|s| s.isa(i)).ok_or("the driver gives no text of its instructions".into())),
+        "wgsl" => ("wgsl", text(g.emit_wgsl_in(dialect(&a.dialect)))),
+        "msl" => ("metal", text(g.emit_msl())),
+        _ => ("hlsl", text(g.emit_hlsl())),
     })
 }
 
-fn emit_text(a: &CompileArgs, c: &Compiled) -> CliResult<()> {
+fn emit_text(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>) -> CliResult<()> {
     let mut missing = Vec::new();
     for form in &a.emit {
         if form == "weft" {
             print_text(&weft_text(c))?;
             continue;
         }
-        for k in &c.plan.kernels {
+        for (i, k) in c.plan.kernels.iter().enumerate() {
             match form.as_str() {
                 "spirv" => return Err(CliError::usage("--emit spirv writes binary files: give --emit-dir DIR")),
-                _ => match shader_text(a, form, k)?.1 {
+                _ => match kernel_text(a, form, (i, k), stats)?.1 {
                     Ok(text) => print_text(&format!("// kernel {}\n{text}", k.name))?,
                     Err(e) => missing.push(format!("{form} of {}: {e}", k.name)),
                 },
@@ -119,7 +152,7 @@ fn all_written(missing: Vec<String>) -> CliResult<()> {
     Err(CliError::new(Code::Device, text).help("everything else was written"))
 }
 
-fn emit_files(a: &CompileArgs, c: &Compiled, dir: &Path) -> CliResult<()> {
+fn emit_files(a: &CompileArgs, c: &Compiled, stats: Option<&DriverStats>, dir: &Path) -> CliResult<()> {
     std::fs::create_dir_all(dir).map_err(|e| CliError::usage(format!("cannot make {}: {e}", dir.display())))?;
     let forms: Vec<&str> = if a.emit.is_empty() { vec!["wgsl"] } else { a.emit.iter().map(String::as_str).collect() };
     let mut missing = Vec::new();
@@ -140,7 +173,7 @@ fn emit_files(a: &CompileArgs, c: &Compiled, dir: &Path) -> CliResult<()> {
                     write_file(&dir.join(format!("{base}.spv")), &bytes)?;
                 }
                 _ => {
-                    let (extension, text) = shader_text(a, form, k)?;
+                    let (extension, text) = kernel_text(a, form, (i, k), stats)?;
                     match text {
                         Ok(text) => write_file(&dir.join(format!("{base}.{extension}")), text.as_bytes())?,
                         Err(e) => missing.push(format!("{form} of {name}: {e}")),

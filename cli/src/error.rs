@@ -124,6 +124,12 @@ impl From<GpuError> for CliError {
             GpuError::Host(_) => CliError::input(text),
             GpuError::NoDevice { .. } => CliError::new(Code::Device, text)
                 .help("`weft devices` lists what is there; `--device cpu` always works"),
+            GpuError::DoesNotCompute { .. } => CliError::new(Code::Device, text).help(
+                "`weft compile` and `weft bench --driver-stats` need no results; run on another `--device` (`weft devices` lists them), or renew the driver",
+            ),
+            GpuError::NoDriverStats { .. } => CliError::new(Code::Device, text).help(
+                "Mesa's drivers of AMD, Intel and NVIDIA GPUs (RADV, ANV, NVK) and NVIDIA's own have it; software drivers do not",
+            ),
             GpuError::OutOfMemory { .. } | GpuError::BufferTooLarge { .. } => {
                 CliError::new(Code::Device, text).help("try a smaller --batch or --shape, or another --device")
             }

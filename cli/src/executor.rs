@@ -49,8 +49,22 @@ pub enum Device {
     Cpu,
 }
 impl Device {
-    /// Opens what `--device` names, and says on stderr which and why.
+    /// Opens what `--device` names to run models there, and says on stderr which and why.
+    ///
+    /// # Errors
+    /// No such device, and one that does not compute.
     pub fn open(common: &Common) -> CliResult<Device> {
+        let device = Device::open_to_compile(common)?;
+        if let Device::Gpu(gpu) = &device {
+            gpu.check_computes()?;
+        }
+        Ok(device)
+    }
+    /// As [`Device::open`], for what runs nothing: the device need not compute.
+    ///
+    /// # Errors
+    /// No such device.
+    pub fn open_to_compile(common: &Common) -> CliResult<Device> {
         if common.device == "cpu" {
             log_once(common, "device: the CPU executor, as asked");
             return Ok(Device::Cpu);
@@ -135,7 +149,7 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
             log_once(common, format!("device: none; for the profile {name}"));
             Ok(profile)
         }
-        _ => profile_on(common, &Device::open(common)?),
+        _ => profile_on(common, &Device::open_to_compile(common)?),
     }
 }
 

@@ -13,6 +13,7 @@ mod compile;
 mod completions;
 mod devices;
 mod diff;
+mod driver_stats;
 pub mod error;
 mod executor;
 mod explain;

@@ -99,6 +99,7 @@ pub fn inspect(paths: &[String], common: &Common) -> CliResult<()> {
         show(t)?;
         show_passes(t)?;
         show_kernels(t)?;
+        t.driver_stats_json().map_or(Ok(()), |s| crate::driver_stats::show(&s, |_| true))?;
         show_measured(t)?;
         show_weights(t, common)?;
     }

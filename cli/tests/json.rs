@@ -203,6 +203,27 @@ fn on_a_device() {
     holds("bench --ceilings", &alone);
 }
 
+/// Copies a trace, and puts into it what a driver might say of its kernels.
+fn with_driver_stats(from: &Path, to: &Path) {
+    use compiler::trace::CompileTrace;
+    use compiler::trace::driver_stats::{DriverStats, Executable, Statistic, StatisticValue};
+    let mut t = CompileTrace::from_bytes(&std::fs::read(from).expect("the trace")).expect("a trace");
+    let statistic = |(name, value): (&str, u64)| Statistic {
+        name: name.into(),
+        meaning: "m".into(),
+        value: StatisticValue::Uint(value),
+    };
+    let executable = |i: usize| Executable {
+        name: "compute".into(),
+        subgroup_size: 64,
+        statistics: [("VGPRs", 40 + i as u64), ("Spilled VGPRs", 3), ("Subgroups per SIMD", 16)].map(statistic).into(),
+        isa: Some(format!("v_mov {i}\n")),
+    };
+    let kernels = (0..t.kernels.len()).map(|i| vec![executable(i)]).collect();
+    t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
+    std::fs::write(to, t.to_bytes().expect("bytes")).expect("writes");
+}
+
 #[test]
 fn traces() {
     let dir = std::env::temp_dir().join(format!("weft-json-traces-{}", std::process::id()));
@@ -210,6 +231,12 @@ fn traces() {
     let [a, b] = ["a.trace", "b.trace"].map(|f| dir.join(f).display().to_string());
     weft(&format!("compile block.weft --target lavapipe -o {a}"));
     weft(&format!("compile block.weft --target lavapipe -O1 -o {b}"));
+    let stored = dir.join("stats.trace").display().to_string();
+    with_driver_stats(Path::new(&a), Path::new(&stored));
+    let (v, _) = weft(&format!("inspect {stored}"));
+    holds("compile", &v);
+    holds("driver_stats", &v);
+    assert_eq!(v["driver_stats"]["kernels"].as_array().map(Vec::len), v["kernels"].as_array().map(Vec::len), "{v}");
     holds("diff", &weft(&format!("diff {a} {b}")).0);
     holds("compile", &weft(&format!("inspect {a}")).0);
     let (v, code) = weft(&format!("explain {a} --layout nchw"));

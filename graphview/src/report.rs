@@ -1,13 +1,14 @@
 //! The report: a trace as one self-contained HTML file, for people who have neither Weft nor the model.
 //!
 //! It holds the graph of every stage with places, the groups, the remarks, the kernels with schedule and WGSL, and the times
-//! where the trace has them. Nothing is fetched: style, script and data are in the file. Stages with equal graphs share one.
+//! and the driver's statistics where the trace has them. Nothing is fetched: style, script and data are in the file. Stages with equal graphs share one.
 
 use crate::layout::Route;
 use crate::picture::{Category, Picture};
 use crate::scene::{Arrangement, Scene};
 use crate::svg::{escape, fill};
 use compiler::text::parse_module;
+use compiler::trace::driver_stats::Executable;
 use compiler::trace::{CompileTrace, TraceError};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -161,8 +162,11 @@ fn calls(t: &CompileTrace) -> Vec<Value> {
 fn kernels(t: &CompileTrace) -> Vec<Value> {
     t.kernels
         .iter()
-        .map(|k| {
-            json!({ "name": k.name, "schedule": k.schedule, "workgroup": k.workgroup, "bindings": k.bindings.len(),
+        .enumerate()
+        .map(|(i, k)| {
+            let stats = t.driver_stats.as_ref().and_then(|s| s.kernels.get(i));
+            let driver: Vec<Value> = stats.into_iter().flatten().map(Executable::to_json).collect();
+            json!({ "name": k.name, "driver": driver, "schedule": k.schedule, "workgroup": k.workgroup, "bindings": k.bindings.len(),
                     "shared": k.shared_bytes, "proved": k.bounds_proved, "wgsl": k.wgsl })
         })
         .collect()

@@ -8,6 +8,7 @@ use crate::svg::document;
 use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
 use compiler::text::parse_module;
+use compiler::trace::driver_stats::{DriverStats, Executable, Statistic, StatisticValue};
 use compiler::trace::{CompileTrace, Contents};
 use shaders_gen::Emitter;
 
@@ -135,7 +136,11 @@ fn a_scene_becomes_svg_with_every_box_and_edge() {
 
 #[test]
 fn a_report_is_one_file_with_everything_in_it() {
-    let t = trace();
+    let mut t = trace();
+    let registers = Statistic { name: "VGPRs".into(), meaning: "m".into(), value: StatisticValue::Uint(96) };
+    let executable = Executable { statistics: vec![registers], isa: Some("</script>".into()), ..Default::default() };
+    let kernels = vec![vec![executable]; t.kernels.len()];
+    t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
     let html = report(&t).expect("a report");
     assert_eq!(html.matches("</script>").count(), 2, "nothing of the data ends a script");
     assert!(!html.contains("{{"), "a placeholder was left");
@@ -151,5 +156,7 @@ fn a_report_is_one_file_with_everything_in_it() {
     );
     let changed = 1 + t.stages[1..=t.passes.len()].iter().filter(|s| !s.delta.is_empty()).count();
     assert_eq!(count("graphs"), changed);
-    assert_eq!(data["kernels"][0]["wgsl"], t.kernels[0].wgsl);
+    let k = &data["kernels"][0];
+    assert_eq!(k["wgsl"], t.kernels[0].wgsl);
+    assert_eq!((&k["driver"][0]["registers"], &k["driver"][0]["isa"]), (&96.into(), &"</script>".into()));
 }

@@ -49,11 +49,13 @@ pub struct Gpu {
     pub description: AdapterDescription,
     pub(crate) lost: Arc<Mutex<Option<String>>>,
     pub(crate) cache_key: Option<String>,
+    /// Where it was opened here.
+    pub(crate) adapter: Option<wgpu::Adapter>,
     poller: OnceLock<Result<Poller, String>>,
 }
 
 /// Features Weft uses where the adapter has them.
-fn wanted_features() -> wgpu::Features {
+pub(crate) fn wanted_features() -> wgpu::Features {
     use wgpu::Features as F;
     F::SHADER_F16
         | F::SUBGROUP
@@ -114,7 +116,7 @@ impl Gpu {
             ..Default::default()
         }))
         .map_err(|e| GpuError::Open { name: info.name.clone(), why: e.to_string() })?;
-        Ok(Gpu::wrap(device, queue, describe(index, adapter)))
+        Ok(Gpu { adapter: Some(adapter.clone()), ..Gpu::wrap(device, queue, describe(index, adapter)) })
     }
 
     /// Uses a caller's own device: only the features it was opened with are used.
@@ -161,7 +163,7 @@ impl Gpu {
         }
         let cache_key = wgpu::util::pipeline_cache_key(&info)
             .map(|k| format!("{k}-{:08x}", fxhash(&format!("{} {}", info.driver, info.driver_info))));
-        Gpu { device, queue, profile, description, lost, cache_key, poller: OnceLock::new() }
+        Gpu { device, queue, profile, description, lost, cache_key, adapter: None, poller: OnceLock::new() }
     }
 
     /// Compiles from now on by rates that were measured on this device (f32 operations and bytes, in 10^9 a second), where neither

@@ -45,6 +45,22 @@ pub enum GpuError {
     /// The device was lost.
     #[error("the device was lost: {0}")]
     Lost(String),
+    /// The device runs kernels, but their results are not what they compute.
+    #[error("device `{device}` does not compute: {why}")]
+    DoesNotCompute {
+        /// The device.
+        device: String,
+        /// What a small kernel gave.
+        why: String,
+    },
+    /// The driver does not tell what its compiler made of kernels.
+    #[error("`{device}` has no statistics of kernels: {why}")]
+    NoDriverStats {
+        /// The device.
+        device: String,
+        /// What is missing.
+        why: String,
+    },
     /// A wrong input to a run.
     #[error("{0}")]
     Input(String),

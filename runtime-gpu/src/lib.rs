@@ -7,9 +7,11 @@
 //! session share is never written, and what a run writes is its own for as long as it lasts (`resources.rs`).
 
 mod adapters;
+mod canary;
 mod constants;
 mod counted_cores;
 mod device;
+mod driver_stats;
 mod error;
 mod figures;
 mod measure;

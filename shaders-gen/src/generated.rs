@@ -47,6 +47,43 @@ fn rows_by_columns(text: &str) -> String {
     out
 }
 
+/// What SPIR-V depends on beyond the kernel, as a runtime on Vulkan decides it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpirvForm {
+    /// Version of the language.
+    pub version: (u8, u8),
+    /// The device drops accesses beyond a buffer by itself (`robustBufferAccess2`): kernels that are not proved need no test of theirs.
+    pub robust_buffers: bool,
+    /// The device has instructions for products of packed integers.
+    pub integer_dot_product: bool,
+}
+
+impl Default for SpirvForm {
+    /// For whatever Vulkan 1.1 device.
+    fn default() -> Self {
+        SpirvForm { version: (1, 3), robust_buffers: false, integer_dot_product: true }
+    }
+}
+
+impl SpirvForm {
+    /// Every capability that kernels may use, where not all are there.
+    fn capabilities(self) -> Option<Vec<naga::back::spv::Capability>> {
+        use naga::back::spv::Capability as C;
+        let subgroups = [
+            C::GroupNonUniform,
+            C::GroupNonUniformVote,
+            C::GroupNonUniformArithmetic,
+            C::GroupNonUniformBallot,
+            C::GroupNonUniformShuffle,
+            C::GroupNonUniformShuffleRelative,
+            C::GroupNonUniformQuad,
+        ];
+        let others =
+            [C::Shader, C::Float16, C::Int8, C::Int16, C::Int64, C::CooperativeMatrixKHR, C::VulkanMemoryModel];
+        (!self.integer_dot_product).then(|| subgroups.into_iter().chain(others).collect())
+    }
+}
+
 /// A validated compute shader of one entry point.
 #[derive(Debug, Clone)]
 pub struct GeneratedModule {
@@ -148,7 +185,14 @@ impl GeneratedModule {
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
     pub fn emit_spirv(&self) -> Result<Vec<u32>, EmitError> {
-        self.write_spirv(&self.module, None)
+        self.emit_spirv_as(SpirvForm::default())
+    }
+    /// The same words in a form.
+    ///
+    /// # Errors
+    /// [`EmitError::Invalid`], which is a bug.
+    pub fn emit_spirv_as(&self, form: SpirvForm) -> Result<Vec<u32>, EmitError> {
+        self.write_spirv(&self.module, form, None)
     }
     /// The same words with `OpLine` before what has a source: line `n` stands for the part of the kernel whose `first` is
     /// `n - 1`.
@@ -164,19 +208,25 @@ impl GeneratedModule {
         let text = "\n".repeat(sources.len());
         let language = naga::back::spv::SourceLanguage::Unknown;
         let info = naga::back::spv::DebugInfo { source_code: &text, file_name: &self.entry, language };
-        Ok((self.write_spirv(&module, Some(info))?, sources))
+        Ok((self.write_spirv(&module, SpirvForm::default(), Some(info))?, sources))
     }
     fn write_spirv(
         &self,
         module: &naga::Module,
+        form: SpirvForm,
         debug_info: Option<naga::back::spv::DebugInfo<'_>>,
     ) -> Result<Vec<u32>, EmitError> {
         use naga::back::spv;
+        let mut policies = self.policies();
+        if form.robust_buffers {
+            policies.buffer = naga::proc::BoundsCheckPolicy::Unchecked;
+        }
         let options = spv::Options {
             debug_info,
-            lang_version: (1, 3),
+            lang_version: form.version,
             flags: spv::WriterFlags::DEBUG,
-            bounds_check_policies: self.policies(),
+            capabilities: form.capabilities().map(|list| list.into_iter().collect()),
+            bounds_check_policies: policies,
             zero_initialize_workgroup_memory: spv::ZeroInitializeWorkgroupMemoryMode::None,
             force_loop_bounding: !self.bounds_proved,
             emit_int_div_checks: !self.bounds_proved,
@@ -256,18 +306,58 @@ mod tests {
     use compiler::profile::DeviceProfile;
     use compiler::tir::{BufferId, TensorFunction};
 
-    /// The kernels that the rules make of a tensor function for lavapipe, in both dialects.
-    fn texts(text: &str) -> Vec<[String; 2]> {
+    /// The kernels that the rules make of a tensor function for a device.
+    fn kernels(text: &str, profile: &DeviceProfile) -> Vec<GeneratedModule> {
         let f: TensorFunction = compiler::text::parse_tensor_function(text).expect("a tensor function");
-        let profile = DeviceProfile::lavapipe();
         let constants: Vec<BufferId> = f.inputs().skip(1).collect();
-        let scheduled = compiler::schedule::rules::schedule(&f, &constants, &profile).expect("a schedule").function;
+        let scheduled = compiler::schedule::rules::schedule(&f, &constants, profile).expect("a schedule").function;
         let kernel = |name| {
-            let e = crate::Emitter.emit(&scheduled, name, &profile).expect("a kernel");
-            let g = e.module.downcast_ref::<GeneratedModule>().expect("ours");
-            [WgslDialect::Wgpu, WgslDialect::Standard].map(|d| g.emit_wgsl_in(d).expect("WGSL"))
+            let e = crate::Emitter.emit(&scheduled, name, profile).expect("a kernel");
+            e.module.downcast_ref::<GeneratedModule>().expect("ours").clone()
         };
         scheduled.kernels().into_iter().map(|(name, _)| kernel(name)).collect()
+    }
+
+    /// Those for lavapipe, in both dialects.
+    fn texts(text: &str) -> Vec<[String; 2]> {
+        let both =
+            |g: GeneratedModule| [WgslDialect::Wgpu, WgslDialect::Standard].map(|d| g.emit_wgsl_in(d).expect("WGSL"));
+        kernels(text, &DeviceProfile::lavapipe()).into_iter().map(both).collect()
+    }
+
+    /// A device without instructions for packed integers limits the capabilities, and these kernels need none of them.
+    #[test]
+    fn spirv_in_every_form() {
+        let text = "tensor @mm(%a: f16[56,64], %b: f16[64,16], out %c: f16[56,16]) {
+  for i in 0..56 { for j in 0..16 { for k in 0..64 {
+    block mm reduce sum init { %c[i, j] <- %a[i, k] * %b[k, j] }
+  } } }
+}";
+        for name in ["lavapipe", "ada", "apple"] {
+            let profile = DeviceProfile::named(name).expect("a profile");
+            for g in kernels(text, &profile) {
+                for (version, integer_dot_product) in [((1, 3), true), ((1, 5), false), ((1, 6), false)] {
+                    let form = SpirvForm { version, robust_buffers: true, integer_dot_product };
+                    let words = g.emit_spirv_as(form).unwrap_or_else(|e| panic!("{name}: {e}"));
+                    assert_eq!(words[1], u32::from(version.0) << 16 | u32::from(version.1) << 8);
+                }
+            }
+        }
+    }
+
+    /// Where the device drops accesses beyond a buffer, a kernel that is not proved tests less.
+    #[test]
+    fn robust_buffers_need_no_tests() {
+        let mut g = kernels(
+            "tensor @scale(%x: f32[64], out %y: f32[64]) { for i in 0..64 { block y { %y[i] <- %x[i] * 2.0 } } }",
+            &DeviceProfile::lavapipe(),
+        )
+        .remove(0);
+        g.bounds_proved = false;
+        let words = |robust_buffers| {
+            g.emit_spirv_as(SpirvForm { robust_buffers, ..SpirvForm::default() }).expect("SPIR-V").len()
+        };
+        assert!(words(true) < words(false));
     }
 
     #[test]

@@ -47,7 +47,7 @@ mod tree;
 mod value;
 
 pub use error::EmitError;
-pub use generated::{GeneratedModule, WgslDialect, check_wgsl};
+pub use generated::{GeneratedModule, SpirvForm, WgslDialect, check_wgsl};
 pub use lines::lines_by_names;
 
 use compiler::name::Name;

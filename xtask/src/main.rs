@@ -8,6 +8,7 @@ mod driver;
 mod fuzz;
 mod gpu_report;
 mod kernels;
+mod measure;
 mod networks;
 mod peers;
 mod python;
@@ -37,6 +38,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "report", help: report::HELP, run: report::run },
     Command { name: "gpu-report", help: gpu_report::HELP, run: gpu_report::run },
     Command { name: "replay", help: replay::HELP, run: replay::run },
+    Command { name: "measure", help: measure::HELP, run: measure::run },
     Command { name: "peers", help: peers::HELP, run: peers::run },
     Command { name: "driver", help: driver::HELP, run: driver::run },
 ];

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// One line for the usage.
-pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the kernels of the zoo, a trained network, the report in a browser, fuzzing; --full: networks in every layout and precision";
+pub const HELP: &str = "[--quick | --full] [--drivers all] installs what is missing, then format, lints, tests, documentation, ONNX's node cases, the kernels of the zoo, a trained network, the report in a browser, fuzzing; --full: networks in every layout and precision, and `measure` in small";
 
 /// Time of each fuzz target; `cargo xtask fuzz` runs them for as long as one likes.
 const FUZZ_SECONDS: u32 = 15;
@@ -98,14 +98,17 @@ fn tested_weft() -> Result<PathBuf, String> {
 
 /// The checks that run the command over many models; gives those that failed.
 fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
-    type Check<'a> = (&'a str, &'a dyn Fn() -> Result<(), String>);
-    let checks: [Check<'_>; 5] = [
-        ("ONNX's node cases", &|| conformance::test(weft)),
-        ("cargo xtask kernels", &|| crate::kernels::check(weft, &[])),
-        ("cargo xtask networks", &|| crate::networks::test(weft, full)),
-        ("cargo xtask report", &|| crate::report::check(weft, &[])),
-        ("cargo xtask fuzz", &|| crate::fuzz::test(FUZZ_SECONDS)),
+    type Check<'a> = (&'a str, Box<dyn Fn() -> Result<(), String> + 'a>);
+    let mut checks: Vec<Check<'_>> = vec![
+        ("ONNX's node cases", Box::new(|| conformance::test(weft))),
+        ("cargo xtask kernels", Box::new(|| crate::kernels::check(weft, &[]))),
+        ("cargo xtask networks", Box::new(|| crate::networks::test(weft, full))),
+        ("cargo xtask report", Box::new(|| crate::report::check(weft, &[]))),
+        ("cargo xtask fuzz", Box::new(|| crate::fuzz::test(FUZZ_SECONDS))),
     ];
+    if full {
+        checks.push(("cargo xtask measure --small", Box::new(|| crate::measure::check(weft))));
+    }
     let mut failed = Vec::new();
     for (title, check) in checks {
         heading(title);

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
 
 fn run(a: &Args) -> Result<(), String> {
     let gpu = Arc::new(Gpu::open(&DeviceChoice::parse(&a.device)).map_err(|e| e.to_string())?);
+    gpu.check_computes().map_err(|e| e.to_string())?;
     println!("device: {} ({})", gpu.description.name, gpu.description.driver);
     let mut costs = match &a.costs {
         Some(path) if path.exists() => {

@@ -34,6 +34,8 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
     };
     let of: Vec<String> = groups.iter().map(|&g| format!("group {g} ({})", r.group(g).ops.join(" + "))).collect();
     print_text(&format!("{} of {} for {}, in {}", k.name, k.function, r.t.profile_name, of.join(", ")))?;
+    let stats = r.t.driver_stats_json();
+    stats.map_or(Ok(()), |s| crate::driver_stats::show(&s, |k| k == kernel))?;
     let Some((own, others)) = list.split_first() else { return Ok(()) };
     let choices: Vec<String> = own.choices.iter().map(words).collect();
     print_text(&format!("made with {}", if choices.is_empty() { "no choices".into() } else { choices.join(", ") }))?;
@@ -105,7 +107,8 @@ fn to_json(t: &CompileTrace, kernel: usize, list: &[Alternative]) -> Value {
     };
     let k = &t.kernels[kernel];
     json!({ "schema": 1, "model": t.model, "kernel": k.name, "kernel_id": kernel, "profile": t.profile_name,
-        "picked": list.first().map(one), "alternatives": list.iter().skip(1).map(one).collect::<Vec<_>>() })
+        "picked": list.first().map(one), "alternatives": list.iter().skip(1).map(one).collect::<Vec<_>>(),
+        "driver_stats": t.driver_stats_json().map(|mut s| s["kernels"][kernel]["executables"].take()) })
 }
 
 fn unknown(t: &CompileTrace, name: &str) -> CliError {

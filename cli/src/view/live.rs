@@ -5,7 +5,7 @@
 use compiler::compile::Compiled;
 use compiler::compile::MeasureKernel;
 use compiler::trace::CompileTrace;
-use runtime_gpu::{DeviceChoice, Gpu, KernelTimer};
+use runtime_gpu::{DeviceChoice, Gpu, GpuError, KernelTimer};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -53,7 +53,12 @@ impl Machine {
         Machine { arguments, choice: DeviceChoice::parse(device), gpu: OnceLock::new() }
     }
     fn gpu(&self) -> Result<Arc<Gpu>, String> {
-        self.gpu.get_or_init(|| Gpu::open(&self.choice).map(Arc::new).map_err(|e| e.to_string())).clone()
+        let open = || {
+            let gpu = Arc::new(Gpu::open(&self.choice)?);
+            gpu.check_computes()?;
+            Ok(gpu)
+        };
+        self.gpu.get_or_init(|| open().map_err(|e: GpuError| e.to_string())).clone()
     }
     /// Runs a verb of the command on the model, and reads the trace that it writes.
     fn trace(&self, verb: &str, wanted: &Wanted, folder: &Path, ticket: &Ticket) -> Result<CompileTrace, String> {

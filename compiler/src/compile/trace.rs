@@ -55,6 +55,7 @@ impl CompileTrace {
             timings: c.timings.clone(),
             times: None,
             errors: None,
+            driver_stats: None,
         })
     }
 }

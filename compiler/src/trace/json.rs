@@ -32,6 +32,9 @@ impl CompileTrace {
         if let Some(errors) = &self.errors {
             all["errors"] = json!(errors);
         }
+        if let Some(stats) = self.driver_stats_json() {
+            all["driver_stats"] = stats;
+        }
         all
     }
 

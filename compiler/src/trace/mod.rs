@@ -13,6 +13,7 @@
 mod borders;
 pub mod delta;
 pub mod diff;
+pub mod driver_stats;
 mod estimated;
 mod file;
 mod json;
@@ -27,6 +28,7 @@ mod tests;
 
 pub use delta::{Hunk, TextDelta};
 pub use diff::TraceDiff;
+pub use driver_stats::DriverStats;
 pub use file::{MAGIC, TraceError, VERSION};
 pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Times};
 pub use origins::{LineOrigins, line_origins};
@@ -92,6 +94,8 @@ pub struct CompileTrace {
     pub times: Option<Times>,
     /// Errors against a reference, where they were measured.
     pub errors: Option<Errors>,
+    /// What the driver's compiler says of each kernel, where it was asked.
+    pub driver_stats: Option<DriverStats>,
 }
 
 /// Options of a compilation.
@@ -381,7 +385,8 @@ impl CompileTrace {
         let reads = self.groups.iter().all(|g| g.reads.iter().all(|&r| r < groups) && g.stages_fit());
         let parts = self.kernels.iter().all(Kernel::parts_fit);
         let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
-        match views && reads && parts && times && self.plan.steps.iter().all(step) {
+        let stats = self.driver_stats.as_ref().is_none_or(|s| s.kernels.len() == kernels);
+        match views && reads && parts && times && stats && self.plan.steps.iter().all(step) {
             true => Ok(()),
             false => Err(TraceError::Damaged("its plan names something that is not there".into())),
         }

@@ -1,3 +1,4 @@
+use super::driver_stats::{Executable, Statistic, StatisticValue};
 use super::*;
 use crate::compile::{CompileOptions, Compiled, compile};
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
@@ -267,12 +268,21 @@ fn the_layout_belongs_to_the_version() {
             nodes: vec![NodeError { name: "n".into(), max_abs: 1.0, rel_l2: 2.0, max_magnitude: 3.0, pass: true }],
             outputs: vec![],
         }),
+        driver_stats: Some(DriverStats {
+            device: "d".into(),
+            kernels: vec![vec![Executable {
+                name: "compute".into(),
+                subgroup_size: 32,
+                statistics: vec![Statistic { name: "s".into(), meaning: "m".into(), value: StatisticValue::Uint(300) }],
+                isa: Some("i".into()),
+            }]],
+        }),
     };
     let plain = postcard::to_stdvec(&t).unwrap();
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (4, "2a93b6fe8fada511"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (5, "8d51da288f49488a"), "{} bytes", plain.len());
 }
 
 #[test]

@@ -234,6 +234,12 @@
       out.push(make("h2", {}, `Kernel ${k.name}`));
       out.push(facts([["workgroup", k.workgroup.join(" x ")], ["bindings", String(k.bindings)], ["shared memory", bytes(k.shared)],
         ["bounds", k.proved ? "proved" : "checked by the driver"], ["called", `${data.calls.filter((c) => c.kernel === state.kernel).length} times`]]));
+      for (const e of k.driver) {
+        const figures = ["subgroup_size", "registers", "scalar_registers", "live_registers", "spills", "fills", "scratch_bytes", "occupancy", "code_bytes", "instructions", "latency_cycles"];
+        const said = figures.filter((f) => e[f] !== null).map((f) => [f.replace("_", " "), String(e[f]) + (f === "occupancy" ? ` subgroups a ${e.occupancy_of}` : "")]);
+        out.push(make("h2", {}, `What the driver made of it: ${e.name}`), facts(said));
+        if (e.isa) out.push(make("details", {}, make("summary", {}, "ISA"), make("pre", {}, e.isa)));
+      }
       out.push(make("h2", {}, "Schedule"), make("pre", {}, k.schedule.join("\n") || "none"));
       out.push(make("h2", {}, "WGSL"), make("pre", { id: "wgsl" }, k.wgsl));
     }

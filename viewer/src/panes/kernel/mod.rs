@@ -12,7 +12,7 @@ pub use syntax::{Class, Language, parts};
 
 use crate::canvas::colour::milliseconds;
 use crate::state::Viewer;
-use compiler::trace::Kernel;
+use compiler::trace::{CompileTrace, Kernel};
 use egui::{Color32, ComboBox, FontId, Rect, Response, RichText, ScrollArea, Sense, Spinner, Ui, pos2, vec2};
 use std::sync::Arc;
 
@@ -175,10 +175,31 @@ fn facts(ui: &mut Ui, v: &mut Viewer) {
             ui.label(RichText::new("memory traffic").underline())
                 .on_hover_text(format!("{worst}\n{}", summary.join("\n")));
         }
+        driver(ui, t, v.kernel());
         if let Some(time) = t.time_of_kernel(v.kernel()) {
             ui.strong(milliseconds(time.median_us / 1000.0));
         }
     });
+}
+
+/// What the driver says of the kernel, for each executable; all of its statistics are a hover away.
+fn driver(ui: &mut Ui, t: &CompileTrace, kernel: usize) {
+    let list = t.driver_stats.as_ref().and_then(|s| s.kernels.get(kernel));
+    for e in list.into_iter().flatten() {
+        let all = e.statistics.iter().map(|s| format!("{}: {}", s.name, s.value.to_json())).collect::<Vec<_>>();
+        let f = e.figures();
+        let parts = [
+            Some(format!("subgroups of {}", e.subgroup_size)),
+            f.registers.map(|n| format!("{n} registers")),
+            f.live_registers.map(|n| format!("{n} registers live")),
+            f.spills.map(|n| format!("{n} spills")),
+            f.occupancy.zip(f.occupancy_of).map(|(n, of)| format!("{n} subgroups a {of}")),
+            f.latency_cycles.map(|n| format!("{n} cycles")),
+        ];
+        let text: Vec<String> = parts.into_iter().flatten().collect();
+        let colour = if f.spills > Some(0) { Color32::from_rgb(200, 110, 30) } else { ui.visuals().text_color() };
+        ui.label(RichText::new(text.join(", ")).underline().color(colour)).on_hover_text(all.join("\n"));
+    }
 }
 
 /// The text of the form that is shown, or what to say instead.
@@ -191,10 +212,14 @@ fn text(ui: &mut Ui, v: &mut Viewer) -> Result<String, String> {
             return Err("The loops are as the tensor function has them: no instruction changed them.".into());
         }
         Form::Isa => {
-            return Err("Not in the trace: no trace holds the device's own instructions, registers and spills yet. They are what \
-                        the driver's compiler makes of the SPIR-V; `weft compile MODEL --emit spirv --emit-dir DIR` writes \
-                        that for the tools of the device's maker."
-                .into());
+            let stats = v.trace().driver_stats.as_ref();
+            return stats.and_then(|s| s.isa(kernel)).ok_or_else(|| match stats {
+                Some(s) => format!("There is none: the driver of {} gives no text of its instructions.", s.device),
+                None => "Not in the trace: the device's own instructions are what its driver's compiler makes of the SPIR-V. \
+                         `weft compile MODEL --device N --emit isa -o F.trace` and `weft bench MODEL --driver-stats -o F.trace` \
+                         ask the driver for them, with its counts of registers and spills."
+                    .into(),
+            });
         }
         _ => {}
     }

@@ -71,6 +71,34 @@ fn every_form_of_a_kernel_is_there() {
 }
 
 #[test]
+fn what_the_driver_said_is_shown() {
+    use compiler::trace::driver_stats::{DriverStats, Executable, Statistic, StatisticValue};
+    let mut t = trace();
+    let statistic = |(name, value): (&str, u64)| Statistic {
+        name: name.into(),
+        meaning: String::new(),
+        value: StatisticValue::Uint(value),
+    };
+    let executable = |i: usize| Executable {
+        name: "compute".into(),
+        subgroup_size: 64,
+        statistics: [("VGPRs", 96), ("Spilled VGPRs", 3), ("Subgroups per SIMD", 16)].map(statistic).into(),
+        isa: (i == 0).then(|| "s_endpgm".to_string()),
+    };
+    let kernels = (0..t.kernels.len()).map(|i| vec![executable(i)]).collect();
+    t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
+    let mut h = window_of(t, [1600.0, 900.0]);
+    h.state_mut().tab = Tab::Kernel;
+    h.state_mut().kernel_pane.form = Form::Isa;
+    for (kernel, sign) in [(0, "s_endpgm"), (1, "the driver of some device gives no text")] {
+        h.state_mut().select_kernel(kernel);
+        settle(&mut h);
+        assert!(has(&h, sign), "{:#?}", texts(&h));
+        assert!(has(&h, "subgroups of 64, 96 registers, 3 spills, 16 subgroups a SIMD"), "{:#?}", texts(&h));
+    }
+}
+
+#[test]
 fn times_are_sorted_and_drawn() {
     let mut h = window_of(timed(), [1600.0, 900.0]);
     let longest = rows(h.state()).into_iter().max_by(|a, b| a.ms.partial_cmp(&b.ms).unwrap()).unwrap();

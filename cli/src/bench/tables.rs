@@ -1,0 +1,96 @@
+//! What `weft bench` prints: a line for each result, and tables below them.
+
+use super::number;
+use crate::driver_stats;
+use crate::error::CliResult;
+use crate::output::{Rows, print_text, table};
+use serde_json::Value;
+
+/// The table of results: a row when it is done.
+pub struct Lines(Rows);
+impl Lines {
+    pub fn new(models: &[String]) -> CliResult<Lines> {
+        let name = models.iter().map(|m| crate::models::short_name(m).chars().count()).max().unwrap_or(0);
+        let columns = [
+            ("model", name),
+            ("batch", 0),
+            ("amp", 4),
+            ("layout", 0),
+            ("fuse", 7),
+            ("latency ms", 0),
+            ("p90", 8),
+            ("device ms", 0),
+            ("per s", 8),
+            ("dispatches", 0),
+            ("GFLOP/s", 0),
+            ("ratio", 0),
+        ];
+        Rows::new(&columns).map(Lines)
+    }
+    /// Prints the last result, with its ratio to the first.
+    pub fn print(&mut self, results: &[Value]) -> CliResult<()> {
+        let (Some(first), Some(r)) = (results.first(), results.last()) else { return Ok(()) };
+        let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
+        let latency = number(r, &["latency_ms", "median"]);
+        let device = number(r, &["device_ms", "median"]);
+        self.0.print(&[
+            r["model"].as_str().unwrap_or("").to_string(),
+            r["batch"].to_string(),
+            s("amp"),
+            s("layout"),
+            s("fuse"),
+            format!("{latency:.2}"),
+            format!("{:.2}", number(r, &["latency_ms", "p90"])),
+            format!("{device:.2}"),
+            format!("{:.1}", number(r, &["throughput_per_s"])),
+            r["dispatches"].to_string(),
+            format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
+            format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
+        ])
+    }
+}
+
+/// Tables below that of the results: the kernels where one was timed, and what the driver said.
+pub fn show_details(results: &[Value]) -> CliResult<()> {
+    if let [one] = results
+        && one["per_kernel"].is_array()
+    {
+        show_kernels(one)?;
+    }
+    for r in results.iter().filter(|r| r["driver_stats"].is_object()) {
+        let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
+        let model = r["model"].as_str().unwrap_or("");
+        print_text(&format!("{model}, batch {}, amp {}, layout {}", r["batch"], s("amp"), s("layout")))?;
+        driver_stats::show(&r["driver_stats"], |_| true)?;
+    }
+    Ok(())
+}
+
+/// The kernels that take the longest.
+fn show_kernels(one: &Value) -> CliResult<()> {
+    let mut rows: Vec<&Value> = one["per_kernel"].as_array().map(|l| l.iter().collect()).unwrap_or_default();
+    rows.sort_by(|a, b| number(b, &["us_total"]).total_cmp(&number(a, &["us_total"])));
+    let total: f64 = rows.iter().map(|r| number(r, &["us_total"])).sum();
+    let roof = rows.iter().any(|r| r["roofline_fraction"].is_number());
+    let mut header = vec!["kernel", "calls", "us each", "share", "GFLOP/s", "GB/s"];
+    if roof {
+        header.push("of the roof");
+    }
+    let mut t = table(&header);
+    for r in rows.iter().take(12) {
+        let mut row = vec![
+            r["name"].as_str().unwrap_or("").to_string(),
+            r["calls"].to_string(),
+            format!("{:.1}", number(r, &["us_median"])),
+            format!("{:.1}%", 100.0 * number(r, &["us_total"]) / total.max(1e-9)),
+            format!("{:.1}", number(r, &["gflops"])),
+            format!("{:.1}", number(r, &["gb_s"])),
+        ];
+        if roof {
+            row.push(format!("{:.0}%", 100.0 * number(r, &["roofline_fraction"])));
+        }
+        t.add_row(row);
+    }
+    print_text(&t.to_string())?;
+    print_text(&format!("time source: {}", one["time_source"].as_str().unwrap_or("")))
+}

@@ -1,0 +1,222 @@
+//! What the compiler of a device's driver says of the kernels that it made, in its own words and in common figures.
+//!
+//! Drivers name their statistics as they like (`VK_KHR_pipeline_executable_properties` sets no names). The list is kept as
+//! it came; [`Executable::figures`] finds in it what several drivers count, under one name. A statistic that no row of
+//! `KNOWN` names stays in the list alone.
+
+use super::CompileTrace;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What a driver's compiler says of the kernels of a compiled model.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct DriverStats {
+    /// Name of the device, its backend and its driver.
+    pub device: String,
+    /// Executables of each kernel, kernels in the plan's order. A driver may make several of one, for subgroups of several sizes.
+    pub kernels: Vec<Vec<Executable>>,
+}
+
+/// A piece of code that a driver made of a kernel.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Executable {
+    /// The driver's name for it.
+    pub name: String,
+    /// Lanes of a subgroup that it was compiled for; 0 where the driver leaves that open.
+    pub subgroup_size: u32,
+    /// The driver's statistics, in its order.
+    pub statistics: Vec<Statistic>,
+    /// The device's own instructions, where the driver gives them as text.
+    pub isa: Option<String>,
+}
+
+/// A statistic under the driver's name.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Statistic {
+    /// The driver's name for it.
+    pub name: String,
+    /// What it means, in the driver's words.
+    pub meaning: String,
+    /// The number.
+    pub value: StatisticValue,
+}
+
+/// A statistic's number, of the type that the driver gives it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub enum StatisticValue {
+    /// Yes or no.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    Uint(u64),
+    /// A floating-point number.
+    Float(f64),
+}
+
+impl StatisticValue {
+    /// The number as JSON has it; null where that has none for it.
+    pub fn to_json(self) -> Value {
+        match self {
+            StatisticValue::Bool(v) => v.into(),
+            StatisticValue::Int(v) => v.into(),
+            StatisticValue::Uint(v) => v.into(),
+            StatisticValue::Float(v) => v.into(),
+        }
+    }
+    /// A count: whole and not negative.
+    fn count(self) -> Option<u64> {
+        match self {
+            StatisticValue::Uint(v) => Some(v),
+            StatisticValue::Int(v) => u64::try_from(v).ok(),
+            StatisticValue::Float(v) if v >= 0.0 && v.fract() == 0.0 && v < 2f64.powi(53) => Some(v as u64),
+            StatisticValue::Float(_) | StatisticValue::Bool(_) => None,
+        }
+    }
+}
+
+/// What several drivers count, under common names. `None`: the driver does not say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Figures {
+    /// Registers of a thread: vector registers on AMD (of 32 bits a lane), general registers on NVIDIA.
+    pub registers: Option<u64>,
+    /// Registers that a subgroup has once, for what all its lanes share.
+    pub scalar_registers: Option<u64>,
+    /// The most registers that hold something at one place of the code, before they are assigned.
+    pub live_registers: Option<u64>,
+    /// Registers whose contents, or instructions by which they, went to memory for lack of registers.
+    pub spills: Option<u64>,
+    /// Instructions that read such contents back.
+    pub fills: Option<u64>,
+    /// Bytes of device memory of a thread (AMD, Intel: a subgroup's lane) for spills and arrays.
+    pub scratch_bytes: Option<u64>,
+    /// Bytes of workgroup memory.
+    pub shared_bytes: Option<u64>,
+    /// Subgroups that can be resident at once in what `occupancy_of` names.
+    pub occupancy: Option<u64>,
+    /// `SIMD` on AMD, `SM` on NVIDIA.
+    pub occupancy_of: Option<&'static str>,
+    /// Bytes of machine code.
+    pub code_bytes: Option<u64>,
+    /// Instructions in the code.
+    pub instructions: Option<u64>,
+    /// Cycles from the first to the last instruction by the driver's own model: it knows no run's numbers of loop turns.
+    pub latency_cycles: Option<u64>,
+}
+
+/// How a statistic goes into the figures.
+type Put = fn(&mut Figures, u64);
+
+/// Adds to a figure of several statistics.
+fn add(figure: &mut Option<u64>, v: u64) {
+    *figure = Some(figure.unwrap_or(0) + v);
+}
+
+/// Names of statistics, in whatever case, with the figure that each is: Mesa's RADV, ANV (its names of two generations) and
+/// NVK, and NVIDIA's own driver. No two drivers use one name for different things. ANV says 0 registers where they are not assigned one by one.
+const KNOWN: &[(&str, Put)] = &[
+    ("VGPRs", |f, v| f.registers = Some(v)),
+    ("Number of GPRs", |f, v| f.registers = Some(v)),
+    ("Register Count", |f, v| f.registers = Some(v)),
+    ("GRF registers", |f, v| f.registers = Some(v).filter(|v| *v > 0)),
+    ("SGPRs", |f, v| f.scalar_registers = Some(v)),
+    ("Max live registers", |f, v| f.live_registers = Some(v)),
+    ("Spilled VGPRs", |f, v| add(&mut f.spills, v)),
+    ("Spilled SGPRs", |f, v| add(&mut f.spills, v)),
+    ("Spills", |f, v| add(&mut f.spills, v)),
+    ("Spill Count", |f, v| add(&mut f.spills, v)),
+    ("Spills to memory", |f, v| add(&mut f.spills, v)),
+    ("Fills", |f, v| add(&mut f.fills, v)),
+    ("Fill Count", |f, v| add(&mut f.fills, v)),
+    ("Fills from memory", |f, v| add(&mut f.fills, v)),
+    ("Scratch size", |f, v| f.scratch_bytes = Some(v)),
+    ("Scratch Memory Size", |f, v| f.scratch_bytes = Some(v)),
+    ("SLM size", |f, v| f.scratch_bytes = Some(v)),
+    ("LDS size", |f, v| f.shared_bytes = Some(v)),
+    ("Workgroup Memory Size", |f, v| f.shared_bytes = Some(v)),
+    ("Subgroups per SIMD", |f, v| (f.occupancy, f.occupancy_of) = (Some(v), Some("SIMD"))),
+    ("Max warps/SM", |f, v| (f.occupancy, f.occupancy_of) = (Some(v), Some("SM"))),
+    ("Code size", |f, v| f.code_bytes = Some(v)),
+    ("Binary Size", |f, v| f.code_bytes = Some(v)),
+    ("Instructions", |f, v| f.instructions = Some(v)),
+    ("Instruction Count", |f, v| f.instructions = Some(v)),
+    ("Latency", |f, v| f.latency_cycles = Some(v)),
+    ("Cycles", |f, v| f.latency_cycles = Some(v)),
+    ("Cycle Count", |f, v| f.latency_cycles = Some(v)),
+    ("Static cycle count", |f, v| f.latency_cycles = Some(v)),
+];
+
+impl Executable {
+    /// What several drivers count, under common names.
+    pub fn figures(&self) -> Figures {
+        let mut out = Figures::default();
+        for s in &self.statistics {
+            let known = KNOWN.iter().find(|k| k.0.eq_ignore_ascii_case(&s.name));
+            if let (Some((_, put)), Some(v)) = (known, s.value.count()) {
+                put(&mut out, v);
+            }
+        }
+        out
+    }
+
+    /// As `--json` has it: the figures, the driver's own list, and the instructions.
+    pub fn to_json(&self) -> Value {
+        let statistics = self.statistics.iter();
+        let statistics: Vec<Value> =
+            statistics.map(|s| json!({ "name": s.name, "value": s.value.to_json(), "meaning": s.meaning })).collect();
+        let mut all = json!({ "name": self.name, "subgroup_size": self.subgroup_size });
+        if let (Some(all), Value::Object(figures)) = (all.as_object_mut(), json!(self.figures())) {
+            all.extend(figures);
+        }
+        all["statistics"] = statistics.into();
+        all["isa"] = json!(self.isa);
+        all
+    }
+}
+
+/// True for the name that a driver gives to a kernel's own instructions as text: `Assembly` (RADV), `GEN Assembly`, `NAK assembly`,
+/// `IR3 Assembly`, `Disassembly`, `ISA`; other representations are stages on the way there.
+pub fn names_isa(representation: &str) -> bool {
+    let name = representation.to_ascii_lowercase();
+    name.contains("assembly") || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "isa")
+}
+
+impl DriverStats {
+    /// The instructions of a kernel as one text, each of several executables under a line with its name; `None` where the driver gives none.
+    pub fn isa(&self, kernel: usize) -> Option<String> {
+        let list = self.kernels.get(kernel)?;
+        let texts: Vec<(&Executable, &str)> = list.iter().filter_map(|e| Some((e, e.isa.as_deref()?))).collect();
+        match texts.as_slice() {
+            [] => None,
+            [(_, text)] => Some(text.to_string()),
+            several => {
+                let one = |(e, text): &(&Executable, &str)| {
+                    format!("; {}, subgroups of {}\n{}\n", e.name, e.subgroup_size, text.trim_end())
+                };
+                Some(several.iter().map(one).collect())
+            }
+        }
+        .filter(|text| !text.trim().is_empty())
+    }
+
+    /// As `--json` has it; `kernels` are the name and the file of each kernel.
+    pub fn to_json<'a>(&self, kernels: impl Iterator<Item = (&'a str, String)>) -> Value {
+        let one = |(id, ((name, file), list)): (usize, ((&str, String), &Vec<Executable>))| {
+            json!({ "id": id, "name": name, "file": file,
+                "executables": list.iter().map(Executable::to_json).collect::<Vec<_>>() })
+        };
+        let list: Vec<Value> = kernels.zip(&self.kernels).enumerate().map(one).collect();
+        json!({ "device": self.device, "kernels": list })
+    }
+}
+
+impl CompileTrace {
+    /// The driver's statistics as `--json` has them.
+    pub fn driver_stats_json(&self) -> Option<Value> {
+        let names = self.kernels.iter().enumerate().map(|(i, k)| (k.name.as_str(), k.file(i)));
+        Some(self.driver_stats.as_ref()?.to_json(names))
+    }
+}
+
+#[cfg(test)]
+mod tests;
