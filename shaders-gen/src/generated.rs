@@ -242,6 +242,13 @@ impl GeneratedModule {
     /// [`EmitError::Invalid`], which is a bug.
     pub fn emit_msl(&self) -> Result<String, EmitError> {
         use naga::back::msl;
+        let other = |t: &naga::Type| {
+            let eight = naga::CooperativeSize::Eight;
+            matches!(t.inner, naga::TypeInner::CooperativeMatrix { columns, rows, .. } if (columns, rows) != (eight, eight))
+        };
+        if self.module.types.iter().any(|(_, t)| other(t)) {
+            return Err(EmitError::unsupported("MSL has matrices of 8 rows and 8 columns only"));
+        }
         let options = msl::Options {
             lang_version: (2, 4),
             fake_missing_bindings: true,
@@ -260,6 +267,9 @@ impl GeneratedModule {
     /// [`EmitError::Invalid`], which is a bug.
     pub fn emit_hlsl(&self) -> Result<String, EmitError> {
         use naga::back::hlsl;
+        if self.uses_matrices() {
+            return Err(EmitError::unsupported("HLSL has no matrices of subgroups"));
+        }
         let options = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_2,
             fake_missing_bindings: true,

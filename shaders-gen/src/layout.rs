@@ -84,6 +84,8 @@ struct Usage {
     bases: Vec<Int>,
     read: bool,
     written: bool,
+    /// Matrices of subgroups are loaded from it or stored to it.
+    matrices: bool,
 }
 
 /// The layouts of all buffers that a kernel uses.
@@ -109,7 +111,16 @@ pub(crate) fn plan_layouts(
         target.written = true;
         target.read |= leaf.combiner.is_some();
     });
-    usage.into_iter().map(|(b, u)| Ok((b, plan_layout(f, b, &u, profile)?))).collect()
+    let mut layouts = FxHashMap::default();
+    for (b, u) in usage {
+        let mut layout = plan_layout(f, b, &u, profile)?;
+        // Metal's matrices are loaded from single elements.
+        if u.matrices && profile.driver == "metal" {
+            layout.width = 1;
+        }
+        layouts.insert(b, layout);
+    }
+    Ok(layouts)
 }
 
 fn note_access(
@@ -121,6 +132,7 @@ fn note_access(
     ranges: &mut Facts,
 ) {
     let u = usage.entry(b).or_default();
+    u.matrices |= !leaf.tensor.is_empty();
     if matches!(f.buffers[b].scope, Scope::Fragment(_)) {
         return;
     }

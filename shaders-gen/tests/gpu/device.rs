@@ -1,7 +1,7 @@
 //! Runs emitted kernels through wgpu. A test that finds no adapter fails.
 
 use compiler::plan::EmittedKernel;
-use compiler::profile::DeviceProfile;
+use compiler::profile::{DeviceProfile, MatrixShape};
 use compiler::tir::{BufferId, TensorFunction};
 use shaders_gen::GeneratedModule;
 use std::borrow::Cow;
@@ -28,7 +28,8 @@ async fn open() -> Gpu {
         .request_adapter(&wgpu::RequestAdapterOptions::default())
         .await
         .expect("these tests need a GPU adapter or a software driver");
-    let wanted = wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | wgpu::Features::IMMEDIATES;
+    let matrices = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+    let wanted = wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | wgpu::Features::IMMEDIATES | matrices;
     let features = adapter.features() & wanted;
     let limits = adapter.limits();
     let info = adapter.get_info();
@@ -36,11 +37,21 @@ async fn open() -> Gpu {
         .request_device(&wgpu::DeviceDescriptor {
             required_features: features,
             required_limits: limits.clone(),
+            // SAFETY: the lowering checks what it uses of matrices itself.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             ..Default::default()
         })
         .await
         .expect("device");
+    let shapes = if features.contains(matrices) { adapter.cooperative_matrix_properties() } else { vec![] };
+    let shape = |p: &wgpu::CooperativeMatrixProperties| MatrixShape {
+        mnk: [p.m_size, p.n_size, p.k_size],
+        ab: format!("{:?}", p.ab_type).to_lowercase(),
+        cr: format!("{:?}", p.cr_type).to_lowercase(),
+    };
     let profile = DeviceProfile {
+        matrix_shapes: shapes.iter().map(shape).collect(),
+        shared_memory: limits.max_compute_workgroup_storage_size,
         name: info.name.clone(),
         subgroup: if features.contains(wgpu::Features::SUBGROUP) {
             (info.subgroup_min_size, info.subgroup_max_size)
