@@ -24,6 +24,7 @@ mod combiner;
 mod expr;
 mod fingerprint;
 mod instruction;
+mod plain;
 mod print_loops;
 mod provenance;
 mod rows;
