@@ -16,8 +16,8 @@ const DRIVERS: &[&str] = &["lavapipe", "lavapipe-new", "swiftshader"];
 
 /// The tests that open a device.
 const DEVICE_TESTS: &[&[&str]] = &[
-    &["test", "--package", "shaders-gen", "--package", "runtime-gpu", "--lib", "--tests"],
-    &["test", "--package", "cli", "--test", "filetests"],
+    &["test", "--package", "weft-shaders-gen", "--package", "weft-runtime-gpu", "--lib", "--tests"],
+    &["test", "--package", "weft-cli", "--test", "filetests"],
 ];
 
 /// Runs the command.

@@ -71,7 +71,7 @@ fn build_base(base: &str, folder: &Path) -> Result<PathBuf, String> {
     }
     run_command(git)?;
     let output = folder.join("base-target");
-    let mut c = cargo(&["build", "--release", "--package", "cli", "--no-default-features"]);
+    let mut c = cargo(&["build", "--release", "--bin", "weft", "--no-default-features"]);
     c.current_dir(&tree).env("CARGO_TARGET_DIR", &output);
     run_command(c)?;
     Ok(output.join("release").join(format!("weft{}", std::env::consts::EXE_SUFFIX)))
