@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: from a fresh clone to ResNet-50 compiled, run and timed.
 
 use crate::cargo::{build_weft, run as run_command};
-use crate::test::heading;
+use crate::heading::heading;
 use crate::vulkan::{Missing, prepare, quiet_loader};
 use std::process::Command;
 

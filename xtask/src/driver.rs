@@ -1,7 +1,7 @@
 //! `cargo xtask driver NAME PROGRAM ...`: runs a program on one software Vulkan driver, fetched on first use.
 
 use crate::cargo::{cargo, root, run as run_command};
-use crate::test::heading;
+use crate::heading::heading;
 use crate::vulkan::quiet_loader;
 use std::process::Command;
 

@@ -4,9 +4,9 @@
 //! `scripts/gpu/report.py` reads the code that comes out; this command runs it over the zoo and writes the table.
 
 use crate::cargo::{build_weft, root, target_dir};
+use crate::heading::heading;
 use crate::python;
 use crate::replay::zoo;
-use crate::test::heading;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -3,7 +3,7 @@
 //! A refactoring must change none; a change of a rule shows just what it changes.
 
 use crate::cargo::{build_weft, cargo, root, run as run_command, show, target_dir};
-use crate::test::heading;
+use crate::heading::heading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

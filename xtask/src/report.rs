@@ -5,7 +5,7 @@
 //! which the browser prints.
 
 use crate::cargo::{build_weft, succeeds, target_dir};
-use crate::test::heading;
+use crate::heading::heading;
 use crate::vulkan::apt_install;
 use std::path::Path;
 use std::process::{Command, Stdio};

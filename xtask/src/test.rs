@@ -3,6 +3,7 @@
 use crate::cargo::{build_weft, cargo, run as run_command, show, succeeds, target_dir};
 use crate::conformance;
 use crate::driver;
+use crate::heading::heading;
 use crate::vulkan::{Missing, prepare, quiet_loader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,11 +120,6 @@ fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
         }
     }
     failed
-}
-
-/// A heading in the output.
-pub fn heading(title: &str) {
-    eprintln!("\n=== {title}");
 }
 
 /// A toolchain may come without rustfmt and clippy; rustup can add them.

@@ -62,6 +62,7 @@ pub use alter::{AlterLayout, LayoutAnswer, LayoutQuestion};
 use pins::Pins;
 use rustc_hash::FxHashMap;
 use scheme::Scheme;
+use whole::Whole;
 
 /// From NCHW to NHWC.
 pub const TO_NHWC: [usize; 4] = [0, 2, 3, 1];
@@ -214,7 +215,9 @@ impl AutoLayout {
             let mut pins = Pins::new(self, LayoutMode::Auto, scheme).staying();
             self.on_blocks(&mut stay, |r, block| self.visit_block(r, block, scheme, &mut pins, &mut own))?;
         }
-        let (moved, stays) = (whole::cost(module, cx)?, whole::cost(&stay, cx)?);
+        let (moved, stays) = (Whole::of(module, cx)?, Whole::of(&stay, cx)?);
+        let scheduled = moved.is_small() && stays.is_small();
+        let (moved, stays) = (moved.cost(scheduled, cx), stays.cost(scheduled, cx));
         let words = format!("{:.1} us in the layouts chosen, {:.1} us in those that it had", moved / 1e3, stays / 1e3);
         if moved <= stays {
             cx.applied(self, &[], format!("the module is estimated at {words}"));
