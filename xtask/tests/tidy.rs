@@ -617,6 +617,23 @@ fn passes_are_shown_tested_and_documented() {
     assert_none("passes", broken);
 }
 
+/// A rule shows the shader that comes of it.
+#[test]
+fn rules_have_filetests_of_their_shaders() {
+    let rules = read(&root().join("compiler/src/schedule/rules/mod.rs"));
+    let rows = rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: "));
+    let names: Vec<&str> = rows.filter_map(|row| row.split('"').nth(1)).collect();
+    let shaders: Vec<String> = std::fs::read_dir(root().join("filetests/wgsl"))
+        .expect("filetests of shaders")
+        .flatten()
+        .map(|f| read(&f.path()))
+        .collect();
+    assert!(names.len() > 5 && shaders.len() > 60, "{} rules, {} shaders", names.len(), shaders.len());
+    let shown = |name: &&str| shaders.iter().any(|s| s.contains(&format!("rule `{name}`")));
+    let missing = names.into_iter().filter(|n| !shown(n)).map(String::from).collect();
+    assert_none("rules without a filetest in filetests/wgsl that names them", missing);
+}
+
 /// One word everywhere: the pass `fuse-ops` lives in `fuse_ops.rs`.
 #[test]
 fn files_of_passes_and_instructions_bear_their_names() {
