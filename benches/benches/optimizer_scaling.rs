@@ -1,4 +1,4 @@
-//! How the optimiser's time grows with the graph: `cargo bench --package benches --bench optimizer_scaling`.
+//! How the optimiser's time grows with the graph: `cargo bench --package weft-benches --bench optimizer_scaling`.
 //!
 //! Graphs of 1k, 2k, 4k and 8k nodes of each family, the best of three runs on one thread, with the ratio of each size to
 //! the one before (2 is linear). Also a graph of 5,000 nodes and ResNet-101, which have limits. Fails when a limit is

@@ -1,4 +1,4 @@
-//! What a schedule costs to make: `cargo bench --package benches --bench schedule_candidates`.
+//! What a schedule costs to make: `cargo bench --package weft-benches --bench schedule_candidates`.
 //!
 //! For the different kernels of ResNet-50 on each profile, the best of five: milliseconds that the rules take for one, and that
 //! replaying its trace takes, which is what a search does for a candidate. Behind `--`, names of profiles choose some. Fails when

@@ -1,6 +1,6 @@
 //! Whole networks on the device: every network of the zoo, in its smallest form, against the CPU executor on the graph as written.
 //!
-//! Every run of the tests takes NCHW in f32 and NHWC in f16. `cargo test -p benches --test whole_networks -- --include-ignored`
+//! Every run of the tests takes NCHW in f32 and NHWC in f16. `cargo test -p weft-benches --test whole_networks -- --include-ignored`
 //! (`cargo xtask test --full`) takes every layout in every precision, and the schedules of every named profile.
 
 use benches::test_device::test_device;

@@ -1,7 +1,7 @@
 //! The `weft` command with an op, a schedule instruction and a schedule rule of one's own.
 //!
 //! ```text
-//! cargo run -p cli --example own_parts -- run net.weft
+//! cargo run -p weft-cli --example own_parts -- run net.weft
 //! ```
 //!
 //! `cube` is an op, with an importer of ONNX's operator `Cube` of the domain `example`; `reverse-loop` an instruction; `one-workgroup` a

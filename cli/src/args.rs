@@ -1,11 +1,12 @@
 //! The command line: what each command takes. [`Common`] holds what several share, [`shared`] says which honours what.
 
 mod options;
+pub mod pictures;
 pub mod shared;
 
-use crate::images::{ImageLayout, Resize};
 use clap::{Args, Parser, Subcommand};
 pub use options::Common;
+use pictures::{ImageLayout, Resize};
 use std::path::PathBuf;
 
 const INPUTS: &str = "Inputs";

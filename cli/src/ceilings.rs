@@ -5,8 +5,8 @@
 //! Patterson, 2009): the larger of its shares of both.
 
 use crate::args::Common;
+use crate::device::{Device, cache_dir};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, cache_dir};
 use crate::output::{Progress, log_once, print_text, table, write_file, write_json};
 use compiler::compile::MeasureKernel;
 use compiler::compile::{CompileOptions, compile};

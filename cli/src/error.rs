@@ -82,7 +82,7 @@ impl CliError {
     /// As a terminal has it.
     pub fn render(&self) -> String {
         let label = format!("error[{}]:", self.code as u8);
-        self.to_string().replacen(&label, &crate::output::alarming(&label), 1)
+        self.to_string().replacen(&label, &crate::terminal::alarming(&label), 1)
     }
 }
 

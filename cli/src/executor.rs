@@ -2,6 +2,8 @@
 
 use crate::Extensions;
 use crate::args::Common;
+pub use crate::device::Device;
+use crate::device::cache_dir;
 use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
@@ -41,13 +43,6 @@ impl Clock for WallClock {
 /// The place of a run without a device.
 pub const CPU_EXECUTOR: &str = "CPU executor";
 
-/// Where a model runs.
-pub enum Device {
-    /// A GPU or a software driver.
-    Gpu(Arc<Gpu>),
-    /// The CPU executor.
-    Cpu,
-}
 impl Device {
     /// Opens what `--device` names to run models there, and says on stderr which and why.
     ///
@@ -88,26 +83,6 @@ impl Device {
                 Ok(Device::Cpu)
             }
             Err(e) => Err(e.into()),
-        }
-    }
-    /// Name, backend and driver in one text.
-    pub fn label(&self) -> String {
-        match self {
-            Device::Gpu(g) => {
-                let d = &g.description;
-                format!("{} ({}, {})", d.name, d.backend, d.driver)
-            }
-            Device::Cpu => "the CPU executor".into(),
-        }
-    }
-    /// Name, backend, driver and type for reports.
-    pub fn describe(&self) -> serde_json::Value {
-        match self {
-            Device::Gpu(g) => serde_json::json!({ "name": g.description.name, "backend": g.description.backend,
-                "driver": g.description.driver, "type": g.description.kind }),
-            Device::Cpu => {
-                serde_json::json!({ "name": "CPU executor", "backend": "host", "driver": "weft", "type": "cpu" })
-            }
         }
     }
 }
@@ -388,18 +363,6 @@ pub fn open_session(gpu: &Arc<Gpu>, compiled: &Compiled, common: &Common) -> Cli
     let mut progress = Progress::new(common, &[("buffers", "upload"), ("kernels", "driver")]);
     let options = SessionOptions { cache_dir: cache_dir() };
     Ok(Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |s, d, t| progress.report(s, d, t))?)
-}
-
-/// The user's cache folder, by the platform's custom.
-pub fn cache_dir() -> Option<std::path::PathBuf> {
-    let var = |n: &str| std::env::var_os(n).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
-    var("WEFT_CACHE")
-        .or_else(|| var("XDG_CACHE_HOME").map(|p| p.join("weft")))
-        .or_else(|| var("LOCALAPPDATA").map(|p| p.join("weft")))
-        .or_else(|| {
-            var("HOME")
-                .map(|p| if cfg!(target_os = "macos") { p.join("Library/Caches/weft") } else { p.join(".cache/weft") })
-        })
 }
 
 /// Runs the entry function on the CPU executor.

@@ -11,6 +11,7 @@ mod ceilings;
 mod compare;
 mod compile;
 mod completions;
+mod device;
 mod devices;
 mod diff;
 mod driver_stats;
@@ -32,6 +33,8 @@ mod output;
 mod precision;
 mod report;
 mod run;
+mod said;
+mod terminal;
 mod trace;
 mod view;
 mod zoo;
@@ -115,7 +118,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
 fn usage(e: &clap::Error, args: &[OsString]) -> ExitCode {
     let code = Code::Usage as u8;
     let label = format!("error[{code}]:");
-    let text = e.render().to_string().replacen("error:", &output::alarming(&label), 1);
+    let text = e.render().to_string().replacen("error:", &terminal::alarming(&label), 1);
     output::print_error(text.trim_end());
     let json = args.iter().filter_map(|a| a.to_str()).find(|a| *a == "--json" || a.starts_with("--json="));
     if let Some(json) = json {

@@ -3,60 +3,21 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
+use crate::said::State;
+use crate::terminal::colours;
 use comfy_table::{Attribute, Cell, Color, ContentArrangement};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tempfile::NamedTempFile;
-
-/// What one call of the command has said and timed so far.
-#[derive(Default, Debug)]
-struct Said {
-    lines: Vec<String>,
-    stages: Vec<(String, f64)>,
-    json: bool,
-}
-
-/// What was said and timed so far; copies share it.
-#[derive(Clone, Default, Debug)]
-pub struct State(Arc<Mutex<Said>>);
-impl State {
-    fn lock(&self) -> MutexGuard<'_, Said> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-    /// True when the result is written as JSON.
-    pub fn json_is_written(&self) -> bool {
-        self.lock().json
-    }
-    /// Adds milliseconds to a stage of the work.
-    pub fn add(&self, stage: &str, ms: f64) {
-        let mut said = self.lock();
-        match said.stages.iter_mut().find(|s| s.0 == stage) {
-            Some(s) => s.1 += ms,
-            None => said.stages.push((stage.into(), ms)),
-        }
-    }
-    /// Runs `f` as a stage of the work.
-    pub fn time<T>(&self, stage: &str, f: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let out = f();
-        self.add(stage, start.elapsed().as_secs_f64() * 1e3);
-        out
-    }
-    /// Milliseconds by stage, in order of their first appearance.
-    pub fn stages(&self) -> Vec<(String, f64)> {
-        self.lock().stages.clone()
-    }
-}
 
 /// Writes JSON to stdout or a file, when asked for; returns whether stdout is taken by it.
 pub fn write_json(common: &Common, value: &serde_json::Value) -> CliResult<bool> {
     let Some(target) = &common.json else { return Ok(false) };
     let text = serde_json::to_string_pretty(value).map_err(|e| CliError::usage(e.to_string()))?;
-    common.state.lock().json = true;
+    common.state.json_stands();
     if target == "-" {
         print_text(&text)?;
         return Ok(true);
@@ -229,10 +190,8 @@ pub fn log(common: &Common, text: impl AsRef<str>) {
 /// A log line on stderr that is said once, however often it holds.
 pub fn log_once(common: &Common, text: impl Into<String>) {
     let text = text.into();
-    let mut said = common.state.lock();
-    if !said.lines.contains(&text) {
+    if common.state.is_new(&text) {
         log(common, &text);
-        said.lines.push(text);
     }
 }
 
@@ -293,16 +252,6 @@ impl Drop for Progress {
             bar.finish_and_clear();
         }
     }
-}
-
-/// True when `stream` takes colours: a terminal, and nobody asks for none (<https://no-color.org>).
-fn colours(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
-}
-
-/// `text` in bold red where stderr takes colours.
-pub fn alarming(text: &str) -> String {
-    if colours(&std::io::stderr()) { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_string() }
 }
 
 /// A plain table without borders, as wide as the terminal where there is one.

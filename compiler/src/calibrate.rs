@@ -240,7 +240,8 @@ fn measure_node(
     let sources = if node.origins.names().is_empty() { vec![node.name] } else { node.origins.names().to_vec() };
     let mut measure = NodeMeasure { node: node.name, sources, largest, error: 0.0 };
     let strict = node.op.precision() == Precision::Never && !node.op.widens();
-    if strict || !node.regions.is_empty() || !node.op.has_compute() {
+    let calls = node.op.callee().is_some();
+    if strict || calls || !node.regions.is_empty() || !node.op.has_compute() {
         return Some(measure);
     }
     let mut operand = |v: &Option<ValueId>| -> Option<Option<Tensor>> {

@@ -4,7 +4,7 @@ use crate::graph::{Function, Module, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::batch_norm::BatchNorm;
-use crate::ops::control::{Call, Const};
+use crate::ops::control::Const;
 use crate::ops::node_types;
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
@@ -130,7 +130,7 @@ const CALL_DEPTH: usize = 32;
 fn count_ops(module: &Module, f: &Function, ops: &mut IndexMap<String, usize>, depth: usize) {
     for n in f.walk() {
         let op = &f.nodes[n].op;
-        match op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee)) {
+        match op.callee().and_then(|c| module.functions.get(&c)) {
             Some(callee) if depth < CALL_DEPTH => count_ops(module, callee, ops, depth + 1),
             _ if op.is::<Const>() => {}
             _ => *ops.entry(op.name().to_string()).or_insert(0) += 1,
@@ -145,7 +145,7 @@ pub fn count_macs(module: &Module) -> Option<u64> {
         for n in f.walk() {
             let node = &f.nodes[n];
             let (inputs, outputs) = node_types(f, n);
-            sum = sum.saturating_add(match node.op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee)) {
+            sum = sum.saturating_add(match node.op.callee().and_then(|c| module.functions.get(&c)) {
                 Some(callee) if depth < CALL_DEPTH => go(module, callee, depth + 1),
                 _ => node.op.macs(&inputs, &outputs),
             });

@@ -2,8 +2,10 @@
 //!
 //! [`Op::compute`](crate::ops::Op::compute) receives a [`ComputeContext`] with the operands as buffers and appends
 //! stages with [`ComputeContext::compute`] and [`ComputeContext::reduce`]; the buffer of each result is handed over
-//! with [`ComputeContext::output`]. Loop variables are named after the stage, so names stay unique in a fused group.
+//! with [`ComputeContext::output`]; an op that calls a tensor function takes its stages over ([`ComputeContext::inline_callee`]).
+//! Loop variables are named after the stage, so names stay unique in a fused group.
 
+use crate::arena::Id;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::int::Int;
@@ -22,6 +24,7 @@ pub struct ComputeContext<'a> {
     constants: Vec<Option<Tensor>>,
     output_types: Vec<TensorType>,
     outputs: Vec<Option<BufferId>>,
+    callee: Option<&'a TensorFunction>,
     prefix: String,
 }
 
@@ -36,7 +39,11 @@ impl<'a> ComputeContext<'a> {
         prefix: &str,
     ) -> Self {
         let outputs = vec![None; output_types.len()];
-        ComputeContext { function, inputs, constants, output_types, outputs, prefix: prefix.to_string() }
+        ComputeContext { function, inputs, constants, output_types, outputs, callee: None, prefix: prefix.to_string() }
+    }
+    /// For a node that calls a tensor function: `callee`.
+    pub fn calling(self, callee: Option<&'a TensorFunction>) -> Self {
+        ComputeContext { callee, ..self }
     }
     /// Number of operands, absent ones included.
     pub fn num_inputs(&self) -> usize {
@@ -161,6 +168,33 @@ impl<'a> ComputeContext<'a> {
                 *other = Stmt::Seq(vec![first, s]);
             }
         }
+    }
+    /// Appends the stages of the callee on the operands, and hands over its results.
+    ///
+    /// # Errors
+    /// Without a callee, and for one that is not plain ([`TensorFunction::plain_stages`]).
+    pub fn inline_callee(&mut self) -> Result<(), Fault> {
+        let callee = self.callee.ok_or("its callee is not at hand")?;
+        let mut own: Vec<Option<BufferId>> = vec![None; callee.buffers.len()];
+        for (i, b) in callee.inputs().enumerate() {
+            own[b.index()] = Some(self.require(i)?);
+        }
+        for stage in callee.plain_stages()? {
+            let made = &callee.buffers[stage.block.buffer];
+            let out = self.buffer("", &made.shape, made.dtype);
+            own[stage.block.buffer.index()] = Some(out);
+            let name = self.function.buffers[out].name;
+            let fresh = |at: usize| Name::new(&format!("{name}_l{at}"));
+            let place = |var: Name| stage.loops.iter().position(|l| l.0 == var);
+            let loops = stage.loops.iter().enumerate().map(|(at, l)| (fresh(at), l.1.clone())).collect();
+            let mut block = stage.block.rename_buffers(&|b| own[b.index()].unwrap_or(b));
+            block.map_ints(&mut |i| i.replace(&mut |var| place(var).map(|at| Int::var(fresh(at)))));
+            self.push(name, loops, out, block.indices, block.value, block.reduce);
+        }
+        for (i, b) in callee.outputs().enumerate() {
+            self.outputs[i] = own[b.index()];
+        }
+        Ok(())
     }
     /// Hands over the buffer of result `i`.
     pub fn output(&mut self, i: usize, b: BufferId) {

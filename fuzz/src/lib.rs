@@ -5,7 +5,7 @@ pub mod protobuf;
 pub mod raw;
 pub mod runner;
 pub mod target;
-mod targets;
+pub mod targets;
 pub mod text;
 pub mod worker;
 

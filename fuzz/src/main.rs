@@ -13,7 +13,8 @@ mod memory;
 
 use fuzz::corpus::Corpus;
 use fuzz::runner::{Options, run};
-use fuzz::target::{Target, find};
+use fuzz::target::Target;
+use fuzz::targets::find;
 use fuzz::{memory_limit, worker};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["targets"] => {
-            fuzz::target::TARGETS.iter().for_each(|t| println!("{:<10} {}", t.name, t.help));
+            fuzz::targets::TARGETS.iter().for_each(|t| println!("{:<10} {}", t.name, t.help));
             Ok(true)
         }
         ["run", target, rest @ ..] => options(rest).and_then(|o| run(named(target)?, &o)),

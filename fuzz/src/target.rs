@@ -1,6 +1,5 @@
-//! The table of targets. Adding one is a file in `targets/` and a line here.
+//! What a target is.
 
-use crate::targets::{npz, onnx, schedule, text, trace};
 use rand_chacha::ChaCha8Rng;
 
 /// The seeded source of random numbers of one case.
@@ -21,12 +20,4 @@ pub struct Target {
     pub mutate: fn(&mut Random, Vec<u8>, &[Vec<u8>]) -> Vec<u8>,
     /// Runs an input through the functions that the command calls.
     pub run: fn(&[u8]) -> Outcome,
-}
-
-/// Every target.
-pub static TARGETS: &[Target] = &[onnx::TARGET, text::TARGET, schedule::TARGET, trace::TARGET, npz::TARGET];
-
-/// The target of a name.
-pub fn find(name: &str) -> Option<&'static Target> {
-    TARGETS.iter().find(|t| t.name == name)
 }

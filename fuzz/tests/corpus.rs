@@ -1,7 +1,7 @@
 //! Files of the corpus, most of which once broke something, through their targets; and each target on a few mutants.
 
 use fuzz::corpus::{Corpus, files};
-use fuzz::target::{TARGETS, find};
+use fuzz::targets::{TARGETS, find};
 
 #[test]
 fn files_of_the_corpus_do_no_harm() {

@@ -1,4 +1,4 @@
-//! Writes the report of a trace: `cargo run -p graphview --example report F.trace F.html [STAGE F.svg]`.
+//! Writes the report of a trace: `cargo run -p weft-graphview --example report F.trace F.html [STAGE F.svg]`.
 
 use compiler::trace::CompileTrace;
 

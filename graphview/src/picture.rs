@@ -213,8 +213,7 @@ impl Drawing<'_> {
     fn node(&mut self, f: &Function, n: NodeId, key: String, info: Option<&NodeInfo>) -> Node {
         let node = &f.nodes[n];
         let outputs: Vec<String> = node.outputs.iter().map(|&v| print_type(f.ty(v))).collect();
-        let callee =
-            node.op.downcast::<Call>().map(|c| c.callee).or(node.op.downcast::<CallTensor>().map(|c| c.callee));
+        let callee = node.op.callee();
         let inside = self.inside(f, node, &key);
         let group = node.op.is::<Call>() && callee.is_some_and(|c| self.is_primitive(c)) || node.op.is::<CallTensor>();
         let op = match inside.first().filter(|_| group) {
@@ -245,7 +244,7 @@ impl Drawing<'_> {
     }
 
     fn inside(&mut self, f: &Function, node: &GraphNode, key: &str) -> Vec<Picture> {
-        let callee = node.op.downcast::<Call>().and_then(|c| self.module.functions.get(&c.callee));
+        let callee = node.op.callee().and_then(|c| self.module.functions.get(&c));
         if let Some(callee) = callee
             && !self.open.contains(&callee.name)
         {

@@ -5,6 +5,7 @@ use crate::counted_cores;
 use crate::error::GpuError;
 use crate::figures::DeviceFigures;
 use crate::poller::Poller;
+use compiler::fingerprint::Fingerprint;
 use compiler::profile::DeviceProfile;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -161,8 +162,8 @@ impl Gpu {
         if device.features().contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
             profile.matrix_shapes.clone_from(&description.cooperative_matrix);
         }
-        let cache_key = wgpu::util::pipeline_cache_key(&info)
-            .map(|k| format!("{k}-{:08x}", fxhash(&format!("{} {}", info.driver, info.driver_info))));
+        let driver = Fingerprint::of(|w| w.text(&format!("{} {}", info.driver, info.driver_info)));
+        let cache_key = wgpu::util::pipeline_cache_key(&info).map(|k| format!("{k}-{driver}"));
         Gpu { device, queue, profile, description, lost, cache_key, adapter: None, poller: OnceLock::new() }
     }
 
@@ -209,9 +210,4 @@ impl Gpu {
         self.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|e| GpuError::Lost(e.to_string()))?;
         self.check_lost()
     }
-}
-
-/// A short stable hash (FNV-1a) for cache file names.
-fn fxhash(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |h, b| (h ^ b as u32).wrapping_mul(0x0100_0193))
 }

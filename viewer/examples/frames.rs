@@ -1,4 +1,4 @@
-//! How long the viewer takes for a large network: `cargo run --release -p viewer --example frames [-- NODES]`.
+//! How long the viewer takes for a large network: `cargo run --release -p weft-viewer --example frames [-- NODES]`.
 //!
 //! It compiles a network of residual blocks, and prints the time of laying the graph out, of a step to another pass, and of
 //! frames with all of it and with a part of it in sight, each beside that of a frame with nothing in it.

@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: from a fresh clone to ResNet-50 compiled, run and timed.
 
 use crate::cargo::{build_weft, run as run_command};
-use crate::test::heading;
+use crate::heading::heading;
 use crate::vulkan::{Missing, prepare, quiet_loader};
 use std::process::Command;
 
@@ -34,7 +34,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if !prepare(Missing::Tolerated)? {
         eprintln!("The demo runs on the CPU executor.");
     }
-    heading("cargo build --release --package cli (some minutes the first time)");
+    heading("cargo build --release --package weft-cli (some minutes the first time)");
     let weft = build_weft(true)?;
     for words in SHOWN {
         heading(&format!("weft {}", words.join(" ")));

@@ -1,7 +1,7 @@
 //! `cargo xtask driver NAME PROGRAM ...`: runs a program on one software Vulkan driver, fetched on first use.
 
 use crate::cargo::{cargo, root, run as run_command};
-use crate::test::heading;
+use crate::heading::heading;
 use crate::vulkan::quiet_loader;
 use std::process::Command;
 
@@ -16,8 +16,8 @@ const DRIVERS: &[&str] = &["lavapipe", "lavapipe-new", "swiftshader"];
 
 /// The tests that open a device.
 const DEVICE_TESTS: &[&[&str]] = &[
-    &["test", "--package", "shaders-gen", "--package", "runtime-gpu", "--lib", "--tests"],
-    &["test", "--package", "cli", "--test", "filetests"],
+    &["test", "--package", "weft-shaders-gen", "--package", "weft-runtime-gpu", "--lib", "--tests"],
+    &["test", "--package", "weft-cli", "--test", "filetests"],
 ];
 
 /// Runs the command.

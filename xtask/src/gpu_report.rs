@@ -4,9 +4,9 @@
 //! `scripts/gpu/report.py` reads the code that comes out; this command runs it over the zoo and writes the table.
 
 use crate::cargo::{build_weft, root, target_dir};
+use crate::heading::heading;
 use crate::python;
 use crate::replay::zoo;
-use crate::test::heading;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -52,7 +52,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if !ready.status().is_ok_and(|s| s.success()) {
         return Err("the drivers cannot run here (see above)".into());
     }
-    heading("cargo build --package cli");
+    heading("cargo build --package weft-cli");
     let weft = build_weft(false)?;
     let python = python::environment(&target_dir()?.join("gpu-report/venv"), &["numpy==2.2.6"])?;
     let models = if args.is_empty() { zoo(&weft)? } else { args.to_vec() };

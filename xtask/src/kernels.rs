@@ -5,8 +5,8 @@
 //! `weft compile --emit weft` writes, byte for byte.
 
 use crate::cargo::{build_weft, show, succeeds, target_dir};
+use crate::heading::heading;
 use crate::replay::zoo;
-use crate::test::heading;
 use crate::tint;
 use crate::vulkan::{apt_install, in_ci};
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ const STANDARD: &str = "standard";
 /// # Errors
 /// Lists the networks that failed, with the first reason of each.
 pub fn run(args: &[String]) -> Result<(), String> {
-    heading("cargo build --package cli");
+    heading("cargo build --package weft-cli");
     check(&build_weft(false)?, args)
 }
 

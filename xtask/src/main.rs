@@ -7,6 +7,7 @@ mod demo;
 mod driver;
 mod fuzz;
 mod gpu_report;
+mod heading;
 mod kernels;
 mod measure;
 mod networks;

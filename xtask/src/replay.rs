@@ -3,7 +3,7 @@
 //! A refactoring must change none; a change of a rule shows just what it changes.
 
 use crate::cargo::{build_weft, cargo, root, run as run_command, show, target_dir};
-use crate::test::heading;
+use crate::heading::heading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -71,7 +71,7 @@ fn build_base(base: &str, folder: &Path) -> Result<PathBuf, String> {
     }
     run_command(git)?;
     let output = folder.join("base-target");
-    let mut c = cargo(&["build", "--release", "--package", "cli", "--no-default-features"]);
+    let mut c = cargo(&["build", "--release", "--bin", "weft", "--no-default-features"]);
     c.current_dir(&tree).env("CARGO_TARGET_DIR", &output);
     run_command(c)?;
     Ok(output.join("release").join(format!("weft{}", std::env::consts::EXE_SUFFIX)))

@@ -5,7 +5,7 @@
 //! which the browser prints.
 
 use crate::cargo::{build_weft, succeeds, target_dir};
-use crate::test::heading;
+use crate::heading::heading;
 use crate::vulkan::apt_install;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome", "go
 /// # Errors
 /// Lists the reports that failed.
 pub fn run(args: &[String]) -> Result<(), String> {
-    heading("cargo build --package cli");
+    heading("cargo build --package weft-cli");
     let weft = build_weft(false)?;
     check(&weft, args)
 }

@@ -3,6 +3,7 @@
 use crate::cargo::{build_weft, cargo, run as run_command, show, succeeds, target_dir};
 use crate::conformance;
 use crate::driver;
+use crate::heading::heading;
 use crate::vulkan::{Missing, prepare, quiet_loader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -124,11 +125,6 @@ fn whole_checks(weft: &Path, full: bool) -> Vec<String> {
     failed
 }
 
-/// A heading in the output.
-pub fn heading(title: &str) {
-    eprintln!("\n=== {title}");
-}
-
 /// A toolchain may come without rustfmt and clippy; rustup can add them.
 fn add_components(quick: bool) {
     for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
@@ -142,7 +138,7 @@ fn add_components(quick: bool) {
 }
 
 /// The whole workspace with the viewer's window and pictures. All steps select the same, so that nothing is built twice.
-const ALL: &[&str] = &["--workspace", "--features", "cli/view"];
+const ALL: &[&str] = &["--workspace", "--features", "weft-cli/view"];
 
 fn steps(quick: bool, full: bool) -> Vec<Step> {
     let step = |command: Command| Step { title: show(&command), command };
@@ -182,7 +178,7 @@ mod tests {
         let titles = |quick, full| steps(quick, full).into_iter().map(|s| s.title).collect::<Vec<_>>();
         assert_eq!(
             titles(true, false),
-            ["cargo fmt --check", "cargo test --workspace --features cli/view --no-fail-fast"]
+            ["cargo fmt --check", "cargo test --workspace --features weft-cli/view --no-fail-fast"]
         );
         assert_eq!((titles(false, false).len(), titles(false, true).len()), (4, 5));
     }

@@ -2,7 +2,7 @@
 //! out a line does not build.
 //!
 //! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff` blocks;
-//! what it adds is tested by the `cargo test --package compiler NAME` that it names.
+//! what it adds is tested by the `cargo test --package weft-compiler NAME` that it names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ enum Step {
     Create(String, String),
     /// In this file, these lines (those without `+`) become those (all).
     Edit(String, String, String),
-    /// `cargo test --package compiler NAME`.
+    /// `cargo test --package weft-compiler NAME`.
     Test(String),
 }
 
@@ -34,7 +34,7 @@ fn steps(page: &str) -> Vec<Step> {
     while let Some(line) = lines.next() {
         if let Some(rest) = line.strip_prefix("In `") {
             file = rest.split('`').next().unwrap_or_default().to_string();
-        } else if let Some(name) = line.trim().strip_prefix("cargo test --package compiler ") {
+        } else if let Some(name) = line.trim().strip_prefix("cargo test --package weft-compiler ") {
             out.push(Step::Test(name.to_string()));
         } else if line == "```rust,ignore" || line == "```diff" {
             let block: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
@@ -114,7 +114,7 @@ fn the_pages_can_be_followed() {
     assert_eq!(tests.len(), PAGES.len());
     for (page, name) in tests {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["test", "--quiet", "--offline", "--lib", "--package", "compiler", &name]).current_dir(&copy);
+        cargo.args(["test", "--quiet", "--offline", "--lib", "--package", "weft-compiler", &name]).current_dir(&copy);
         cargo.env("CARGO_TARGET_DIR", target);
         let o = cargo.output().expect("cargo starts");
         let said = format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));

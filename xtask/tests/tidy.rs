@@ -1,7 +1,7 @@
 //! The house rules that the compiler does not check.
 
 use cargo_metadata::{Metadata, MetadataCommand, Package};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Which members a member may depend on, tests included. `viewer` reaches the runtime through its feature `live` alone.
@@ -66,6 +66,37 @@ const MODULES: &[(&[&str], &str)] = &[
     (&["compile"], ""),
 ];
 
+/// Modules of members that use each other, each circle with its reason; those of `compiler` stand in [`MODULES`].
+const CIRCLES: &[(&str, &[&str], &str)] = &[
+    ("compiler", &["cpu", "graph", "ops"], "a circular row of MODULES"),
+    (
+        "viewer",
+        &["export", "keys", "panes", "state"],
+        "the one state keeps what each pane keeps for itself, and each pane shows all of it; keys and exports act on it, and panes offer them",
+    ),
+    ("shaders-gen", &["across", "kernel"], "one emitter in two files"),
+];
+
+/// Files that know ops by type, and which: the op that a rewrite is about, or those of an equation. The tables of equations
+/// (`simplify`, `canonicalize_ops`) are rules by nature. Everything else that a pass asks of an op is a property of `Op`.
+const NAMED_OPS: &[(&str, &[&str], &str)] = &[
+    ("inspect.rs", &["BatchNorm"], "statistics are no parameters that are learned"),
+    ("passes/absorb_transposes.rs", &["MatMul", "PermutedMatMul", "Transpose"], "a product takes transposes over"),
+    ("passes/auto_layout/propagation.rs", &["Transpose"], "transposes between the layouts dissolve"),
+    ("passes/combine_parallel_conv.rs", &["Conv"], "the pass's op"),
+    ("passes/combine_parallel_matmul.rs", &["Gemm", "MatMul"], "the pass's ops"),
+    ("passes/fold_batch_norm.rs", &["BatchNorm"], "the pass's op"),
+    ("passes/fold_scale_axis.rs", &["Add", "Div", "Mul"], "(x + c) * s = x * s + c * s"),
+    ("passes/fuse_ops.rs", &["Concat"], "TVM's tuple: a list of operands"),
+    ("passes/fuse_ops/full/concat_in_place.rs", &["Concat", "Transpose"], "the rule's op, and how it may be stored"),
+    ("passes/fuse_ops/full/permuted_store.rs", &["Transpose"], "the rule's op"),
+    ("passes/fuse_ops/full/row_chain.rs", &["Reduce"], "the rule's op"),
+    ("passes/mixed_precision/decide.rs", &["Cast"], "reads its operand as it stands"),
+    ("passes/mixed_precision/rewrite.rs", &["Cast"], "what the pass inserts"),
+    ("passes/split_to_slices.rs", &["Split"], "the pass's op"),
+    ("passes/winograd.rs", &["Conv"], "the pass's op"),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
 }
@@ -78,6 +109,19 @@ fn metadata() -> Metadata {
 
 fn members(meta: &Metadata) -> Vec<&Package> {
     meta.packages.iter().collect()
+}
+
+/// The folder of a member: its package has a name of its own where others could depend on it.
+fn folder_of(package: &str) -> &str {
+    package.strip_prefix("weft-").unwrap_or(package)
+}
+
+/// What may be published has the project's name before it; tools of this tree do not.
+#[test]
+fn packages_have_names_of_their_own() {
+    let own = |p: &&Package| p.name.starts_with("weft-") != ["fuzz", "xtask"].contains(&p.name.as_str());
+    let meta = metadata();
+    assert_none("names", members(&meta).into_iter().filter(|p| !own(p)).map(|p| p.name.to_string()).collect());
 }
 
 fn read(path: &Path) -> String {
@@ -128,17 +172,19 @@ fn assert_none(what: &str, broken: Vec<String>) {
 #[test]
 fn dependencies_follow_the_arrows() {
     let meta = metadata();
-    let names: BTreeSet<&str> = members(&meta).iter().map(|p| p.name.as_str()).collect();
+    let names: BTreeSet<&str> = members(&meta).iter().map(|p| folder_of(&p.name)).collect();
     let known: BTreeSet<&str> = ARROWS.iter().map(|(n, _)| *n).collect();
     assert_eq!(names, known, "every member has a line in ARROWS");
     let mut broken = Vec::new();
     for p in members(&meta) {
-        let allowed = ARROWS.iter().find(|(n, _)| *n == p.name.as_str()).map_or(&[][..], |(_, a)| a);
-        for d in p.dependencies.iter().filter(|d| names.contains(d.name.as_str())) {
-            if !allowed.contains(&d.name.as_str()) {
-                broken.push(format!("{} must not depend on {}", p.name, d.name));
+        let own = folder_of(&p.name);
+        let allowed = ARROWS.iter().find(|(n, _)| *n == own).map_or(&[][..], |(_, a)| a);
+        for d in p.dependencies.iter().filter(|d| names.contains(folder_of(&d.name))) {
+            let other = folder_of(&d.name);
+            if !allowed.contains(&other) {
+                broken.push(format!("{own} must not depend on {other}"));
             }
-            if p.name.as_str() == "viewer" && d.name == "runtime-gpu" && !d.optional {
+            if own == "viewer" && other == "runtime-gpu" && !d.optional {
                 broken.push("viewer must depend on runtime-gpu optionally (feature `live`)".into());
             }
         }
@@ -153,7 +199,7 @@ fn outside_crates_stay_in_their_rooms() {
     for p in members(&meta) {
         for d in &p.dependencies {
             let confined = CONFINED.iter().find(|(n, _)| *n == d.name);
-            if confined.is_some_and(|(_, rooms)| !rooms.contains(&p.name.as_str())) {
+            if confined.is_some_and(|(_, rooms)| !rooms.contains(&folder_of(&p.name))) {
                 broken.push(format!("{} must not depend on {}", p.name, d.name));
             }
         }
@@ -264,6 +310,99 @@ fn modules_of_the_compiler_use_those_before_them() {
     }
     assert!(uses > 1000, "{uses} uses were found");
     assert_none("modules that use what stands above them", broken);
+}
+
+/// The modules that each module of a member names, tests left out.
+fn uses_of(member: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let folder = root().join(member).join("src");
+    let files = product_files(&[member]);
+    let tests = test_modules(&files);
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in files.iter().filter(|p| !tests.contains(*p)) {
+        let own = path.strip_prefix(&folder).ok().and_then(|p| p.iter().next()).unwrap_or_default();
+        let own = own.to_string_lossy().trim_end_matches(".rs").to_string();
+        if own != "lib" && own != "main" {
+            uses.entry(own).or_default().extend(modules_named(&product_code(path)));
+        }
+    }
+    uses
+}
+
+/// What a module reaches through others.
+fn reached<'a>(uses: &'a BTreeMap<String, BTreeSet<String>>, from: &'a str) -> BTreeSet<&'a str> {
+    let (mut out, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(m) = open.pop() {
+        let next = uses.get(m).into_iter().flatten().map(String::as_str).filter(|n| uses.contains_key(*n) && *n != m);
+        open.extend(next.filter(|n| out.insert(*n)));
+    }
+    out
+}
+
+#[test]
+fn circles_of_modules_are_known() {
+    let mut found: BTreeSet<(&str, Vec<String>)> = BTreeSet::new();
+    for member in MEMBERS {
+        let uses = uses_of(member);
+        for module in uses.keys() {
+            let reached_from = reached(&uses, module);
+            let circle = reached_from.iter().filter(|m| reached(&uses, m).contains(module.as_str()));
+            let circle: Vec<String> = circle.map(|m| m.to_string()).collect();
+            if circle.len() > 1 {
+                found.insert((member, circle));
+            }
+        }
+    }
+    let known = CIRCLES.iter().map(|(member, list, _)| (*member, list.iter().map(|m| m.to_string()).collect()));
+    assert_eq!(found, known.collect(), "circles of modules: undo a new one, and take one that is gone out of CIRCLES");
+}
+
+/// The ops of the table but the IR's own (`ops/control.rs`): constants, calls, regions.
+fn op_types() -> BTreeSet<String> {
+    let text = read(&root().join("compiler/src/ops/mod.rs"));
+    let table = text.split("\nops! {").nth(1).and_then(|t| t.split("\n}").next()).expect("the table of ops");
+    let rows = table.split('}').filter_map(|row| row.split_once('{')).filter(|(family, _)| family.trim() != "control");
+    let names = rows.flat_map(|(_, ops)| ops.split(',').map(|o| o.trim().to_string()));
+    names.filter(|o| !o.is_empty()).collect()
+}
+
+/// The ops that code asks for by type: `is::<Conv>`, `op::<Relu>([...])`.
+fn ops_asked(code: &str, known: &BTreeSet<String>) -> BTreeSet<String> {
+    const ASK: &[&str] = &["is", "downcast", "op", "op_from", "commuted", "attr", "def_op", "made_by"];
+    let asks = |before: &str| {
+        ASK.contains(&before.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
+    };
+    let types = code.match_indices("::<").filter(|(i, _)| asks(&code[..*i]));
+    let types = types.filter_map(|(i, m)| code[i + m.len()..].split('>').next()?.rsplit("::").next());
+    types.filter(|t| known.contains(*t)).map(String::from).collect()
+}
+
+#[test]
+fn passes_ask_ops_for_properties() {
+    let (folder, known) = (root().join("compiler/src"), op_types());
+    assert!(known.len() > 100, "{} ops were found", known.len());
+    let files = product_files(&["compiler"]);
+    let tests = test_modules(&files);
+    let mut broken = Vec::new();
+    let mut named = 0;
+    for path in files.iter().filter(|p| !tests.contains(*p)) {
+        let place = path.strip_prefix(&folder).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        if ["ops/", "passes/simplify/", "passes/canonicalize_ops/"].iter().any(|f| place.starts_with(f)) {
+            continue;
+        }
+        let asked = ops_asked(&product_code(path), &known);
+        let allowed = NAMED_OPS.iter().find(|(file, ..)| *file == place).map_or(&[][..], |(_, ops, _)| ops);
+        named += asked.len();
+        let allowed: BTreeSet<String> = allowed.iter().map(|o| o.to_string()).collect();
+        if asked != allowed {
+            broken.push(format!("{place} asks for {asked:?}, NAMED_OPS has {allowed:?}"));
+        }
+    }
+    assert_eq!(
+        named,
+        NAMED_OPS.iter().map(|(_, ops, _)| ops.len()).sum::<usize>(),
+        "every row is of a file that is there"
+    );
+    assert_none("ops by type: say it in the op's file as a property of `Op`, or list the rule", broken);
 }
 
 /// A shader depends on the tensor function alone.
@@ -476,6 +615,23 @@ fn passes_are_shown_tested_and_documented() {
         }
     }
     assert_none("passes", broken);
+}
+
+/// A rule shows the shader that comes of it.
+#[test]
+fn rules_have_filetests_of_their_shaders() {
+    let rules = read(&root().join("compiler/src/schedule/rules/mod.rs"));
+    let rows = rules.lines().filter(|l| l.trim_start().starts_with("Rule { name: "));
+    let names: Vec<&str> = rows.filter_map(|row| row.split('"').nth(1)).collect();
+    let shaders: Vec<String> = std::fs::read_dir(root().join("filetests/wgsl"))
+        .expect("filetests of shaders")
+        .flatten()
+        .map(|f| read(&f.path()))
+        .collect();
+    assert!(names.len() > 5 && shaders.len() > 60, "{} rules, {} shaders", names.len(), shaders.len());
+    let shown = |name: &&str| shaders.iter().any(|s| s.contains(&format!("rule `{name}`")));
+    let missing = names.into_iter().filter(|n| !shown(n)).map(String::from).collect();
+    assert_none("rules without a filetest in filetests/wgsl that names them", missing);
 }
 
 /// One word everywhere: the pass `fuse-ops` lives in `fuse_ops.rs`.

@@ -2,7 +2,7 @@
 //! as a ratio to the better one of `nchw` and `nhwc`.
 //!
 //! ```text
-//! cargo run -p benches --release --bin layout_choice -- [--device auto] [--rounds 5] [--costs F.json] [--json F.json] [MODEL...]
+//! cargo run -p weft-benches --release --bin layout_choice -- [--device auto] [--rounds 5] [--costs F.json] [--json F.json] [MODEL...]
 //! ```
 //!
 //! Rounds are interleaved, so that a drift of the machine's speed meets every variant; a time is the median over the

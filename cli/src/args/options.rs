@@ -1,7 +1,7 @@
 //! Options that mean the same everywhere.
 
 use super::shared::{COMPILER, DEVICE, MODEL, OUTPUT};
-use crate::output::State;
+use crate::said::State;
 use clap::Args;
 use std::path::PathBuf;
 

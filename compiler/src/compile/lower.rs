@@ -66,7 +66,8 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
         let inputs = node.inputs.iter().map(|v| v.map(|v| buffers[&v])).collect();
         let constants = node.inputs.iter().map(|v| v.and_then(|v| operand_constant(module, f, v))).collect();
         let types = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
-        let mut cx = ComputeContext::new(&mut t, inputs, constants, types, &format!("{}_{label}", node.op.name()));
+        let mut cx = ComputeContext::new(&mut t, inputs, constants, types, &format!("{}_{label}", node.op.name()))
+            .calling(module.tensor_callee(&node.op));
         node.op.compute(&mut cx).map_err(|e| fail(e.message))?;
         let outputs = cx.into_outputs();
         stages.resize(t.body_stage_count(), Some(n));

@@ -19,7 +19,7 @@ use crate::arena::Id;
 use crate::graph::{Function, Module, Node, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::OpRef;
-use crate::ops::control::{Call, CallTensor, Const};
+use crate::ops::control::{CallTensor, Const};
 use crate::plan::{
     Binding, BufferView, Dispatch, EmitKernel, HostContent, HostStep, KernelIndex, Plan, PlanKernel, Step,
 };
@@ -79,7 +79,7 @@ pub(super) fn plan_module(
             let constant =
                 t.inputs().zip(operands).filter(|(_, v)| constants.contains_key(v)).map(|(b, _)| b).collect();
             let own = main.nodes[n].op.is::<CallTensor>();
-            let called = main.nodes[n].op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee));
+            let called = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
             let flops = called.map_or(vec![], |f| stage_flops(f, &stages, &t));
             functions.insert(n, Origin { stages, flops, function: requests.add(t, constant, own) });
         }
@@ -213,7 +213,7 @@ impl Planner<'_> {
         if let Some(call) = op.downcast::<CallTensor>() {
             return written_group(self.main, n, call.callee, self.sources);
         }
-        match op.downcast::<Call>().and_then(|c| self.module.functions.get(&c.callee)) {
+        match op.callee().and_then(|c| self.module.functions.get(&c)) {
             Some(f) => fused_group(self.main, n, f, stages, self.sources),
             None => host_group(self.main, n, self.sources),
         }

@@ -8,7 +8,7 @@ use super::lower::{LoweredGroup, assign_encodings, is_view, lower_group};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::name::Name;
-use crate::ops::control::{Call, CallTensor, Const};
+use crate::ops::control::{CallTensor, Const};
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, Encoding, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -148,7 +148,7 @@ pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfil
         if let Some(call) = main.nodes[n].op.downcast::<CallTensor>() {
             out.insert(n, written(module, main, n, call.callee, profile));
         }
-        let callee = main.nodes[n].op.downcast::<Call>().and_then(|c| module.functions.get(&c.callee));
+        let callee = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
         if let Some(f) = callee.filter(|f| f.primitive) {
             out.insert(n, lower(module, main, n, f, profile));
         }

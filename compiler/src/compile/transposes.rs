@@ -2,8 +2,6 @@
 
 use crate::graph::Module;
 use crate::ops::control::Const;
-use crate::ops::layout_transform::LayoutTransform;
-use crate::ops::transpose::Transpose;
 use crate::report::TransposeReport;
 
 /// Counts the transposes and layout transforms of the entry function that move data (one that only moves dimensions of extent 1 is a
@@ -20,15 +18,9 @@ pub fn count_transposes(module: &Module) -> TransposeReport {
             constant[crate::arena::Id::index(*v)] = from_constants;
         }
         let Some(input) = node.inputs.first().copied().flatten() else { continue };
-        if let Some(t) = node.op.downcast::<LayoutTransform>() {
-            report.count(from_constants, t.keeps_order(&f.ty(input).shape));
-            continue;
+        if let Some(moves) = node.op.moves_axes(&f.ty(input).shape) {
+            report.count(from_constants, !moves);
         }
-        let Some(t) = node.op.downcast::<Transpose>() else { continue };
-        let shape = &f.ty(input).shape;
-        let Ok(perm) = t.perm(shape.len()) else { continue };
-        let moved: Vec<usize> = perm.into_iter().filter(|&d| !shape[d].is(1)).collect();
-        report.count(from_constants, moved.windows(2).all(|w| w[0] < w[1]));
     }
     report
 }

@@ -352,6 +352,10 @@ impl Module {
             constants: IndexMap::new(),
         }
     }
+    /// The tensor function that an op calls.
+    pub fn tensor_callee(&self, op: &OpRef) -> Option<&TensorFunction> {
+        self.tensor_functions.get(&op.callee()?)
+    }
     /// The entry function; panics when the module has none (the verifier's first rule).
     pub fn main(&self) -> &Function {
         &self.functions[&self.entry]

@@ -1,7 +1,7 @@
 //! Elementwise functions of one operand with attributes.
 
-use super::unary::{Domain, below, compute_map, erf, infer_map, sigmoid};
-use super::{InferContext, Op, OpResult};
+use super::unary::{Domain, below, compute_map, erf, infer_map, property, sigmoid};
+use super::{Homogeneity, InferContext, Op, OpResult};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -24,7 +24,7 @@ fn positive(x: Expr, t: DType) -> Expr {
 
 /// Implements an activation whose attributes are all float attributes of the same name in ONNX.
 macro_rules! activations {
-    ($($name:ident { $($attr:ident),* } $onnx:literal $since:literal, |$op:ident, $x:ident, $t:ident| $value:expr;)*) => {
+    ($($name:ident { $($attr:ident),* } $onnx:literal $since:literal, |$op:ident, $x:ident, $t:ident| $value:expr $(=> $($property:ident)+)?;)*) => {
         $(impl Op for $name {
             fn arity(&self) -> (usize, usize) {
                 (1, 1)
@@ -36,6 +36,7 @@ macro_rules! activations {
                 let $op = self;
                 compute_map(cx, Domain::Float, |$x: Expr, $t: DType| $value)
             }
+            $($(property!($property);)+)?
             fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
                 cx.simple($onnx, vec![$((stringify!($attr), OnnxAttr::Float(self.$attr as f32))),*]);
                 Ok(())
@@ -128,8 +129,9 @@ attr_struct! {
 activations! {
     HardSigmoid { alpha, beta } "HardSigmoid" 6, |op, x, t| {
         positive(x * number(op.alpha, t) + number(op.beta, t), t).min(number(1.0, t))
-    };
-    LeakyRelu { alpha } "LeakyRelu" 6, |op, x, t| Expr::select(below(x.clone(), 0.0, t), x.clone() * number(op.alpha, t), x);
+    } => nonnegative;
+    LeakyRelu { alpha } "LeakyRelu" 6, |op, x, t| Expr::select(below(x.clone(), 0.0, t), x.clone() * number(op.alpha, t), x)
+        => positively_homogeneous;
     Elu { alpha } "Elu" 6, |op, x, t| {
         Expr::select(below(x.clone(), 0.0, t), number(op.alpha, t) * (exp(x.clone()) - number(1.0, t)), x)
     };

@@ -87,6 +87,9 @@ macro_rules! binary_ops {
                 fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                     compute_zip(cx, Domain::$domain, |$a: Expr, $b: Expr, $t: DType| $value)
                 }
+                fn broadcasts(&self) -> bool {
+                    true
+                }
                 $(fn commutes(&self) -> bool {
                     stringify!($commuting) == "commuting"
                 })?
@@ -187,6 +190,9 @@ impl Op for Pow {
     fn precision(&self) -> Precision {
         Precision::Never
     }
+    fn broadcasts(&self) -> bool {
+        true
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Pow", vec![]);
         Ok(())
@@ -217,6 +223,9 @@ impl Op for Mod {
         let op = if self.fmod { BinaryOp::TruncMod } else { BinaryOp::FloorMod };
         let domain = if cx.output_type(0).dtype.is_float() { Domain::Float } else { Domain::Number };
         compute_zip(cx, domain, |a, b, _| apply(op, a, b))
+    }
+    fn broadcasts(&self) -> bool {
+        true
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Mod", vec![("fmod", OnnxAttr::Int(self.fmod as i64))]);
@@ -255,6 +264,9 @@ impl Op for BitShift {
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let op = if self.direction == ShiftDirection::Left { BinaryOp::Shl } else { BinaryOp::Shr };
         compute_zip(cx, Domain::Integer, |a, b, _| apply(op, a, b))
+    }
+    fn broadcasts(&self) -> bool {
+        true
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("BitShift", vec![("direction", OnnxAttr::Str(self.direction.name().to_uppercase()))]);

@@ -49,6 +49,16 @@ impl Op for Clip {
         cx.output(0, out);
         Ok(())
     }
+    fn is_idempotent(&self) -> bool {
+        self.clamp_bounds().is_some()
+    }
+    fn is_nonnegative(&self) -> bool {
+        self.min.is_some_and(|low| low >= 0.0) && self.clamp_bounds().is_some()
+    }
+    fn clamp_bounds(&self) -> Option<(f64, f64)> {
+        let bounds = (self.min.unwrap_or(f64::NEG_INFINITY), self.max.unwrap_or(f64::INFINITY));
+        (bounds.0 <= bounds.1).then_some(bounds)
+    }
     fn data_constants(&self) -> Vec<f64> {
         self.min.into_iter().chain(self.max).collect()
     }

@@ -6,6 +6,7 @@ use crate::fault::Fault;
 use crate::graph::TensorType;
 use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
+use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 
 /// ONNX importers: none makes these ops as they are.
@@ -66,6 +67,9 @@ impl Op for Call {
         }
         Ok(f.result_types.clone())
     }
+    fn callee(&self) -> Option<Name> {
+        Some(self.callee)
+    }
     fn has_compute(&self) -> bool {
         false
     }
@@ -73,7 +77,8 @@ impl Op for Call {
 
 attr_struct! {
     /// Calls the tensor function `callee` in destination-passing style: operands are its read parameters, results its
-    /// write parameters, in order.
+    /// write parameters, in order. The stages of a plain function are the op's tensor expression, so that it fuses with its
+    /// neighbours; one with a schedule of its own is called as it is.
     pub struct CallTensor("call_tensor") {
         /// Global name of the tensor function.
         pub callee: Name = Name::new(""),
@@ -94,8 +99,11 @@ impl Op for CallTensor {
         }
         Ok(f.outputs().map(|b| TensorType::new(f.buffers[b].dtype, f.buffers[b].shape.clone())).collect())
     }
-    fn has_compute(&self) -> bool {
-        false
+    fn callee(&self) -> Option<Name> {
+        Some(self.callee)
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        cx.inline_callee()
     }
 }
 

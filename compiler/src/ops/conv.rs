@@ -2,8 +2,9 @@
 
 use super::data_layout::data_layout_rule;
 use super::reshape::loop_bounds;
+use super::weights::{Bias, Channels};
 use super::window::{AutoPad, DataLayout, Window, WindowSpec, export_channels_first};
-use super::{InferContext, LayoutRule, Op, OpResult, Precision};
+use super::{InferContext, LayoutRule, Op, OpResult, Precision, WeightChannels};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -145,6 +146,12 @@ impl Op for Conv {
     }
     fn single_operands(&self) -> &'static [usize] {
         &[2]
+    }
+    fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
+        self.layout.block().is_none().then_some(())?;
+        let (results, data) = (Channels::Axis(0), Channels::grouped(self.group)?);
+        let bias = Some(Bias::plain(self.clone()));
+        Some(WeightChannels { results, data, layout: Some(self.layout), data_transposed: false, bias })
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)

@@ -3,8 +3,9 @@
 use super::conv::{add_channel_bias, check_operand_dtypes, check_vector, macs_of};
 use super::data_layout::data_layout_rule;
 use super::reshape::loop_bounds;
+use super::weights::{Bias, Channels};
 use super::window::{AutoPad, DataLayout, WindowSpec, export_channels_first, tidy};
-use super::{InferContext, LayoutRule, Op, OpResult, Precision};
+use super::{InferContext, LayoutRule, Op, OpResult, Precision, WeightChannels};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, product};
@@ -177,6 +178,12 @@ impl Op for ConvTranspose {
     }
     fn single_operands(&self) -> &'static [usize] {
         &[2]
+    }
+    fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
+        self.layout.block().is_none().then_some(())?;
+        let (results, data) = (Channels::grouped(self.group)?, Channels::Axis(0));
+        let bias = Some(Bias::plain(self.clone()));
+        Some(WeightChannels { results, data, layout: Some(self.layout), data_transposed: false, bias })
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)

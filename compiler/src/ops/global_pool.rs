@@ -2,7 +2,7 @@
 
 use super::data_layout::data_layout_rule;
 use super::window::{DataLayout, export_channels_first};
-use super::{InferContext, LayoutRule, Op, OpResult, Precision};
+use super::{Homogeneity, InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -81,6 +81,9 @@ impl Op for GlobalAveragePool {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
+    fn homogeneity(&self) -> Homogeneity {
+        Homogeneity::Full
+    }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
@@ -107,6 +110,9 @@ impl Op for GlobalMaxPool {
         let best = pool_all(cx, "", self.layout, Combiner::Max, dtype)?;
         cx.output(0, best);
         Ok(())
+    }
+    fn homogeneity(&self) -> Homogeneity {
+        Homogeneity::Positive
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)

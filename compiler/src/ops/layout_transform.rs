@@ -59,6 +59,9 @@ impl Op for LayoutTransform {
         self.to.check(&ty)?;
         Ok(vec![ty])
     }
+    fn moves_axes(&self, shape: &[Int]) -> Option<bool> {
+        Some(!self.keeps_order(shape))
+    }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let ty = cx.output_type(0).clone();

@@ -4,7 +4,8 @@ use super::broadcast::{broadcast_dims, operand_index, unify_dims};
 use super::conv::{check_operand_dtypes, macs_of};
 use super::permute::permute;
 use super::permuted_matmul::stored_index;
-use super::{InferContext, Op, OpResult, Precision};
+use super::weights::{Bias, Channels};
+use super::{InferContext, Op, OpResult, Precision, WeightChannels};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -66,6 +67,11 @@ impl Op for MatMul {
     }
     fn precision(&self) -> Precision {
         Precision::Always
+    }
+    fn weight_channels(&self, rank: usize) -> Option<WeightChannels> {
+        let data = Channels::Axis(rank.checked_sub(2)?);
+        let results = Channels::Axis(rank - 1);
+        Some(WeightChannels { results, data, layout: None, data_transposed: false, bias: None })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("MatMul", vec![]);
@@ -200,6 +206,12 @@ impl Op for Gemm {
     }
     fn single_operands(&self) -> &'static [usize] {
         &[2]
+    }
+    fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
+        let (k, n) = if self.trans_b { (1, 0) } else { (0, 1) };
+        let (results, data) = (Channels::Axis(n), Channels::Axis(k));
+        let bias = Some(Bias { factor: self.beta, plain: Gemm { beta: 1.0, ..self.clone() }.into() });
+        Some(WeightChannels { results, data, layout: None, data_transposed: self.trans_a, bias })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple(

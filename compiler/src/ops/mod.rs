@@ -66,6 +66,7 @@ pub(crate) mod testing;
 pub mod transpose;
 pub mod unary;
 pub mod unique;
+pub mod weights;
 pub mod window;
 pub mod winograd;
 
@@ -73,6 +74,7 @@ pub use data_layout::{DataLayout, LayoutRule};
 pub use infer::{InferContext, const_value, folded_value, int_value};
 pub use packed::{PackedForm, PackedOp};
 pub use permute::PermutedOp;
+pub use weights::WeightChannels;
 
 use crate::attr::{Attr, AttrObject, AttrStruct, AttrValue, Attrs};
 use crate::fault::Fault;
@@ -105,6 +107,19 @@ pub enum Precision {
 pub struct Effects {
     /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
     pub stateful: bool,
+}
+
+/// What becomes of a factor of the data, operand 0: `f(a x) = a f(x)` for one factor `a` for each element of an elementwise op, or
+/// for each channel of an op with a data layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Homogeneity {
+    /// It does not pass through.
+    #[default]
+    None,
+    /// Factors above 0 do (positively homogeneous functions).
+    Positive,
+    /// Every factor does.
+    Full,
 }
 
 /// Everything about an op that its attributes decide.
@@ -160,6 +175,40 @@ pub trait Op: AttrObject {
     /// True for functions of two operands that may change places.
     fn commutes(&self) -> bool {
         false
+    }
+    /// True for functions of one operand that give their own results back: `f(f(x)) = f(x)`.
+    fn is_idempotent(&self) -> bool {
+        false
+    }
+    /// True for functions of one operand no element of whose result is below 0.
+    fn is_nonnegative(&self) -> bool {
+        false
+    }
+    /// For an op that clamps operand 0, without further operands: the least and the largest value, infinite where it has none.
+    fn clamp_bounds(&self) -> Option<(f64, f64)> {
+        None
+    }
+    /// Whether a factor of the data passes through.
+    fn homogeneity(&self) -> Homogeneity {
+        Homogeneity::None
+    }
+    /// True for functions of two operands whose shapes broadcast as NumPy's do.
+    fn broadcasts(&self) -> bool {
+        false
+    }
+    /// For an op whose operand 1 are weights, of `rank` dimensions, and in which data and weights are factors: where the weights keep
+    /// the channels. `None` where channels are split.
+    fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
+        None
+    }
+    /// For an op that does nothing but bring the axes of its operand, of this shape, into another order: whether elements move
+    /// by that.
+    fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
+        None
+    }
+    /// The function of the module that the op calls: a graph function or a tensor function.
+    fn callee(&self) -> Option<Name> {
+        None
     }
     /// True when the result is the operand's data in the same order, under another shape.
     fn is_view(&self) -> bool {

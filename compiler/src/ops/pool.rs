@@ -2,7 +2,7 @@
 
 use super::data_layout::data_layout_rule;
 use super::window::{AutoPad, DataLayout, Window, WindowSpec, export_channels_first};
-use super::{InferContext, LayoutRule, Op, OpResult};
+use super::{Homogeneity, InferContext, LayoutRule, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -173,6 +173,9 @@ impl Op for MaxPool {
         }
         Ok(())
     }
+    fn homogeneity(&self) -> Homogeneity {
+        if self.indices { Homogeneity::None } else { Homogeneity::Positive }
+    }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)
     }
@@ -232,6 +235,9 @@ impl Op for AveragePool {
         });
         cx.output(0, mean);
         Ok(())
+    }
+    fn homogeneity(&self) -> Homogeneity {
+        Homogeneity::Full
     }
     fn layout(&self) -> Option<&dyn LayoutRule> {
         Some(self)

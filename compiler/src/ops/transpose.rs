@@ -37,6 +37,10 @@ impl Op for Transpose {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
     }
+    fn moves_axes(&self, shape: &[Int]) -> Option<bool> {
+        let moved = self.perm(shape.len()).ok()?.into_iter().filter(|&d| !shape[d].is(1));
+        Some(!moved.is_sorted())
+    }
     fn moves_data(&self) -> bool {
         true
     }

@@ -1,7 +1,7 @@
 //! Elementwise functions of one operand, without attributes.
 
 use super::generate::Full;
-use super::{InferContext, Op, OpResult, Precision};
+use super::{Homogeneity, InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
@@ -74,9 +74,39 @@ pub fn compute_map(cx: &mut ComputeContext<'_>, domain: Domain, f: impl FnOnce(E
     Ok(())
 }
 
+/// A property of an op in a table: the method of [`Op`] that says so.
+macro_rules! property {
+    (idempotent) => {
+        fn is_idempotent(&self) -> bool {
+            true
+        }
+    };
+    (nonnegative) => {
+        fn is_nonnegative(&self) -> bool {
+            true
+        }
+    };
+    (rectifies) => {
+        fn clamp_bounds(&self) -> Option<(f64, f64)> {
+            Some((0.0, f64::INFINITY))
+        }
+    };
+    (homogeneous) => {
+        fn homogeneity(&self) -> Homogeneity {
+            Homogeneity::Full
+        }
+    };
+    (positively_homogeneous) => {
+        fn homogeneity(&self) -> Homogeneity {
+            Homogeneity::Positive
+        }
+    };
+}
+pub(super) use property;
+
 macro_rules! unary_ops {
     ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $since:literal, $domain:ident $(: $class:ident)? $(-> $result:ident)?,
-        |$x:ident, $t:ident| $value:expr $(, |$d:ident| $int:expr)?;)*) => {
+        |$x:ident, $t:ident| $value:expr $(, |$d:ident| $int:expr)? $(=> $($property:ident)+)?;)*) => {
         $(
             attr_struct! { $(#[$doc])* pub struct $name($text) {} }
             impl Op for $name {
@@ -98,6 +128,7 @@ macro_rules! unary_ops {
                 $(fn precision(&self) -> Precision {
                     Precision::$class
                 })?
+                $($(property!($property);)+)?
                 fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
                     cx.simple($onnx, vec![]);
                     Ok(())
@@ -128,11 +159,12 @@ fn number(value: f64, t: DType) -> Expr {
 
 unary_ops! {
     /// `-x`.
-    Neg("neg"), "Neg" 6, Number, |x, _t| apply(UnaryOp::Neg, x), |d| Some(Dim::new(0) - d);
+    Neg("neg"), "Neg" 6, Number, |x, _t| apply(UnaryOp::Neg, x), |d| Some(Dim::new(0) - d) => homogeneous;
     /// `|x|`.
-    Abs("abs"), "Abs" 6, Number, |x, _t| apply(UnaryOp::Abs, x), |d| d.as_const().and_then(i64::checked_abs).map(Dim::new);
+    Abs("abs"), "Abs" 6, Number, |x, _t| apply(UnaryOp::Abs, x), |d| d.as_const().and_then(i64::checked_abs).map(Dim::new)
+        => idempotent nonnegative positively_homogeneous;
     /// `e^x`.
-    Exp("exp"), "Exp" 6, Float: Never, |x, _t| apply(UnaryOp::Exp, x);
+    Exp("exp"), "Exp" 6, Float: Never, |x, _t| apply(UnaryOp::Exp, x) => nonnegative;
     /// Natural logarithm.
     Log("log"), "Log" 6, Float, |x, _t| apply(UnaryOp::Log, x);
     /// Square root.
@@ -164,13 +196,13 @@ unary_ops! {
     /// Inverse hyperbolic tangent.
     Atanh("atanh"), "Atanh" 9, Float, |x, _t| apply(UnaryOp::Atanh, x);
     /// Largest integer not above `x`.
-    Floor("floor"), "Floor" 6, Float, |x, _t| apply(UnaryOp::Floor, x);
+    Floor("floor"), "Floor" 6, Float, |x, _t| apply(UnaryOp::Floor, x) => idempotent;
     /// Smallest integer not below `x`.
-    Ceil("ceil"), "Ceil" 6, Float, |x, _t| apply(UnaryOp::Ceil, x);
+    Ceil("ceil"), "Ceil" 6, Float, |x, _t| apply(UnaryOp::Ceil, x) => idempotent;
     /// Nearest integer, halves to even.
-    Round("round"), "Round" 11, Float, |x, _t| apply(UnaryOp::Round, x);
+    Round("round"), "Round" 11, Float, |x, _t| apply(UnaryOp::Round, x) => idempotent;
     /// -1, 0 or 1.
-    Sign("sign"), "Sign" 9, Number, |x, _t| apply(UnaryOp::Sign, x), |d| d.as_const().map(|c| Dim::new(c.signum()));
+    Sign("sign"), "Sign" 9, Number, |x, _t| apply(UnaryOp::Sign, x), |d| d.as_const().map(|c| Dim::new(c.signum())) => idempotent;
     /// Logical negation.
     Not("not"), "Not" 1, Logic, |x, _t| apply(UnaryOp::Not, x), |d| d.as_const().map(|c| Dim::new((c == 0) as i64));
     /// Negation of every bit.
@@ -180,16 +212,17 @@ unary_ops! {
     /// True for NaN.
     IsNan("is_nan"), "IsNaN" 9, Float -> Bool, |x, _t| apply(UnaryOp::IsNan, x);
     /// The operand.
-    Identity("identity"), "Identity" 1, Any, |x, _t| x, |d| Some(d.clone());
+    Identity("identity"), "Identity" 1, Any, |x, _t| x, |d| Some(d.clone()) => idempotent homogeneous;
     /// `max(x, 0)`.
-    Relu("relu"), "Relu" 6, Number, |x, t| x.max(number(0.0, t));
+    Relu("relu"), "Relu" 6, Number, |x, t| x.max(number(0.0, t))
+        => idempotent nonnegative rectifies positively_homogeneous;
     /// `1 / (1 + e^-x)`.
-    Sigmoid("sigmoid"), "Sigmoid" 6, Float, |x, t| sigmoid(x, t);
+    Sigmoid("sigmoid"), "Sigmoid" 6, Float, |x, t| sigmoid(x, t) => nonnegative;
     /// `log(1 + e^x)`, without overflow.
     Softplus("softplus"), "Softplus" 1, Float, |x, t| {
         let small = apply(UnaryOp::Exp, apply(UnaryOp::Neg, apply(UnaryOp::Abs, x.clone())));
         x.max(number(0.0, t)) + apply(UnaryOp::Log, number(1.0, t) + small)
-    };
+    } => nonnegative;
     /// `x / (1 + |x|)`.
     Softsign("softsign"), "Softsign" 1, Float, |x, t| x.clone() / (number(1.0, t) + apply(UnaryOp::Abs, x));
     /// `x * clamp(x / 6 + 1/2, 0, 1)`.

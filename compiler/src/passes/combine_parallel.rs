@@ -23,6 +23,7 @@ use crate::ops::OpRef;
 use crate::ops::concat::Concat;
 use crate::ops::split::Split;
 use crate::ops::transpose::Transpose;
+use crate::ops::weights::{Channels, WeightChannels};
 use crate::pattern::Pattern;
 use crate::profile::DeviceProfile;
 use crate::tir::FusionKind;
@@ -32,10 +33,6 @@ use indexmap::IndexMap;
 pub(super) trait Family {
     /// The siblings: data `x`, constant weights `w`, perhaps a constant bias `b`.
     fn patterns(&self) -> Vec<Pattern>;
-    /// The axis of the weights that the result's channels lie along.
-    fn weights_axis(&self, op: &OpRef) -> usize;
-    /// The channel axis of a result of `rank` dimensions.
-    fn result_axis(&self, op: &OpRef, rank: usize) -> usize;
     /// Whether a node that matches takes part after all.
     fn fits(&self, r: &Rewriter<'_>, n: NodeId, bias: Option<ValueId>) -> bool;
 }
@@ -43,7 +40,10 @@ pub(super) trait Family {
 /// One sibling.
 struct Branch {
     anchor: NodeId,
+    channels: WeightChannels,
     weights: Constant,
+    /// The axis of the weights that the result's channels lie along.
+    weights_axis: usize,
     bias: Option<Constant>,
     /// Elementwise nodes behind it that move along.
     tail: Vec<NodeId>,
@@ -79,11 +79,11 @@ pub(super) fn combine(
                 continue;
             }
             group.iter().for_each(|b| r.normalize(b.anchor));
-            let steps = extend(r, family, &mut group, &users);
+            let steps = extend(r, &mut group, &users);
             let names: Vec<Name> = group.iter().map(|b| r.f.nodes[b.anchor].name).collect();
             let list = names.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", ");
-            let balance = match limits(r, family, &group, &cx.profile) {
-                Ok(()) => balance(r, family, &group, &users, &*model),
+            let balance = match limits(r, &group, &cx.profile) {
+                Ok(()) => balance(r, &group, &users, &*model),
                 Err(why) => {
                     cx.missed(pass, &names, format!("{list} stay apart: {why}"));
                     continue;
@@ -93,7 +93,7 @@ pub(super) fn combine(
                 cx.missed(pass, &names, format!("{list} stay apart: {}", balance.describe()));
                 continue;
             }
-            match rewrite(r, family, &group, steps) {
+            match rewrite(r, &group, steps) {
                 Ok(()) => cx.applied(pass, &names, format!("{list} became one: {}", balance.describe())),
                 Err(why) => cx.missed(pass, &names, format!("{list} stay apart: {why}")),
             }
@@ -109,15 +109,17 @@ fn siblings(r: &Rewriter<'_>, family: &dyn Family, patterns: &[Pattern]) -> Vec<
         let Some(found) = patterns.iter().find_map(|p| p.find(r, output)) else { continue };
         let bias = found.get("b");
         let Some((_, weights)) = constant_of(r, found.get("w")).filter(|_| family.fits(r, n, bias)) else { continue };
-        let branch = Branch { anchor: n, weights, bias: constant_of(r, bias).map(|b| b.1), tail: vec![] };
-        let axis = family.weights_axis(&r.f.nodes[n].op);
+        let Some(channels) = r.f.nodes[n].op.weight_channels(weights.shape.len()) else { continue };
+        let Channels::Axis(weights_axis) = channels.results else { continue };
+        let bias = constant_of(r, bias).map(|b| b.1);
+        let branch = Branch { anchor: n, channels, weights, weights_axis, bias, tail: vec![] };
         let alike = |other: &Branch| {
             let (a, b) = (&other.weights, &branch.weights);
             r.f.nodes[other.anchor].op == r.f.nodes[n].op
                 && other.bias.is_some() == branch.bias.is_some()
                 && a.dtype == b.dtype
                 && a.shape.len() == b.shape.len()
-                && (0..a.shape.len()).all(|d| d == axis || a.shape[d] == b.shape[d])
+                && (0..a.shape.len()).all(|d| d == weights_axis || a.shape[d] == b.shape[d])
         };
         let key = (r.f.nodes[n].block, r.resolve(found.value("x")));
         let list = groups.entry(key).or_default();
@@ -132,21 +134,16 @@ fn siblings(r: &Rewriter<'_>, family: &dyn Family, patterns: &[Pattern]) -> Vec<
 type Users = [Vec<(NodeId, usize)>];
 
 /// Lets equal elementwise nodes behind all branches move along, as far as they go.
-fn extend(r: &mut Rewriter<'_>, family: &dyn Family, group: &mut [Branch], users: &Users) -> Vec<Step> {
+fn extend(r: &mut Rewriter<'_>, group: &mut [Branch], users: &Users) -> Vec<Step> {
     let mut steps = Vec::new();
-    while let Some((nodes, step)) = next_step(r, family, group, users) {
+    while let Some((nodes, step)) = next_step(r, group, users) {
         group.iter_mut().zip(nodes).for_each(|(b, n)| b.tail.push(n));
         steps.push(step);
     }
     steps
 }
 
-fn next_step(
-    r: &mut Rewriter<'_>,
-    family: &dyn Family,
-    group: &[Branch],
-    users: &Users,
-) -> Option<(Vec<NodeId>, Step)> {
+fn next_step(r: &mut Rewriter<'_>, group: &[Branch], users: &Users) -> Option<(Vec<NodeId>, Step)> {
     let mut nodes = Vec::with_capacity(group.len());
     let mut place = None;
     for b in group {
@@ -169,19 +166,13 @@ fn next_step(
     }
     let mut operands = Vec::with_capacity(arity);
     for i in 0..arity {
-        operands.push(if i == place { None } else { Some(join_operands(r, family, group, &nodes, i)?) });
+        operands.push(if i == place { None } else { Some(join_operands(r, group, &nodes, i)?) });
     }
     Some((nodes, Step { op, operands }))
 }
 
 /// Operand `i` of the nodes, all constants: the same single number, or one element for each channel.
-fn join_operands(
-    r: &Rewriter<'_>,
-    family: &dyn Family,
-    group: &[Branch],
-    nodes: &[NodeId],
-    i: usize,
-) -> Option<Constant> {
+fn join_operands(r: &Rewriter<'_>, group: &[Branch], nodes: &[NodeId], i: usize) -> Option<Constant> {
     let constants = nodes.iter().map(|&n| constant_of(r, r.f.nodes[n].inputs[i]).map(|c| c.1));
     let constants: Vec<Constant> = constants.collect::<Option<_>>()?;
     let first = &constants[0];
@@ -192,7 +183,7 @@ fn join_operands(
     }
     for (c, &n) in constants.iter().zip(nodes) {
         let ty = r.f.ty(r.f.nodes[n].outputs[0]);
-        let axis = family.result_axis(&r.f.nodes[group[0].anchor].op, ty.rank());
+        let axis = group[0].channels.result_axis(ty.rank());
         let own = (c.shape.len() + axis).checked_sub(ty.rank())?;
         let channels = ty.shape[axis].as_const()? as usize;
         if c.shape.len() != first.shape.len()
@@ -213,7 +204,7 @@ fn concat(parts: &[Constant], axis: usize) -> Result<Constant, String> {
 }
 
 /// Refuses what would take more bindings than the largest sibling.
-fn limits(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], profile: &DeviceProfile) -> Result<(), String> {
+fn limits(r: &Rewriter<'_>, group: &[Branch], profile: &DeviceProfile) -> Result<(), String> {
     let results = group.iter().map(|b| bytes(r.f.ty(r.f.nodes[b.anchor].outputs[0])));
     let weights = group.iter().map(|b| b.weights.byte_len() as u64);
     for (what, sizes) in [("weights", weights.collect::<Vec<_>>()), ("result", results.collect())] {
@@ -228,7 +219,7 @@ fn limits(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], profile: &Dev
     }
     let n = group[0].anchor;
     let ty = r.f.ty(r.f.nodes[n].outputs[0]);
-    match ty.shape[family.result_axis(&r.f.nodes[n].op, ty.rank())].as_const() {
+    match ty.shape[group[0].channels.result_axis(ty.rank())].as_const() {
         Some(_) => Ok(()),
         None => Err("the number of channels is open".into()),
     }
@@ -260,12 +251,12 @@ fn bytes(ty: &TensorType) -> u64 {
     count.saturating_mul(ty.dtype.size() as u64).min(1 << 40)
 }
 
-fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &Users, model: &dyn CostModel) -> Balance {
+fn balance(r: &Rewriter<'_>, group: &[Branch], users: &Users, model: &dyn CostModel) -> Balance {
     let mut b = Balance { apart: 0, together: 0, readers: vec![] };
     // Whatever the layout, slices of channels begin at whole vectors.
     let channels = |branch: &Branch| {
         let ty = r.f.ty(r.f.nodes[branch.anchor].outputs[0]);
-        let axis = family.result_axis(&r.f.nodes[branch.anchor].op, ty.rank());
+        let axis = branch.channels.result_axis(ty.rank());
         const_dims(&ty.shape[axis..=axis]).map(|d| d[0])
     };
     let aligned = group.iter().all(|branch| channels(branch).is_some_and(|c| c % 4 == 0));
@@ -282,20 +273,19 @@ fn balance(r: &Rewriter<'_>, family: &dyn Family, group: &[Branch], users: &User
             b.readers.extend(copies);
         }
     }
-    b.together = b.together.saturating_add(wider(family, &forms).map_or(u64::MAX, |f| model.node(&f)));
+    b.together = b.together.saturating_add(wider(&group[0], &forms).map_or(u64::MAX, |f| model.node(&f)));
     b
 }
 
 /// The op that takes the place of siblings: their weights, biases and results one behind the other.
-fn wider(family: &dyn Family, forms: &[NodeForm]) -> Option<NodeForm> {
+fn wider(first: &Branch, forms: &[NodeForm]) -> Option<NodeForm> {
     let mut wide = forms.first()?.clone();
-    let (weights, rank) = (family.weights_axis(&wide.op), wide.outputs.first()?.rank());
-    let result = family.result_axis(&wide.op, rank);
+    let result = first.channels.result_axis(wide.outputs.first()?.rank());
     for f in &forms[1..] {
         let parts = wide.inputs.iter_mut().zip(&f.inputs).skip(1).enumerate();
         for (i, (all, own)) in parts {
             if let (Some(all), Some(own)) = (all, own) {
-                let axis = if i == 0 { weights } else { 0 };
+                let axis = if i == 0 { first.weights_axis } else { 0 };
                 widen(&mut all.0, &own.0, axis)?;
             }
         }
@@ -340,18 +330,18 @@ fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users, aligned: bool) -> 
 }
 
 /// The wider op, the steps behind it and the split, where the first sibling stands.
-fn rewrite(r: &mut Rewriter<'_>, family: &dyn Family, group: &[Branch], steps: Vec<Step>) -> Result<(), String> {
+fn rewrite(r: &mut Rewriter<'_>, group: &[Branch], steps: Vec<Step>) -> Result<(), String> {
     let at = group[0].anchor;
     let node = r.f.nodes[at].clone();
     let join = |c: &[Constant], axis: usize| concat(c, axis);
     let weights: Vec<Constant> = group.iter().map(|b| b.weights.clone()).collect();
-    let weights = join(&weights, family.weights_axis(&node.op))?;
+    let weights = join(&weights, group[0].weights_axis)?;
     let bias: Option<Vec<Constant>> = group.iter().map(|b| b.bias.clone()).collect();
     let bias = bias.map(|b| join(&b, 0)).transpose()?;
     let all = || group.iter().flat_map(|b| [b.anchor].into_iter().chain(b.tail.iter().copied()));
     let origins = all().fold(Origins::none(), |o, n| o.union(&r.f.nodes[n].origins));
     let results: Vec<ValueId> = group.iter().map(|b| r.f.nodes[b.last()].outputs[0]).collect();
-    let axis = family.result_axis(&node.op, r.f.ty(results[0]).rank());
+    let axis = group[0].channels.result_axis(r.f.ty(results[0]).rank());
     let sizes: Option<Vec<Int>> =
         results.iter().map(|&v| const_dims(&r.f.ty(v).shape[axis..=axis]).map(|d| Int::from(d[0]))).collect();
     let sizes = sizes.ok_or("the number of channels is open")?;

@@ -13,7 +13,6 @@ use super::combine_parallel::{Family, combine};
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::{Module, NodeId, ValueId};
-use crate::ops::OpRef;
 use crate::ops::conv::Conv;
 use crate::pattern::{Pattern, constant, op, var};
 
@@ -42,12 +41,6 @@ impl Family for Convs {
         let one_group = |p: Pattern| p.attr::<Conv>("group=1", |c| c.group == 1 && c.layout.block().is_none());
         let (x, w) = (var("x"), constant().named("w"));
         vec![one_group(op::<Conv>([x.clone(), w.clone(), constant().named("b")])), one_group(op::<Conv>([x, w]))]
-    }
-    fn weights_axis(&self, _op: &OpRef) -> usize {
-        0
-    }
-    fn result_axis(&self, op: &OpRef, rank: usize) -> usize {
-        op.downcast::<Conv>().and_then(|c| c.layout.channel_axis(rank)).unwrap_or(1)
     }
     fn fits(&self, _r: &super::rewriter::Rewriter<'_>, _n: NodeId, _bias: Option<ValueId>) -> bool {
         true

@@ -15,7 +15,6 @@ use super::combine_parallel::{Family, combine};
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::{Module, NodeId, ValueId};
-use crate::ops::OpRef;
 use crate::ops::matmul::{Gemm, MatMul};
 use crate::pattern::{Pattern, any, constant, op, var};
 
@@ -49,12 +48,6 @@ impl Family for Products {
             op::<Gemm>([var("x"), weights.clone(), constant().rank(1).named("b")]),
             op::<Gemm>([var("x"), weights]),
         ]
-    }
-    fn weights_axis(&self, op: &OpRef) -> usize {
-        op.downcast::<Gemm>().map_or(1, |g| if g.trans_b { 0 } else { 1 })
-    }
-    fn result_axis(&self, _op: &OpRef, rank: usize) -> usize {
-        rank - 1
     }
     /// A gemm's addend has one element for each column.
     fn fits(&self, r: &super::rewriter::Rewriter<'_>, n: NodeId, bias: Option<ValueId>) -> bool {

@@ -191,6 +191,24 @@ impl PassContext {
         let profile = &self.profile;
         self.cost_model.get_or_insert_with(|| Arc::new(EstimatedCost::new(profile))).clone()
     }
+    /// A context with the same options, target and costs, for a trial: without instruments, and with remarks of its own.
+    pub fn apart(&mut self) -> PassContext {
+        PassContext {
+            opt_level: self.opt_level,
+            required: self.required.clone(),
+            disabled: self.disabled.clone(),
+            config: self.config.clone(),
+            registry: self.registry.clone(),
+            fuse: self.fuse,
+            layout: self.layout,
+            amp: self.amp,
+            keep_f32: self.keep_f32.clone(),
+            alter_layouts: self.alter_layouts.clone(),
+            cost_model: Some(self.costs()),
+            verify: false,
+            ..PassContext::new(self.profile.clone())
+        }
+    }
     /// Says that a pass changed something.
     pub fn applied(&mut self, pass: &dyn PassBase, nodes: &[Name], message: impl Into<String>) {
         self.remark(pass, RemarkKind::Applied, nodes, message.into());

@@ -18,7 +18,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{BlockId, Constant, NodeId, ValueId};
 use crate::name::Name;
-use crate::ops::control::{Call, CallTensor, Const};
+use crate::ops::control::{CallTensor, Const};
 use crate::tensor::ConstData;
 use crate::tir::TensorFunction;
 use bytes::Bytes;
@@ -121,7 +121,8 @@ fn same_kernel(r: &Rewriter<'_>, a: NodeId, b: NodeId) -> bool {
 fn mergeable(r: &Rewriter<'_>, n: NodeId) -> bool {
     let node = &r.f.nodes[n];
     let defines = !node.op.defined_symbols().is_empty();
-    !node.op.effects().stateful && node.regions.is_empty() && !node.op.is::<Call>() && !defines && !r.is_dead(n)
+    let calls_graph = node.op.callee().is_some_and(|c| !r.module.tensor_functions.contains_key(&c));
+    !node.op.effects().stateful && node.regions.is_empty() && !calls_graph && !defines && !r.is_dead(n)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::arena::Id;
 use crate::attr_struct;
 use crate::graph::{Function, Module, NodeId};
 use crate::name::Name;
-use crate::ops::control::{Call, Const};
+use crate::ops::control::Const;
 use rustc_hash::FxHashSet;
 
 attr_struct! {
@@ -67,7 +67,7 @@ pub(super) fn stateful_functions(module: &Module) -> FxHashSet<Name> {
 /// True when the node itself has an effect; nodes in its regions are asked on their own.
 fn is_stateful(f: &Function, n: NodeId, functions: &FxHashSet<Name>) -> bool {
     let op = &f.nodes[n].op;
-    op.effects().stateful || op.downcast::<Call>().is_some_and(|c| functions.contains(&c.callee))
+    op.effects().stateful || op.callee().is_some_and(|c| functions.contains(&c))
 }
 
 /// One sweep from the last node to the first: a node lives when it has an effect or a live result. An op's regions are

@@ -13,7 +13,7 @@
 //! holds both sets.
 
 use super::rewriter::Rewriter;
-use super::scaled_weights::{Channels, constant_of, scale_weights, weighted};
+use super::scaled_weights::{constant_of, scale_weights};
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -22,7 +22,7 @@ use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::binary::{Add, Mul};
-use crate::ops::matmul::Gemm;
+use crate::ops::weights::{Bias, Channels};
 use crate::tensor::Tensor;
 
 attr_struct! {
@@ -81,7 +81,7 @@ impl FoldBatchNorm {
         let node = &r.f.nodes[anchor];
         let anchor_name = node.name;
         let rank = node.inputs.get(1).copied().flatten().map_or(0, |w| r.f.ty(w).rank());
-        let (channels, op) = anchor_channels(&node.op, &r.f.nodes[n].op, rank)
+        let (channels, Bias { factor: beta, plain }) = anchor_channels(&node.op, &r.f.nodes[n].op, rank)
             .ok_or_else(|| format!("its operand comes from {anchor_name}, which has no weights to scale"))?;
         if r.num_uses(x) != 1 {
             return Err(format!("{} others use the result of {anchor_name}", r.num_uses(x) - 1));
@@ -93,7 +93,6 @@ impl FoldBatchNorm {
             None => None,
             Some(_) => Some(get(2).ok_or_else(|| format!("the bias of {anchor_name} is not constant"))?.1),
         };
-        let beta = node.op.downcast::<Gemm>().map_or(1.0, |g| g.beta);
         let new_bias = fold_bias(bias.as_ref(), beta, affine, weights.dtype)
             .ok_or_else(|| format!("the bias of {anchor_name} does not have one element a channel"))?;
         let scaled = scale_weights(weights, &affine.factor, channels)
@@ -101,7 +100,7 @@ impl FoldBatchNorm {
         let origins = node.origins.union(&r.f.nodes[n].origins);
         let w = r.constant_before(n, &format!("{weights_name}.bn"), scaled, origins.clone());
         let b = r.constant_before(n, &format!("{weights_name}.bn_bias"), new_bias, origins.clone());
-        let made = r.add_before(n, op, vec![inputs[0], Some(w), Some(b)], anchor_name, origins)?;
+        let made = r.add_before(n, plain, vec![inputs[0], Some(w), Some(b)], anchor_name, origins)?;
         r.replace(r.f.nodes[n].outputs[0], made[0]);
         r.erase(n);
         r.erase(anchor);
@@ -109,14 +108,14 @@ impl FoldBatchNorm {
     }
 }
 
-/// Where the anchor's weights keep the result's channels, and the anchor as it will be.
-fn anchor_channels(op: &OpRef, norm: &OpRef, weights_rank: usize) -> Option<(Channels, OpRef)> {
+/// Where the anchor's weights keep the result's channels, and how it takes a bias.
+fn anchor_channels(op: &OpRef, norm: &OpRef, weights_rank: usize) -> Option<(Channels, Bias)> {
     let norm = norm.downcast::<BatchNorm>()?;
-    let w = weighted(op, weights_rank)?;
-    if let Some(gemm) = op.downcast::<Gemm>() {
-        return Some((w.results, Gemm { beta: 1.0, ..gemm.clone() }.into()));
+    let w = op.weight_channels(weights_rank)?;
+    if w.layout.is_some_and(|l| l != norm.layout) {
+        return None;
     }
-    (w.layout == Some(norm.layout)).then(|| (w.results, op.clone()))
+    Some((w.results, w.bias?))
 }
 
 /// `s = scale / sqrt(var + epsilon)` and `bias - mean * s`, where all of them are constant.

@@ -19,9 +19,7 @@ use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{Constant, Module, NodeId};
 use crate::int::const_dims;
-use crate::ops::control::{Call, CallTensor, Const, If};
-use crate::ops::layout_transform::LayoutTransform;
-use crate::ops::transpose::Transpose;
+use crate::ops::control::{Const, If};
 use crate::ops::{OpRef, OpResult, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};
 use bytes::Bytes;
@@ -81,8 +79,10 @@ impl FoldConstants {
                     let new = r.constant_before(n, base.as_str(), c, origins.clone());
                     r.replace(old, new);
                 }
-                let op = &r.f.nodes[n].op;
-                cx.folded_layouts += usize::from(op.is::<Transpose>() || op.is::<LayoutTransform>());
+                let node = &r.f.nodes[n];
+                let data = node.inputs.first().copied().flatten();
+                let relayout = data.and_then(|v| node.op.moves_axes(&r.f.ty(v).shape));
+                cx.folded_layouts += usize::from(relayout.is_some());
                 r.erase(n);
                 cx.applied(self, &[name], format!("{name} is computed at compile time"));
             }
@@ -93,8 +93,7 @@ impl FoldConstants {
 
     fn fold(&self, r: &Rewriter<'_>, n: NodeId) -> Result<Vec<Constant>, Skip> {
         let node = &r.f.nodes[n];
-        let calls = node.op.is::<Call>() || node.op.is::<CallTensor>();
-        if node.op.effects().stateful || !node.regions.is_empty() || calls {
+        if node.op.effects().stateful || !node.regions.is_empty() || node.op.callee().is_some() {
             return Err(Skip::Quiet);
         }
         if let Some(c) = known_integers(r, n) {

@@ -11,26 +11,21 @@
 //! %2 = conv %1, %w
 //! ```
 //!
-//! Relu, leaky relu and max pooling keep factors above 0; average pooling, products with constants and (backward) sums
-//! with constants keep every factor, and the constants of sums are scaled too. Left alone: a factor that is not constant
+//! Positively homogeneous ops (relu, leaky relu, max pooling) keep factors above 0; homogeneous ones (average pooling), products
+//! with constants and (backward) sums with constants keep every factor, and the constants of sums are scaled too. Left alone: a factor that is not constant
 //! or varies along other axes, results that others use as well, and large weights that others read: they would be
 //! there twice. New weights are computed when they are read.
 
 use super::rewriter::Rewriter;
-use super::scaled_weights::{Channels, Weighted, constant_of, scale_weights, weighted};
+use super::scaled_weights::{constant_of, scale_weights};
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
 use crate::cpu::eval_node;
 use crate::graph::{Constant, Module, NodeId, TensorType, ValueId};
-use crate::ops::OpRef;
-use crate::ops::activation::LeakyRelu;
 use crate::ops::binary::{Add, Div, Mul};
-use crate::ops::conv::Conv;
-use crate::ops::conv_transpose::ConvTranspose;
-use crate::ops::matmul::{Gemm, MatMul};
-use crate::ops::pool::{AveragePool, MaxPool};
-use crate::ops::unary::Relu;
-use crate::pattern::{Found, Pattern, any, commuted, constant, dominator, either, is, op, op_from, var};
+use crate::ops::weights::Channels;
+use crate::ops::{Homogeneity, OpRef, WeightChannels};
+use crate::pattern::{Found, Pattern, any, any_op, any_op_from, commuted, constant, dominator, either, is, op, var};
 use crate::tensor::Tensor;
 
 /// Weights above this many bytes are not copied for one of several readers.
@@ -75,35 +70,28 @@ impl FunctionPass for FoldScaleAxis {
 
 /// A convolution or matrix product with constant weights.
 fn anchor() -> Pattern {
-    let with_weights = |list: [Pattern; 4]| either(list).float();
-    with_weights([
-        op_from::<Conv>([any(), constant()]),
-        op_from::<ConvTranspose>([any(), constant()]),
-        op_from::<Gemm>([any(), constant()]),
-        op_from::<MatMul>([any(), constant()]),
-    ])
+    let weighted = any_op_from([any(), constant()]).when("weighted", |s, v| {
+        let f = s.function();
+        let node = f.def_node(s.resolve(v)).map(|n| &f.nodes[n]);
+        node.is_some_and(|n| n.inputs[1].is_some_and(|w| n.op.weight_channels(f.ty(w).rank()).is_some()))
+    });
+    weighted.float()
 }
 /// A product with a constant, or a division by one.
 fn scale() -> Pattern {
     let factor = || constant().named("factor");
     either([commuted::<Mul>(var("x"), factor()), op::<Div>([var("x"), factor()])]).float()
 }
-/// What keeps a factor of its operand.
-fn keeps_factor() -> [Pattern; 5] {
-    [
-        is::<Relu>(),
-        is::<LeakyRelu>(),
-        is::<MaxPool>().attr::<MaxPool>("values only", |p| !p.indices),
-        is::<AveragePool>(),
-        commuted::<Mul>(any(), constant()),
-    ]
+/// What a factor of its operand passes through.
+fn keeps_factor() -> Pattern {
+    let homogeneous = any_op([any()]).property("homogeneous", |op| op.homogeneity() != Homogeneity::None);
+    either([homogeneous, commuted::<Mul>(any(), constant())])
 }
 fn backward_pattern() -> Pattern {
-    let path = either(keeps_factor().into_iter().chain([is::<Add>()]));
-    dominator(anchor().named("anchor"), path, scale())
+    dominator(anchor().named("anchor"), either([keeps_factor(), is::<Add>()]), scale())
 }
 fn forward_pattern() -> Pattern {
-    dominator(scale().named("scale"), either(keeps_factor()), anchor().named("anchor"))
+    dominator(scale().named("scale"), keeps_factor(), anchor().named("anchor"))
 }
 
 /// Everything that a fold needs, checked.
@@ -153,7 +141,8 @@ fn plan(r: &Rewriter<'_>, n: NodeId, found: &Found, backward: bool) -> Result<Fo
     };
     let (anchor_name, inputs) = (r.f.nodes[anchor].name, r.f.nodes[anchor].inputs.clone());
     let (weights_value, data) = (inputs[1].ok_or("it has no weights")?, found.value("x"));
-    let how = weighted(&r.f.nodes[anchor].op, r.f.ty(weights_value).rank())
+    let how = (r.f.nodes[anchor].op)
+        .weight_channels(r.f.ty(weights_value).rank())
         .ok_or_else(|| format!("{anchor_name} has no weights to scale"))?;
     let (_, weights) = constant_of(r, Some(weights_value)).ok_or("its weights are not constant")?;
     if weights.byte_len() > SHARED_LIMIT && r.num_uses(weights_value) > 1 {
@@ -212,13 +201,11 @@ fn check_path(
         if own.rank() != ty.rank() || own.shape[axis] != ty.shape[axis] {
             return Err(format!("{} makes {own:?}, whose channels are not those of {ty:?}", node.name));
         }
-        let linear = node.op.is::<AveragePool>() || node.op.is::<Mul>() || node.op.is::<Add>();
+        let linear = node.op.homogeneity() == Homogeneity::Full || node.op.is::<Mul>() || node.op.is::<Add>();
         if let Some(f) = factor.iter().find(|&&f| !linear && f <= 0.0) {
             return Err(format!("{} keeps only factors above 0, and one is {f}", node.name));
         }
-        let layout_axis = node.op.downcast::<MaxPool>().map(|p| p.layout);
-        let layout_axis = layout_axis.or(node.op.downcast::<AveragePool>().map(|p| p.layout));
-        if layout_axis.is_some_and(|l| l.channel_axis(ty.rank()) != Some(axis)) {
+        if node.op.layout().is_some_and(|l| l.data_layout().channel_axis(ty.rank()) != Some(axis)) {
             return Err(format!("{} pools along the channels", node.name));
         }
     }
@@ -230,7 +217,7 @@ fn scale_bias(
     r: &Rewriter<'_>,
     bias: ValueId,
     factor: &[f64],
-    how: &Weighted,
+    how: &WeightChannels,
     anchor: NodeId,
 ) -> Result<Constant, String> {
     let name = r.f.nodes[anchor].name;

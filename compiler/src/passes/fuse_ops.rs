@@ -80,10 +80,12 @@ impl FuseOps {
         for block in blocks {
             let info = describe_block(module, f, block);
             let mode = if cx.opt_level == 0 { FuseMode::Off } else { cx.fuse };
-            let groups = match self.mode.unwrap_or(mode) {
+            let mut groups = match self.mode.unwrap_or(mode) {
                 FuseMode::Off => single_groups(f, block, &info),
                 mode => self.partition_groups((module, f), block, &info, mode, cx),
             };
+            // A call of a tensor function that nothing joins is a group as it is.
+            groups.retain(|g| g.len() > 1 || module.tensor_callee(&f.nodes[g[0]].op).is_none());
             for group in groups.iter().filter(|g| g.len() > 1) {
                 let names: Vec<Name> = group.iter().map(|&n| f.nodes[n].name).collect();
                 cx.applied(self, &names, format!("fused {} nodes: {}", names.len(), ops_text(f, group)));

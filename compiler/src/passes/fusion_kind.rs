@@ -70,7 +70,8 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
         return opaque("its kind is opaque");
     }
     let reductions = te.body.blocks().iter().filter(|b| b.reduce.is_some()).count();
-    let layout_agnostic = is_layout_agnostic(&te) && fits_any_order(module, f, n);
+    // A callee is written for the order of axes that it has.
+    let layout_agnostic = node.op.callee().is_none() && is_layout_agnostic(&te) && fits_any_order(module, f, n);
     Some(NodeInfo { kind, reads, layout_agnostic, reductions, opaque: None })
 }
 
@@ -189,7 +190,8 @@ pub fn group_expression(
         let constants = node.inputs.iter().map(|v| small_constant(module, f, (*v)?)).collect();
         let types = node.outputs.iter().map(|&v| f.ty(v).clone()).collect();
         let prefix = if label == 0 { "k".to_string() } else { format!("k{label}") };
-        let mut cx = ComputeContext::new(&mut te, buffers, constants, types, &prefix);
+        let mut cx =
+            ComputeContext::new(&mut te, buffers, constants, types, &prefix).calling(module.tensor_callee(&node.op));
         node.op.compute(&mut cx)?;
         for (v, b) in node.outputs.iter().zip(cx.into_outputs()) {
             if let Some(b) = b {

@@ -11,7 +11,6 @@ use crate::graph::{BlockId, Function, Module, TensorType};
 use crate::int::{Bounds, simplify};
 use crate::name::Name;
 use crate::ops::InferContext;
-use crate::ops::control::Call;
 use rustc_hash::FxHashSet;
 
 attr_struct! {
@@ -47,7 +46,7 @@ fn callees_first(module: &Module) -> Vec<Name> {
                 order.push(name);
             } else if done.insert(name) {
                 stack.push((name, true));
-                stack.extend(f.walk().iter().filter_map(|&n| Some((f.nodes[n].op.downcast::<Call>()?.callee, false))));
+                stack.extend(f.walk().iter().filter_map(|&n| Some((f.nodes[n].op.callee()?, false))));
             }
         }
     }

@@ -92,7 +92,8 @@ impl PassError {
 pub trait Pass: PassBase {
     /// The opt level from which it runs by default (0 always).
     fn opt_level(&self) -> u8;
-    /// Passes that must run before.
+    /// Passes without which this one goes wrong on a module as it comes: they run right before it. What it only profits from is the
+    /// pipeline's order.
     fn required(&self) -> &'static [&'static str] {
         &[]
     }

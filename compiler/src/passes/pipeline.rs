@@ -83,24 +83,32 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     }
     if options.layout != LayoutMode::None {
         list.push("auto-layout");
-        if !classic {
-            list.push("simplify");
-        }
-        // Constants in another layout.
-        list.push("fold-constants");
-        if !classic {
-            list.push("eliminate-common-subexpr");
-        }
-        list.push("eliminate-dead");
+        list.extend(tidy_layouts(options.fuse));
     }
-    if !classic {
-        list.extend(["winograd", "absorb-transposes", "eliminate-dead"]);
-    }
-    if options.fuse == FuseMode::Full {
-        list.push("split-to-slices");
-    }
-    list.push("fuse-ops");
+    list.extend(make_kernels(options.fuse));
     list.into_iter().map(String::from).collect()
+}
+
+/// What follows layouts: transforms are joined, constants laid out again.
+fn tidy_layouts(fuse: FuseMode) -> Vec<&'static str> {
+    match fuse {
+        FuseMode::Classic => vec!["fold-constants", "eliminate-dead"],
+        _ => vec!["simplify", "fold-constants", "eliminate-common-subexpr", "eliminate-dead"],
+    }
+}
+
+/// The last passes: nodes become those that kernels are of, and groups.
+fn make_kernels(fuse: FuseMode) -> Vec<&'static str> {
+    match fuse {
+        FuseMode::Classic => vec!["fuse-ops"],
+        FuseMode::Off => vec!["winograd", "absorb-transposes", "eliminate-dead", "fuse-ops"],
+        FuseMode::Full => vec!["winograd", "absorb-transposes", "eliminate-dead", "split-to-slices", "fuse-ops"],
+    }
+}
+
+/// The passes behind `auto-layout`, in order.
+pub(super) fn behind_layout(fuse: FuseMode) -> Vec<&'static str> {
+    [tidy_layouts(fuse), make_kernels(fuse)].concat()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::Module;
 use crate::name::Name;
-use crate::ops::control::{Call, CallTensor, Const};
+use crate::ops::control::Const;
 use rustc_hash::FxHashSet;
 
 attr_struct! {
@@ -61,9 +61,7 @@ pub(super) fn reachable(module: &Module, roots: impl IntoIterator<Item = Name>) 
         }
         let Some(f) = module.functions.get(&name) else { continue };
         for n in f.walk() {
-            let op = &f.nodes[n].op;
-            work.extend(op.downcast::<Call>().map(|c| c.callee));
-            work.extend(op.downcast::<CallTensor>().map(|c| c.callee));
+            work.extend(f.nodes[n].op.callee());
         }
     }
     reached

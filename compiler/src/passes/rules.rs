@@ -1,7 +1,7 @@
 //! Tables of rewrite rules: an equation, a [pattern](crate::pattern) and what takes the place of a match.
 //!
 //! A [`RuleSet`] tries the rules at each node, in order of the table, and sweeps over a function until nothing changes.
-//! Only the rules whose pattern starts with the node's op are tried. `simplify` and `canonicalize-ops` are such tables.
+//! Only the rules whose pattern starts with the node's op, or with a property of ops, are tried. `simplify` and `canonicalize-ops` are such tables.
 //!
 //! Always holds: the new value has the type of the old one; it has the origins of every node that the pattern spells
 //! out, except those that make its operands.
@@ -136,24 +136,37 @@ impl Match<'_, '_> {
 pub struct RuleSet {
     rules: Vec<(Pattern, &'static Rule)>,
     by_root: FxHashMap<TypeId, Vec<usize>>,
+    /// Those that start with a property of ops.
+    of_any: Vec<usize>,
 }
 
 impl RuleSet {
-    /// The rules of several tables, in order. A pattern must start with an op.
+    /// The rules of several tables, in order.
     pub fn new(tables: &[&'static [Rule]]) -> RuleSet {
-        let mut set = RuleSet { rules: vec![], by_root: FxHashMap::default() };
+        let mut set = RuleSet { rules: vec![], by_root: FxHashMap::default(), of_any: vec![] };
         for rule in tables.iter().flat_map(|t| t.iter()) {
             let pattern = (rule.pattern)();
-            let roots = pattern.roots().unwrap_or_else(|| panic!("{}: {pattern} starts with no op", rule.equation));
-            for root in roots {
-                let list = set.by_root.entry(root).or_default();
-                if list.last() != Some(&set.rules.len()) {
-                    list.push(set.rules.len());
+            match pattern.roots() {
+                None => set.of_any.push(set.rules.len()),
+                Some(roots) => {
+                    for root in roots {
+                        let list = set.by_root.entry(root).or_default();
+                        if list.last() != Some(&set.rules.len()) {
+                            list.push(set.rules.len());
+                        }
+                    }
                 }
             }
             set.rules.push((pattern, rule));
         }
         set
+    }
+    /// The rules to be tried at an op, in the order of the tables.
+    fn at(&self, op: &OpRef) -> Vec<usize> {
+        let own = self.by_root.get(&op.as_any().type_id());
+        let mut list: Vec<usize> = own.into_iter().flatten().chain(&self.of_any).copied().collect();
+        list.sort_unstable();
+        list
     }
     /// Each rule's equation and pattern.
     pub fn patterns(&self) -> impl Iterator<Item = (&'static str, &Pattern)> {
@@ -181,13 +194,12 @@ impl RuleSet {
     }
     fn visit(&self, pass: &dyn PassBase, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) -> bool {
         let node = &r.f.nodes[n];
-        let Some(rules) = self.by_root.get(&node.op.as_any().type_id()) else { return false };
         let [output] = node.outputs[..] else { return false };
         if r.num_uses(output) == 0 || node.op.effects().stateful || !node.regions.is_empty() {
             return false;
         }
         let name = node.name;
-        for &i in rules {
+        for i in self.at(&node.op) {
             let (pattern, rule) = &self.rules[i];
             let Some(found) = pattern.find(r, output) else { continue };
             let Some(change) = (rule.apply)(&Match { r, n, found: &found }) else { continue };

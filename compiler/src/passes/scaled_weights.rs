@@ -12,78 +12,11 @@ use super::rewriter::Rewriter;
 use crate::fault::Fault;
 use crate::graph::{Constant, ValueId};
 use crate::name::Name;
-use crate::ops::OpRef;
 use crate::ops::control::Const;
-use crate::ops::conv::Conv;
-use crate::ops::conv_transpose::ConvTranspose;
-use crate::ops::matmul::{Gemm, MatMul};
-use crate::ops::window::DataLayout;
+use crate::ops::weights::Channels;
 use crate::tensor::{ConstData, DataSource, Tensor};
 use bytes::Bytes;
 use std::sync::Arc;
-
-/// Where weights keep their channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Channels {
-    /// Along one dimension.
-    Axis(usize),
-    /// Along dimension 1 within each group of dimension 0.
-    Grouped(usize),
-}
-impl Channels {
-    /// Number of channels of weights of a shape.
-    pub fn count(self, shape: &[usize]) -> Option<usize> {
-        match self {
-            Channels::Axis(a) => shape.get(a).copied(),
-            Channels::Grouped(groups) => Some(shape.get(1)? * groups),
-        }
-    }
-}
-
-/// An op with weights as operand 1, and how a scale of its data or its result moves into them.
-pub(super) struct Weighted {
-    /// Channels of the result in the weights.
-    pub results: Channels,
-    /// Channels of the data in the weights.
-    pub data: Channels,
-    /// Layout of data and result; `None` for matrices, whose channels are the last axis.
-    pub layout: Option<DataLayout>,
-    /// True when the data of a product are stored transposed: their channels are not the last axis then.
-    pub data_transposed: bool,
-}
-impl Weighted {
-    /// The channel axis of a result of `rank` dimensions.
-    pub fn result_axis(&self, rank: usize) -> usize {
-        self.layout.and_then(|l| l.channel_axis(rank)).unwrap_or(rank.saturating_sub(1))
-    }
-    /// The channel axis of data of `rank` dimensions.
-    pub fn data_axis(&self, rank: usize) -> usize {
-        if self.data_transposed { rank.saturating_sub(2) } else { self.result_axis(rank) }
-    }
-}
-
-/// How `op` keeps its channels, for weights of `rank` dimensions; `None` when it has no weights to scale, or splits the
-/// channels of its data.
-pub(super) fn weighted(op: &OpRef, rank: usize) -> Option<Weighted> {
-    let of = |results, data, layout| Weighted { results, data, layout, data_transposed: false };
-    let groups = |g: i64| usize::try_from(g).ok().filter(|&g| g > 0);
-    if op.layout().is_some_and(|l| l.data_layout().block().is_some()) {
-        return None;
-    }
-    if let Some(conv) = op.downcast::<Conv>() {
-        return Some(of(Channels::Axis(0), Channels::Grouped(groups(conv.group)?), Some(conv.layout)));
-    }
-    if let Some(conv) = op.downcast::<ConvTranspose>() {
-        return Some(of(Channels::Grouped(groups(conv.group)?), Channels::Axis(0), Some(conv.layout)));
-    }
-    if let Some(gemm) = op.downcast::<Gemm>() {
-        let (k, n) = if gemm.trans_b { (1, 0) } else { (0, 1) };
-        let w = of(Channels::Axis(n), Channels::Axis(k), None);
-        return Some(Weighted { data_transposed: gemm.trans_a, ..w });
-    }
-    op.downcast::<MatMul>()?;
-    (rank >= 2).then(|| of(Channels::Axis(rank - 1), Channels::Axis(rank - 2), None))
-}
 
 /// The constant that `v` is, with its name.
 pub(super) fn constant_of(r: &Rewriter<'_>, v: Option<ValueId>) -> Option<(Name, Constant)> {

@@ -18,7 +18,7 @@ use crate::arena::Id;
 use crate::attr_struct;
 use crate::graph::{BlockId, Function, Module, NodeId};
 use crate::name::Name;
-use crate::ops::control::{Call, Const, If, Let};
+use crate::ops::control::{Const, If, Let};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 attr_struct! {
@@ -139,7 +139,7 @@ fn moves(f: &Function, stateful: &FxHashSet<Name>) -> Vec<Move> {
 /// Nodes with regions stay: their regions' own bindings would have to move along.
 fn may_move(f: &Function, n: NodeId, stateful: &FxHashSet<Name>) -> bool {
     let op = &f.nodes[n].op;
-    let calls_effect = op.downcast::<Call>().is_some_and(|c| stateful.contains(&c.callee));
+    let calls_effect = op.callee().is_some_and(|c| stateful.contains(&c));
     !op.effects().stateful && !calls_effect && f.nodes[n].regions.is_empty() && op.defined_symbols().is_empty()
 }
 

@@ -124,14 +124,12 @@ impl<'p, 's> Matcher<'p, 's> {
                 let Some(n) = f.def_node(v).filter(|&n| f.nodes[n].op.as_any().type_id() == *id) else {
                     return self.fail(Miss::Not(v, name));
                 };
-                self.depth += 1;
-                let ok = self.attempt(|m| {
-                    m.found.nodes.push(n);
-                    m.operands(operands, n, v)
-                });
-                self.depth -= 1;
-                ok
+                self.node(operands, n, v)
             }
+            Kind::AnyOp(operands) => match f.def_node(v).filter(|&n| !f.nodes[n].op.is::<Const>()) {
+                Some(n) => self.node(operands, n, v),
+                None => self.fail(Miss::Not(v, "made by an op")),
+            },
             Kind::Either(list) => list.iter().any(|p| self.attempt(|m| m.go(p, v))),
             Kind::Optional { with, without } => self.attempt(|m| m.go(with, v)) || self.attempt(|m| m.go(without, v)),
             Kind::When { inner, text, test } => {
@@ -150,6 +148,16 @@ impl<'p, 's> Matcher<'p, 's> {
             }),
             Kind::Dominator { parent, path, child } => self.attempt(|m| m.dominator(parent, path, child, v)),
         }
+    }
+    /// The node `n` is one of those that the pattern spells out, when its operands match.
+    fn node(&mut self, operands: &'p Operands, n: NodeId, v: ValueId) -> bool {
+        self.depth += 1;
+        let ok = self.attempt(|m| {
+            m.found.nodes.push(n);
+            m.operands(operands, n, v)
+        });
+        self.depth -= 1;
+        ok
     }
     fn operands(&mut self, operands: &'p Operands, n: NodeId, v: ValueId) -> bool {
         let inputs = &self.s.function().nodes[n].inputs;

@@ -21,7 +21,7 @@
 //! | [`Pattern::named`], [`var`] | `w:const`, `x` | remembers the value under a name; a name that occurs twice is one value |
 //! | [`dominator`] | `conv(..) => relu(..)* => mul(*, const)` | see there |
 //!
-//! Ops are types, never names: `op::<Relu>([any()])`. A match is a [`Found`]: the named values, and the nodes that the
+//! Ops are types, never names: `op::<Relu>([any()])`; or properties: `any_op([any()]).property("idempotent", |op| op.is_idempotent())`. A match is a [`Found`]: the named values, and the nodes that the
 //! pattern spells out. What did not match is a [`Mismatch`], which prints as
 //! ``no match for conv(x, w:const): `relu_3` is relu, not conv``.
 //!
@@ -80,6 +80,8 @@ enum Kind {
         id: TypeId,
         operands: Operands,
     },
+    /// A result of any op.
+    AnyOp(Operands),
     Either(Vec<Pattern>),
     Optional {
         with: Pattern,
@@ -162,6 +164,14 @@ pub fn commuted<T: Op + AttrStruct>(a: Pattern, b: Pattern) -> Pattern {
 pub fn is<T: Op + AttrStruct>() -> Pattern {
     make_op::<T>(Operands::Free)
 }
+/// A result of some op on exactly these operands; [`Pattern::property`] says which.
+pub fn any_op(operands: impl IntoIterator<Item = Pattern>) -> Pattern {
+    make(Kind::AnyOp(Operands::Exactly(operands.into_iter().collect())))
+}
+/// A result of some op on these operands and any further ones.
+pub fn any_op_from(operands: impl IntoIterator<Item = Pattern>) -> Pattern {
+    make(Kind::AnyOp(Operands::From(operands.into_iter().collect())))
+}
 /// The first of several patterns that matches.
 pub fn either(alternatives: impl IntoIterator<Item = Pattern>) -> Pattern {
     make(Kind::Either(alternatives.into_iter().collect()))
@@ -202,6 +212,13 @@ impl Pattern {
             f.def_node(v).and_then(|n| f.nodes[n].op.downcast::<T>()).is_some_and(&test)
         })
     }
+    /// What is made by an op that has a property, which `text` names.
+    pub fn property(self, text: impl Into<String>, test: impl Fn(&dyn Op) -> bool + Send + Sync + 'static) -> Pattern {
+        self.when(text, move |s, v| {
+            let f = s.function();
+            f.def_node(v).is_some_and(|n| test(&*f.nodes[n].op))
+        })
+    }
     /// What has a type that passes `test`.
     pub fn ty(self, text: impl Into<String>, test: impl Fn(&TensorType) -> bool + Send + Sync + 'static) -> Pattern {
         self.when(text, move |s, v| test(s.function().ty(v)))
@@ -233,7 +250,7 @@ impl Pattern {
     /// The types of ops at the root; `None` when the root may be anything. For tables of rules.
     pub fn roots(&self) -> Option<Vec<TypeId>> {
         match &*self.0 {
-            Kind::Any | Kind::Param => None,
+            Kind::Any | Kind::Param | Kind::AnyOp(_) => None,
             Kind::Constant | Kind::Number(..) => Some(vec![TypeId::of::<crate::ops::control::Const>()]),
             Kind::Op { id, .. } => Some(vec![*id]),
             Kind::Either(list) => {

@@ -24,13 +24,11 @@ impl Pattern {
             Kind::Param => f.write_str("param"),
             Kind::Op { name, operands, .. } => {
                 write!(f, "{name}{mark}")?;
-                match operands {
-                    Operands::Exactly(list) => write_list(f, "(", list, ")"),
-                    Operands::From(list) if list.is_empty() => f.write_str("(..)"),
-                    Operands::From(list) => write_list(f, "(", list, ", ..)"),
-                    Operands::Commuted(list) => write_list(f, "{", list, "}"),
-                    Operands::Free => f.write_str("(..)"),
-                }
+                write_operands(f, operands)
+            }
+            Kind::AnyOp(operands) => {
+                write!(f, "f{mark}")?;
+                write_operands(f, operands)
             }
             Kind::Either(list) => {
                 f.write_str("(")?;
@@ -65,6 +63,16 @@ impl Pattern {
                 child.write(f, mark)
             }
         }
+    }
+}
+
+fn write_operands(f: &mut fmt::Formatter<'_>, operands: &Operands) -> fmt::Result {
+    match operands {
+        Operands::Exactly(list) => write_list(f, "(", list, ")"),
+        Operands::From(list) if list.is_empty() => f.write_str("(..)"),
+        Operands::From(list) => write_list(f, "(", list, ", ..)"),
+        Operands::Commuted(list) => write_list(f, "{", list, "}"),
+        Operands::Free => f.write_str("(..)"),
     }
 }
 

@@ -38,6 +38,24 @@ impl TensorFunction {
     }
 }
 
+impl Block {
+    /// The same block on other buffers.
+    pub(crate) fn rename_buffers(&self, rename: &dyn Fn(BufferId) -> BufferId) -> Block {
+        Block {
+            name: self.name,
+            guards: self.guards.iter().map(|c| c.map(&mut |i| rename_int(i, rename))).collect(),
+            buffer: rename(self.buffer),
+            indices: self.indices.iter().map(|i| rename_int(i, rename)).collect(),
+            value: self.value.rewrite(&mut |i| rename_int(i, rename), &mut |e| match e {
+                Expr::Load(b, ix) => Some(Expr::Load(rename(*b), ix.clone())),
+                _ => None,
+            }),
+            reduce: self.reduce,
+            stages: self.stages.clone(),
+        }
+    }
+}
+
 fn rename_stmt(s: &Stmt, rename: &dyn Fn(BufferId) -> BufferId) -> Stmt {
     match s {
         Stmt::Seq(list) => Stmt::seq(list.iter().map(|s| rename_stmt(s, rename)).collect()),
@@ -47,18 +65,7 @@ fn rename_stmt(s: &Stmt, rename: &dyn Fn(BufferId) -> BufferId) -> Stmt {
             kind: l.kind,
             body: rename_stmt(&l.body, rename),
         })),
-        Stmt::Block(b) => Stmt::Block(Box::new(Block {
-            name: b.name,
-            guards: b.guards.iter().map(|c| c.map(&mut |i| rename_int(i, rename))).collect(),
-            buffer: rename(b.buffer),
-            indices: b.indices.iter().map(|i| rename_int(i, rename)).collect(),
-            value: b.value.rewrite(&mut |i| rename_int(i, rename), &mut |e| match e {
-                Expr::Load(b, ix) => Some(Expr::Load(rename(*b), ix.clone())),
-                _ => None,
-            }),
-            reduce: b.reduce,
-            stages: b.stages.clone(),
-        })),
+        Stmt::Block(b) => Stmt::Block(Box::new(b.rename_buffers(rename))),
         Stmt::Barrier => Stmt::Barrier,
         Stmt::Kernel(name, s) => Stmt::Kernel(*name, Box::new(rename_stmt(s, rename))),
     }

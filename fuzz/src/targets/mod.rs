@@ -1,4 +1,4 @@
-//! The ways into Weft: a file for each.
+//! The ways into Weft. Adding one is a file, its `mod` line and its place in [`TARGETS`].
 
 pub mod model;
 pub mod npz;
@@ -6,3 +6,13 @@ pub mod onnx;
 pub mod schedule;
 pub mod text;
 pub mod trace;
+
+use crate::target::Target;
+
+/// Every target.
+pub static TARGETS: &[Target] = &[onnx::TARGET, text::TARGET, schedule::TARGET, trace::TARGET, npz::TARGET];
+
+/// The target of a name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|t| t.name == name)
+}

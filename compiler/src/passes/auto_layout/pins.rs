@@ -13,6 +13,8 @@ pub struct Pins {
     mode: LayoutMode,
     scheme: Scheme,
     list: Vec<Pin>,
+    /// Anchors that nothing else pins stay in their layout.
+    pub stay: bool,
 }
 
 struct Pin {
@@ -31,7 +33,11 @@ impl Pins {
         let mut list = of(&pass.nchw, DataLayout::Nchw);
         list.extend(of(&pass.nhwc, DataLayout::Nhwc));
         list.extend(of(&pass.packed, packed));
-        Pins { mode, scheme, list }
+        Pins { mode, scheme, list, stay: false }
+    }
+    /// The same, and anchors that nothing pins stay in their layout.
+    pub fn staying(self) -> Pins {
+        Pins { stay: true, ..self }
     }
     /// The colours of pinned nodes: by the pass's options, by `wishes` of callbacks, by the mode.
     pub fn colours(
@@ -53,6 +59,7 @@ impl Pins {
                 f.nodes[n].op.macs(&inputs, &outputs) > 0
             };
             let by_mode = match self.mode {
+                _ if self.stay && m.anchor => Some(m.source_layout),
                 LayoutMode::Nchw if m.anchor => Some(0),
                 LayoutMode::Nhwc if m.anchor => Some(1),
                 // As in TVM, convolutions are altered and the rest follows them.

@@ -3,18 +3,18 @@
 use crate::cpu::eval_node;
 use crate::graph::{Constant, Module};
 use crate::int::const_dims;
+use crate::ops::Op;
 use crate::ops::OpRef;
 use crate::ops::binary::Add;
-use crate::ops::conv::Conv;
-use crate::ops::conv_transpose::ConvTranspose;
 use crate::ops::global_pool::{GlobalAveragePool, GlobalMaxPool};
 use crate::ops::matmul::Gemm;
 use crate::ops::pool::{AveragePool, MaxPool};
 use crate::ops::reduce::{Reduce, ReduceKind};
+use crate::ops::weights::{Bias, Channels};
 use crate::ops::window::{AutoPad, DataLayout};
 use crate::passes::rules::{Change, Match, Operand, Rule};
-use crate::passes::scaled_weights::{Channels, scale_weights, weighted};
-use crate::pattern::{any, commuted, constant, either, op, op_from, var};
+use crate::passes::scaled_weights::scale_weights;
+use crate::pattern::{Pattern, any, any_op, commuted, constant, op, op_from, var};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -65,11 +65,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         equation: "conv(x, w) + c = conv(x, w, c)",
         pattern: || {
-            let anchor = either([
-                op::<Conv>([var("x"), var("w")]),
-                op::<ConvTranspose>([var("x"), var("w")]),
-                op::<Gemm>([var("x"), var("w")]),
-            ]);
+            let anchor = with_room_for_bias(any_op([var("x"), var("w")]), |_| true);
             commuted::<Add>(anchor.used_once().named("anchor"), constant().float().named("c"))
         },
         apply: |m| with_bias(m, None),
@@ -77,12 +73,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         equation: "conv(x, w, b) + c = conv(x, w, b + c)",
         pattern: || {
-            let bias = || constant().named("b");
-            let anchor = either([
-                op::<Conv>([var("x"), var("w"), bias()]),
-                op::<ConvTranspose>([var("x"), var("w"), bias()]),
-                op::<Gemm>([var("x"), var("w"), bias()]).attr::<Gemm>("beta=1", |g| g.beta == 1.0),
-            ]);
+            let anchor = any_op([var("x"), var("w"), constant().named("b")]);
+            let anchor = with_room_for_bias(anchor, |b| b.factor == 1.0);
             commuted::<Add>(anchor.used_once().named("anchor"), constant().float().named("c"))
         },
         apply: |m| {
@@ -98,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
         },
         apply: |m| {
             let gemm = m.op::<Gemm>()?;
-            let channels = weighted(&gemm.clone().into(), 2)?.results;
+            let channels = gemm.weight_channels(2)?.results;
             let w = scale_weights(m.constant(m.value("w"))?.clone(), &[gemm.alpha], channels)?;
             let mut operands: Vec<Operand> = m.operands().into_iter().map(Operand::from).collect();
             operands[1] = Operand::Constant("weights", w);
@@ -122,6 +114,16 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
+/// A result of an op with weights that adds a bias, and how it does that passes `test`.
+fn with_room_for_bias(anchor: Pattern, test: fn(&Bias) -> bool) -> Pattern {
+    anchor.when("takes a bias", move |s, v| {
+        let f = s.function();
+        let node = f.def_node(s.resolve(v)).map(|n| &f.nodes[n]);
+        let how = node.and_then(|n| n.op.weight_channels(f.ty(*n.inputs.get(1)?.as_ref()?).rank()));
+        how.and_then(|h| h.bias).is_some_and(|b| test(&b))
+    })
+}
+
 fn unpadded(auto_pad: AutoPad, pads: &[i64]) -> bool {
     matches!(auto_pad, AutoPad::NotSet) && pads.iter().all(|&p| p == 0)
 }
@@ -140,7 +142,8 @@ fn with_bias(m: &Match<'_, '_>, old: Option<Constant>) -> Option<Change> {
     let anchor = m.value("anchor");
     let op = m.r.f.nodes[m.r.f.def_node(anchor)?].op.clone();
     let (ty, c) = (m.ty_of(anchor), m.small_constant(m.value("c"))?);
-    let axis = weighted(&op, m.ty_of(m.value("w")).rank())?.result_axis(ty.rank());
+    let how = op.weight_channels(m.ty_of(m.value("w")).rank())?;
+    let axis = how.result_axis(ty.rank());
     let channels = ty.shape[axis].as_const()? as usize;
     let own = (c.shape().len() + axis).checked_sub(ty.rank());
     let along = |(i, &d): (usize, &usize)| d == 1 || (Some(i) == own && d == channels);
@@ -156,9 +159,5 @@ fn with_bias(m: &Match<'_, '_>, old: Option<Constant>) -> Option<Change> {
         return None;
     }
     let bias = Operand::Constant("bias", Constant::from_tensor(&bias));
-    let op: OpRef = match op.downcast::<Gemm>() {
-        Some(g) => Gemm { beta: 1.0, ..g.clone() }.into(),
-        None => op,
-    };
-    Some(Change::Nodes(vec![(op, vec![m.value("x").into(), m.value("w").into(), bias])]))
+    Some(Change::Nodes(vec![(how.bias?.plain, vec![m.value("x").into(), m.value("w").into(), bias])]))
 }

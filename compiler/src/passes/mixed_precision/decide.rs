@@ -8,7 +8,7 @@ use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
 use crate::int::product;
 use crate::name::Name;
 use crate::ops::cast::Cast;
-use crate::ops::control::{Call, CallHost, CallTensor, Const};
+use crate::ops::control::Const;
 use crate::ops::{InferContext, OpResult, Precision};
 use crate::passes::fusion_kind::describe_node;
 use crate::tir::FusionKind;
@@ -162,7 +162,7 @@ impl Decider<'_> {
     fn half(&mut self, n: NodeId, states: &[State]) -> Result<Choice, (String, bool)> {
         let node = &self.f.nodes[n];
         let op = &node.op;
-        if !node.regions.is_empty() || op.is::<Call>() || op.is::<CallTensor>() || op.is::<CallHost>() {
+        if !node.regions.is_empty() || op.callee().is_some() {
             return Err(("its operands and results keep their types".into(), false));
         }
         if let Some(k) = self.keep.iter().find(|k| k.covers(node)) {

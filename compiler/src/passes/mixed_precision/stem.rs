@@ -14,7 +14,6 @@
 
 use crate::graph::{Function, NodeId, ValueId};
 use crate::ops::Precision;
-use crate::ops::conv::Conv;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Layers that stay in f32, counted along the longest way from the inputs.
@@ -51,6 +50,7 @@ pub fn stem_nodes(f: &Function) -> FxHashSet<NodeId> {
 fn is_depthwise(f: &Function, n: NodeId) -> bool {
     let node = &f.nodes[n];
     let single = |v: &ValueId| f.ty(*v).shape.get(1).is_some_and(|c| c.is(1));
-    node.op.downcast::<Conv>().is_some_and(|c| c.group > 1)
-        && node.inputs.get(1).and_then(|v| *v).is_some_and(|v| single(&v))
+    let Some(weights) = node.inputs.get(1).and_then(|v| *v) else { return false };
+    let channels = node.op.weight_channels(f.ty(weights).rank());
+    channels.is_some_and(|c| c.is_grouped()) && single(&weights)
 }

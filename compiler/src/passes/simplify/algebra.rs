@@ -1,18 +1,17 @@
 //! Neutral elements, repeated and inverse functions, clamps, casts.
 
-use crate::attr::AttrStruct;
 use crate::cpu::eval_node;
 use crate::dtype::DType;
 use crate::graph::{Constant, Module, ValueId};
+use crate::ops::OpRef;
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};
 use crate::ops::cast::Cast;
 use crate::ops::clip::Clip;
 use crate::ops::control::Const;
 use crate::ops::select::Where;
-use crate::ops::unary::{Abs, Ceil, Exp, Floor, Identity, Neg, Relu, Round, Sigmoid, Sign};
-use crate::ops::{Op, OpRef};
+use crate::ops::unary::{Abs, Identity, Neg, Relu};
 use crate::passes::rules::{Change, Match, Operand, Rule};
-use crate::pattern::{Pattern, any, commuted, constant, either, is, number, op, var};
+use crate::pattern::{Pattern, any, any_op, commuted, constant, either, number, op, var};
 
 pub(super) const RULES: &[Rule] = &[
     Rule { equation: "identity(x) = x", pattern: || op::<Identity>([var("x")]), apply: only_x },
@@ -24,9 +23,12 @@ pub(super) const RULES: &[Rule] = &[
     Rule { equation: "-(-x) = x", pattern: || op::<Neg>([op::<Neg>([var("x")])]), apply: only_x },
     Rule { equation: "where(c, x, x) = x", pattern: || op::<Where>([any(), var("x"), var("x")]), apply: only_x },
     Rule {
-        equation: "f(f(x)) = f(x) for abs, floor, ceil, round, sign",
-        pattern: || either([twice::<Abs>(), twice::<Floor>(), twice::<Ceil>(), twice::<Round>(), twice::<Sign>()]),
-        apply: only_x,
+        equation: "f(f(x)) = f(x) for idempotent f",
+        pattern: || any_op([any_op([any()]).named("x")]).property("idempotent", |op| op.is_idempotent()),
+        apply: |m| {
+            let made = |v| m.r.f.def_node(v).map(|n| &m.r.f.nodes[n].op);
+            (made(m.value("x")) == Some(&m.r.f.nodes[m.n].op)).then(|| only_x(m))?
+        },
     },
     Rule {
         equation: "abs(x) = x, relu(x) = x when no x is negative",
@@ -41,9 +43,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         equation: "clamp(x, -inf, inf) = x",
         pattern: || {
-            op::<Clip>([var("x")]).attr::<Clip>("unbounded", |c| {
-                c.min.is_none_or(|v| v == f64::NEG_INFINITY) && c.max.is_none_or(|v| v == f64::INFINITY)
-            })
+            let all = Some((f64::NEG_INFINITY, f64::INFINITY));
+            any_op([var("x")]).property("unbounded", move |op| op.clamp_bounds() == all)
         },
         apply: only_x,
     },
@@ -73,26 +74,14 @@ fn only_x(m: &Match<'_, '_>) -> Option<Change> {
     m.same_type(m.value("x"))
 }
 
-/// `f(x: f(..))`: the inner result stays.
-fn twice<T: Op + AttrStruct>() -> Pattern {
-    op::<T>([op::<T>([any()]).named("x")])
-}
-
 /// A value of which no element can be negative, by the op that makes it.
 pub(super) fn not_negative() -> Pattern {
-    either([
-        is::<Relu>(),
-        is::<Abs>(),
-        is::<Exp>(),
-        is::<Sigmoid>(),
-        is::<Clip>().attr::<Clip>("min >= 0", |c| c.min.is_some_and(|v| v >= 0.0)),
-    ])
+    any_op([any()]).property("never negative", |op| op.is_nonnegative())
 }
 
-/// A relu, or a clip with constant bounds.
+/// A clamp with constant bounds.
 fn clamp(x: Pattern) -> Pattern {
-    let ordered = |c: &Clip| c.min.unwrap_or(f64::NEG_INFINITY) <= c.max.unwrap_or(f64::INFINITY);
-    either([op::<Relu>([x.clone()]), op::<Clip>([x]).attr::<Clip>("min <= max", ordered)])
+    any_op([x]).property("clamp", |op| op.clamp_bounds().is_some())
 }
 
 /// A constant that is small enough to compute with.
@@ -100,19 +89,10 @@ fn small(name: &'static str) -> Pattern {
     constant().float().named(name)
 }
 
-/// Bounds of a clamp: a relu is one from 0.
-fn bounds(op: &OpRef) -> Option<(f64, f64)> {
-    if op.is::<Relu>() {
-        return Some((0.0, f64::INFINITY));
-    }
-    let c = op.downcast::<Clip>()?;
-    Some((c.min.unwrap_or(f64::NEG_INFINITY), c.max.unwrap_or(f64::INFINITY)))
-}
-
 fn clamps(m: &Match<'_, '_>) -> Option<Change> {
-    let (c, d) = bounds(&m.r.f.nodes[m.n].op)?;
+    let (c, d) = m.r.f.nodes[m.n].op.clamp_bounds()?;
     let inner = m.value("inner");
-    let (a, b) = bounds(&m.r.f.nodes[m.r.f.def_node(inner)?].op)?;
+    let (a, b) = m.r.f.nodes[m.r.f.def_node(inner)?].op.clamp_bounds()?;
     let (low, high) = (a.clamp(c, d), b.clamp(c, d));
     // When the inner clamp has other users it is computed anyway, and this one reads its result just as well.
     if (low, high) == (a, b) {

@@ -1,22 +1,20 @@
 //! Ops that only move elements: no-ops, pairs, and moves that keep the order of the elements.
 
-use crate::attr::AttrStruct;
 use crate::graph::ValueId;
 use crate::int::{Int, const_dims};
-use crate::ops::binary::{Add, Div, Max, Min, Mul, Sub};
 use crate::ops::broadcast::{Expand, Tile};
 use crate::ops::concat::Concat;
 use crate::ops::layout_transform::LayoutTransform;
 use crate::ops::pad::Pad;
 use crate::ops::permute::{invert, permute};
-use crate::ops::reshape::{Flatten, Reshape, Squeeze, Unsqueeze};
+use crate::ops::reshape::Reshape;
 use crate::ops::slice::Slice;
 use crate::ops::split::Split;
 use crate::ops::transpose::Transpose;
-use crate::ops::{DataLayout, InferContext, Op};
+use crate::ops::{DataLayout, InferContext};
 use crate::passes::auto_layout::{TO_NCHW, TO_NHWC};
 use crate::passes::rules::{Change, Match, Rule};
-use crate::pattern::{Pattern, any, either, is, op, op_from, var};
+use crate::pattern::{Pattern, any, any_op, any_op_from, either, is, op, op_from, var};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -119,14 +117,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         equation: "f(expand(x), y) = f(x, y) when f broadcasts x itself",
         pattern: || {
-            either([
-                expanded::<Add>(),
-                expanded::<Sub>(),
-                expanded::<Mul>(),
-                expanded::<Div>(),
-                expanded::<Min>(),
-                expanded::<Max>(),
-            ])
+            let expanded = either([any_op([is::<Expand>(), any()]), any_op([any(), is::<Expand>()])]);
+            expanded.property("broadcasts", |op| op.broadcasts())
         },
         apply: without_expand,
     },
@@ -163,19 +155,9 @@ fn plain_steps(s: &Slice) -> bool {
     s.dims.is_empty() && s.steps.iter().all(|&s| s == 1)
 }
 
-/// An op that gives its operand another shape, which its attributes know.
+/// An op that gives its operand another shape, which does not wait for the run.
 fn view(x: Pattern) -> Pattern {
-    either([
-        op_from::<Reshape>([x.clone()]).attr::<Reshape>("no dims", |r| r.dims.is_empty()),
-        op_from::<Flatten>([x.clone()]),
-        op_from::<Squeeze>([x.clone()]),
-        op_from::<Unsqueeze>([x]),
-    ])
-}
-
-/// A `T` with an expanded operand.
-fn expanded<T: Op + AttrStruct>() -> Pattern {
-    either([op::<T>([is::<Expand>(), any()]), op::<T>([any(), is::<Expand>()])])
+    any_op_from([x]).property("view", |op| op.is_view() && op.defined_symbols().is_empty())
 }
 
 /// The node on what one of its operands expands, where the result keeps its type. One operand at a time: without both

@@ -10,6 +10,7 @@ use crate::schedule::rules::{different_elements, dimension_to_pack, stands_befor
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
 
 /// Iterations of a stage that are counted, at most.
 const MOST_ITERATIONS: f64 = (1u64 << 53) as f64;
@@ -31,7 +32,12 @@ pub(super) struct Stages<'f> {
     /// Stages that the rules inline into what reads them.
     inlined: Vec<bool>,
     results: Vec<BufferId>,
+    /// Accesses that were looked at: the tiles of a product have the same ones.
+    touches: RefCell<FxHashMap<Access, Touch>>,
 }
+
+/// What decides what an access costs a subgroup: the element, the dimension that lies innermost, and the lanes.
+type Access = (BufferId, Vec<Int>, Option<usize>, Vec<Loop>, i64, Option<Name>);
 
 /// An element that an expression reads.
 pub(super) struct Read {
@@ -148,7 +154,8 @@ impl<'f> Stages<'f> {
             false => f.outputs().collect(),
         };
         let inlined = list.iter().map(|s| is_inlined(f, s, &results)).collect();
-        Stages { f, profile, constants, rates: Rates::of(profile), list, maker, inlined, results }
+        let (rates, touches) = (Rates::of(profile), RefCell::default());
+        Stages { f, profile, constants, rates, list, maker, inlined, results, touches }
     }
     /// True when the iterations of each stage can be counted in 64 bits, and a little arithmetic done with their number.
     pub fn can_be_counted(&self) -> bool {
@@ -267,6 +274,15 @@ impl<'f> Stages<'f> {
     }
     /// What an access costs the subgroup that stands in the middle.
     pub fn touch(&self, r: &Read, lanes: &Lanes<'_>) -> Touch {
+        let key = (r.buffer, r.index.clone(), r.innermost, lanes.order.to_vec(), lanes.width, lanes.along);
+        if let Some(&known) = self.touches.borrow().get(&key) {
+            return known;
+        }
+        let found = self.look_at(r, lanes);
+        self.touches.borrow_mut().insert(key, found);
+        found
+    }
+    fn look_at(&self, r: &Read, lanes: &Lanes<'_>) -> Touch {
         let bytes = element_bytes(&self.f.buffers[r.buffer], self.profile);
         let dims: Vec<i64> = self.f.buffers[r.buffer].shape.iter().map(extent).collect();
         let total = lanes.order.iter().map(|l| l.1).product::<i64>();

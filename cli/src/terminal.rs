@@ -1,0 +1,13 @@
+//! What a terminal is shown in colour.
+
+use std::io::IsTerminal;
+
+/// True when `stream` takes colours: a terminal, and nobody asks for none (<https://no-color.org>).
+pub fn colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// `text` in bold red where stderr takes colours.
+pub fn alarming(text: &str) -> String {
+    if colours(&std::io::stderr()) { format!("\x1b[1;31m{text}\x1b[0m") } else { text.to_string() }
+}

@@ -1,0 +1,72 @@
+//! Where an op with weights keeps the channels of its data and of its result: what folding factors and offsets into weights
+//! asks of an op.
+
+use super::{DataLayout, OpRef};
+
+/// Where weights keep channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// Along one dimension.
+    Axis(usize),
+    /// Along dimension 1 within each group of dimension 0; the number of groups.
+    Grouped(usize),
+}
+impl Channels {
+    /// Channels along the second dimension within groups; `None` for fewer than one group.
+    pub(super) fn grouped(groups: i64) -> Option<Channels> {
+        usize::try_from(groups).ok().filter(|&g| g > 0).map(Channels::Grouped)
+    }
+    /// Number of channels of weights of a shape.
+    pub fn count(self, shape: &[usize]) -> Option<usize> {
+        match self {
+            Channels::Axis(a) => shape.get(a).copied(),
+            Channels::Grouped(groups) => Some(shape.get(1)? * groups),
+        }
+    }
+}
+
+/// How an op whose operand 1 are weights is linear in its data and its weights: a factor for each channel of the data or of the
+/// result may move into the weights.
+#[derive(Clone, Debug)]
+pub struct WeightChannels {
+    /// Channels of the result in the weights.
+    pub results: Channels,
+    /// Channels of the data in the weights.
+    pub data: Channels,
+    /// Layout of data and result; `None` for matrices, whose channels are the last axis.
+    pub layout: Option<DataLayout>,
+    /// True when the data of a product are stored transposed: their channels are not the last axis then.
+    pub data_transposed: bool,
+    /// How operand 2 is added to each channel of the result; `None` for an op that takes no such operand.
+    pub bias: Option<Bias>,
+}
+
+/// How an op adds its bias, operand 2.
+#[derive(Clone, Debug)]
+pub struct Bias {
+    /// What the op multiplies it by.
+    pub factor: f64,
+    /// The op that adds a bias of one element for each channel as it is.
+    pub plain: OpRef,
+}
+impl Bias {
+    /// Of an op that adds its bias as it is.
+    pub(super) fn plain(op: impl Into<OpRef>) -> Bias {
+        Bias { factor: 1.0, plain: op.into() }
+    }
+}
+
+impl WeightChannels {
+    /// The channel axis of a result of `rank` dimensions.
+    pub fn result_axis(&self, rank: usize) -> usize {
+        self.layout.and_then(|l| l.channel_axis(rank)).unwrap_or(rank.saturating_sub(1))
+    }
+    /// The channel axis of data of `rank` dimensions.
+    pub fn data_axis(&self, rank: usize) -> usize {
+        if self.data_transposed { rank.saturating_sub(2) } else { self.result_axis(rank) }
+    }
+    /// True where each result sums over the channels of a group, of which there are several.
+    pub fn is_grouped(&self) -> bool {
+        matches!(self.data, Channels::Grouped(groups) if groups > 1)
+    }
+}

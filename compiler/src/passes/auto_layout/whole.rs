@@ -1,0 +1,103 @@
+//! What a module costs as a whole, as it would be fused: the choice by anchors sees no epilogues, and none of the kernels between
+//! anchors, whose own costs a layout changes too.
+
+use crate::fingerprint::Fingerprint;
+use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::ops::control::Const;
+use crate::passes::fusion_kind::group_expression;
+use crate::passes::pipeline::behind_layout;
+use crate::passes::{PassContext, PassError, Sequential};
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Estimate, estimate};
+use crate::schedule::rules::schedule;
+use crate::tir::{Access, BufferId, Param, TensorFunction};
+use indexmap::IndexMap;
+
+/// A module of so many different groups at most is scheduled to be weighed. Beyond, what the rules would make is told from the loops:
+/// scheduling a network twice would take longer than the rest of its compilation.
+const MOST_SCHEDULED: usize = 12;
+
+/// A group's tensor expression, its parameters, and those that are constants.
+struct Group {
+    expression: TensorFunction,
+    params: Vec<Param>,
+    constants: Vec<BufferId>,
+    /// How often it is called.
+    calls: usize,
+}
+
+/// The kernels of a module, once the passes behind `auto-layout` have run.
+pub struct Whole {
+    groups: Vec<Group>,
+}
+
+impl Whole {
+    /// Of a module. What has no kernel is left out: it is the same in every layout.
+    ///
+    /// # Errors
+    /// What one of those passes says.
+    pub fn of(module: &Module, cx: &mut PassContext) -> Result<Whole, PassError> {
+        let mut fused = module.clone();
+        let mut own = cx.apart();
+        Sequential::new(behind_layout(cx.fuse)).run(&mut fused, &mut own)?;
+        let mut groups: IndexMap<(Fingerprint, Vec<BufferId>), Group> = IndexMap::new();
+        for f in fused.functions.values().filter(|f| !f.primitive) {
+            for n in f.walk() {
+                let Some(group) = group(&fused, f, n) else { continue };
+                let key = (group.expression.fingerprint(), group.constants.clone());
+                groups.entry(key).or_insert(group).calls += 1;
+            }
+        }
+        Ok(Whole { groups: groups.into_values().collect() })
+    }
+    /// True where the kernels themselves are weighed.
+    pub fn is_small(&self) -> bool {
+        self.groups.len() <= MOST_SCHEDULED
+    }
+    /// The estimated nanoseconds of all kernels: of those that the rules make, or of what they would make.
+    pub fn cost(&self, scheduled: bool, cx: &mut PassContext) -> f64 {
+        let model = cx.costs();
+        let told =
+            |g: &Group| model.function(&g.expression, &g.constants).as_ref().as_ref().map_or(0.0, Estimate::total);
+        let made = |g: &Group| made(g, &cx.profile).unwrap_or_else(|| told(g));
+        self.groups.iter().map(|g| g.calls as f64 * if scheduled { made(g) } else { told(g) }).sum()
+    }
+}
+
+/// The kernels that the rules make of a group, weighed.
+fn made(group: &Group, profile: &DeviceProfile) -> Option<f64> {
+    let mut function = TensorFunction { params: group.params.clone(), ..group.expression.clone() };
+    function.number_stages();
+    let scheduled = schedule(&function, &group.constants, profile).ok()?;
+    estimate(&scheduled.function, &group.constants, profile).ok().map(|e| e.total())
+}
+
+/// The group that node `n` calls; `None` for another node, and for one that only gives its operand another shape.
+fn group(module: &Module, f: &Function, n: NodeId) -> Option<Group> {
+    let node = &f.nodes[n];
+    let callee = module.functions.get(&node.op.callee()?).filter(|c| c.primitive)?;
+    let inside: Vec<NodeId> =
+        callee.blocks[callee.body].nodes.iter().copied().filter(|&i| !callee.nodes[i].op.is::<Const>()).collect();
+    if inside.iter().all(|&i| is_view(callee, i)) {
+        return None;
+    }
+    let (expression, outside, made) = group_expression(module, callee, &inside).ok()?;
+    let operand = |v: ValueId| callee.params().iter().position(|p| *p == v).and_then(|i| *node.inputs.get(i)?);
+    let literal = |v: ValueId| callee.def_op::<Const>(v).is_some();
+    let constant = |v: &ValueId| literal(*v) || operand(*v).is_some_and(|v| f.def_op::<Const>(v).is_some());
+    let mut reads: Vec<(BufferId, bool)> = outside.iter().map(|(v, b)| (*b, constant(v))).collect();
+    reads.sort_unstable();
+    let results: Option<Vec<BufferId>> = callee.results().iter().map(|v| made.get(v).copied()).collect();
+    let reads_of = reads.iter().map(|&(buffer, _)| Param { buffer, access: Access::Read });
+    let writes = results?.into_iter().map(|buffer| Param { buffer, access: Access::Write });
+    let params = reads_of.chain(writes).collect();
+    let constants = reads.iter().filter(|r| r.1).map(|r| r.0).collect();
+    Some(Group { expression, params, constants, calls: 0 })
+}
+
+/// True for a node that gives its operand's data another shape and moves nothing.
+fn is_view(f: &Function, n: NodeId) -> bool {
+    let node = &f.nodes[n];
+    let shape = node.inputs.first().copied().flatten().map(|v| &f.ty(v).shape);
+    node.op.is_view() || shape.is_some_and(|s| node.op.moves_axes(s) == Some(false))
+}

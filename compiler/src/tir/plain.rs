@@ -1,0 +1,56 @@
+//! Functions that are plain: what an op's tensor expression could be. Their stages may become those of a larger function.
+
+use super::{Block, Encoding, Scope, Stage, TensorFunction};
+use crate::int::Int;
+use rustc_hash::FxHashSet;
+
+impl TensorFunction {
+    /// The stages of an unscheduled function each of whose buffers one stage stores, element for element, before others load it.
+    ///
+    /// # Errors
+    /// Says what else the function is or does.
+    pub fn plain_stages(&self) -> Result<Vec<Stage<'_>>, String> {
+        if !self.pending.is_empty() || !self.trace.is_empty() || !self.kernels().is_empty() || !self.prepacks.is_empty()
+        {
+            return Err("it has a schedule of its own".into());
+        }
+        if !self.symbols.is_empty() {
+            return Err("it is written for open sizes".into());
+        }
+        let own_form = |b: &super::Buffer| b.scope != Scope::Global || b.encoding != Encoding::Native;
+        if let Some((_, b)) = self.buffers.iter().find(|(_, b)| own_form(b)) {
+            return Err(format!("%{} has a memory or a storage form of its own", b.name));
+        }
+        let stages = self.stages().ok_or("its loops are no sequence of perfect nests")?;
+        let mut stored: FxHashSet<_> = self.inputs().collect();
+        for stage in &stages {
+            self.check_plain(stage)?;
+            if !stored.insert(stage.block.buffer) {
+                return Err(format!("{} stores what is there already", stage.block.name));
+            }
+        }
+        let missing = self.outputs().find(|b| !stored.contains(b));
+        missing.map_or(Ok(stages), |b| Err(format!("no stage stores %{}", self.buffers[b].name)))
+    }
+
+    fn check_plain(&self, stage: &Stage<'_>) -> Result<(), String> {
+        let block: &Block = stage.block;
+        let fail = |what: &str| Err(format!("{} {what}", block.name));
+        if !block.guards.is_empty() {
+            return fail("runs under a condition");
+        }
+        if block.reads(block.buffer) || block.reduce.is_some_and(|r| !r.init) {
+            return fail("reads what it stores to");
+        }
+        let extent = |i: &Int| stage.loops.iter().find(|l| i.as_var() == Some(l.0)).map(|l| &l.1);
+        let whole = |(i, d): (&Int, &Int)| extent(i) == Some(d) || (d.is(1) && i.is(0));
+        let vars: FxHashSet<_> = block.indices.iter().filter_map(Int::as_var).collect();
+        let distinct = vars.len() == block.indices.iter().filter(|i| i.as_var().is_some()).count();
+        let shape = &self.buffers[block.buffer].shape;
+        if !distinct || shape.len() != block.indices.len() || !block.indices.iter().zip(shape).all(whole) {
+            return fail("does not store each element of its buffer once, in order");
+        }
+        let dependent = stage.loops.iter().any(|l| l.1.as_const().is_none());
+        if dependent { fail("has loops whose ends differ") } else { Ok(()) }
+    }
+}

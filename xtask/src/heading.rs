@@ -1,0 +1,6 @@
+//! Headings between the outputs of several commands.
+
+/// A heading in the output.
+pub fn heading(title: &str) {
+    eprintln!("\n=== {title}");
+}
