@@ -2,6 +2,7 @@
 
 use crate::args::{BenchArgs, Common};
 use crate::ceilings;
+use crate::host_calls;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, Executor, profile_on, recorded, run_on_cpu};
 use crate::models::{inputs_for, load};
@@ -52,6 +53,7 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
     }
     if let (false, [one]) = (json_alone, results.as_slice()) {
         show_kernels(one)?;
+        host_calls::show(one)?;
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.clone().into() };
     write_json(&a.common, &all)?;
@@ -139,6 +141,14 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
         Executor::Gpu { session, compiled } => {
             let (mut v, times) = on_device(a, session, compiled, &inputs, limit, ceilings, &mut progress)?;
             dispatches = times;
+            if !common.host_call.is_empty() {
+                let plain = Common { host_call: vec![], quiet: true, ..common.clone() };
+                let (other, _) = first_run(module.clone(), &plain, device, &inputs)?;
+                if let Executor::Gpu { session, compiled } = &other {
+                    let (without, _) = on_device(a, session, compiled, &inputs, limit, None, &mut progress)?;
+                    v["without_host_calls"] = host_calls::beside(&v, &without);
+                }
+            }
             drop(progress);
             drop(executor);
             let again = Common { quiet: true, state: Default::default(), ..common.clone() };
@@ -147,7 +157,7 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
             v
         }
         Executor::Cpu { module, .. } => {
-            let run = || run_on_cpu(module, &inputs).map(|_| 0.0);
+            let run = || run_on_cpu(module, &inputs, &common.functions).map(|_| 0.0);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
             json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),
@@ -264,6 +274,7 @@ fn on_device(
     let pipelined = resident.run_pipelined(n, 3)?;
     let batch = inputs.first().and_then(|t| t.shape().first().copied()).unwrap_or(1);
     let (source, dispatches) = dispatch_times(a, &mut resident, progress)?;
+    let host_functions = host_calls::times(compiled, &mut resident, a.runs.clamp(1, 5))?;
     let per_kernel = per_kernel(compiled, &dispatches, ceilings);
     let s = Statistics::of(&latency);
     let d = Statistics::of(&device);
@@ -273,7 +284,7 @@ fn on_device(
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
         "throughput_per_s": n as f64 * batch as f64 / pipelined * 1e3,
-        "per_kernel": per_kernel,
+        "per_kernel": per_kernel, "host_functions": host_functions,
     });
     Ok((report, dispatches))
 }

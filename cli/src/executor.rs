@@ -5,20 +5,21 @@ use crate::args::Common;
 use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
+use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::cpu::Interpreter;
 use compiler::graph::{Function, Module, NodeId};
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
-    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassContext, PassErrorKind, PassStats, PipelineOptions, Sequential,
-    default_pipeline,
+    AmpMode, Clock, FuseMode, LayoutMode, MixedPrecision, PASSES, PassContext, PassErrorKind, PassStats,
+    PipelineOptions, ReplaceWithHostCalls, Sequential, default_pipeline,
 };
 use compiler::plan::BufferView;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use compiler::trace::{CompileTrace, Contents};
-use runtime_gpu::{DeviceChoice, Gpu, GpuError, Session, SessionOptions};
+use runtime_gpu::{DeviceChoice, Gpu, GpuError, HostFunctions, Session, SessionOptions};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -253,15 +254,17 @@ fn write_reproducer(
     Ok(path)
 }
 
-/// What the CPU executor runs: the module as loaded, or in mixed precision where that is asked for; and whether anything of
-/// it is in f16 then.
+/// What the CPU executor runs: the module as loaded, with host calls or in mixed precision where that is asked for; and whether
+/// anything of it is in f16 then.
 fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<(Module, bool)> {
-    if pipeline.amp == AmpMode::Off {
+    let list = default_pipeline(pipeline);
+    let behind = |name: &str| list.iter().position(|p| p == name).map_or(0, |i| i + 1);
+    let mixed = if pipeline.amp == AmpMode::Off { 0 } else { behind(MixedPrecision::NAME) };
+    let until = mixed.max(behind(ReplaceWithHostCalls::NAME));
+    if until == 0 {
         return Ok((module, false));
     }
     check_listed(&module, &pipeline.keep_f32).map_err(CompileError::Option)?;
-    let list = default_pipeline(pipeline);
-    let until = list.iter().position(|p| p == "mixed-precision").map_or(0, |i| i + 1);
     let mut cx = PassContext::new(DeviceProfile::baseline());
     pipeline.configure(&mut cx);
     Sequential::new(&list[..until]).run(&mut module, &mut cx).map_err(CompileError::from)?;
@@ -288,6 +291,8 @@ pub enum Executor {
         module: Box<Module>,
         /// Some of it is in f16.
         mixed: bool,
+        /// What `call_host` nodes call.
+        functions: HostFunctions,
     },
 }
 
@@ -310,7 +315,7 @@ impl Executor {
         let on_cpu = |module| {
             crate::memory::check_cpu_memory(&module)?;
             let (module, mixed) = cpu_module(module, &pipeline)?;
-            Ok(Executor::Cpu { module: Box::new(module), mixed })
+            Ok(Executor::Cpu { module: Box::new(module), mixed, functions: common.functions.clone() })
         };
         let Device::Gpu(gpu) = device else { return on_cpu(module) };
         let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
@@ -334,10 +339,12 @@ impl Executor {
         match self {
             Executor::Gpu { session, compiled } => match session.run(inputs) {
                 // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
-                Err(GpuError::TooWide(_)) => Ok((run_on_cpu(&compiled.module, inputs)?, CPU_EXECUTOR)),
+                Err(GpuError::TooWide(_)) => {
+                    Ok((run_on_cpu(&compiled.module, inputs, session.host_functions())?, CPU_EXECUTOR))
+                }
                 other => Ok((other?, self.place())),
             },
-            Executor::Cpu { module, .. } => Ok((run_on_cpu(module, inputs)?, CPU_EXECUTOR)),
+            Executor::Cpu { module, functions, .. } => Ok((run_on_cpu(module, inputs, functions)?, CPU_EXECUTOR)),
         }
     }
     /// True when mixed precision has put anything into f16.
@@ -372,7 +379,7 @@ impl Executor {
 /// Opens a session with progress and the user's cache folder.
 pub fn open_session(gpu: &Arc<Gpu>, compiled: &Compiled, common: &Common) -> CliResult<Session> {
     let mut progress = Progress::new(common, &[("buffers", "upload"), ("kernels", "driver")]);
-    let options = SessionOptions { cache_dir: cache_dir() };
+    let options = SessionOptions { cache_dir: cache_dir(), host_functions: common.functions.clone() };
     Ok(Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |s, d, t| progress.report(s, d, t))?)
 }
 
@@ -389,8 +396,8 @@ pub fn cache_dir() -> Option<std::path::PathBuf> {
 }
 
 /// Runs the entry function on the CPU executor.
-pub fn run_on_cpu(module: &Module, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
-    compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| {
+pub fn run_on_cpu(module: &Module, inputs: &[Tensor], functions: &HostFunctions) -> CliResult<Vec<Tensor>> {
+    Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs).map_err(|e| {
         let text = e.to_string();
         let code = if e.is_no_room() { Code::Device } else { Code::Input };
         CliError::new(code, text)
@@ -408,7 +415,7 @@ pub fn run_on_cpu_watched(
     let mut progress = Progress::new(common, &[]);
     let (entry, total) = (module.main().name, module.main().walk().len());
     let mut done = 0;
-    let mut interpreter = Interpreter::new(module).observe(|f, n, outputs| {
+    let mut interpreter = Interpreter::new(module).with_host(common.functions.on_tensors()).observe(|f, n, outputs| {
         if f.name == entry {
             done += 1;
             progress.report(stage, done, total);

@@ -12,6 +12,7 @@ mod counted_cores;
 mod device;
 mod error;
 mod figures;
+mod host_functions;
 mod measure;
 mod pipelines;
 mod poller;
@@ -26,12 +27,15 @@ mod storage;
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};
 pub use error::GpuError;
+pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 pub use figures::{DeviceFigures, Figure, Source};
 pub use measure::KernelTimer;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{Session, SessionOptions, available_memory};
 pub use storage::{decode_tensor, encode_tensor};
+/// The library that device functions are written with.
+pub use wgpu;
 
 /// The code of docs/build-a-model.md, as a test.
 #[cfg(doctest)]

@@ -5,11 +5,14 @@
 
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 use crate::pipelines::Pipeline;
 use crate::storage::encode_tensor;
+use compiler::name::Name;
 use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, PlanBuffer, Step};
 use compiler::tensor::Tensor;
 use compiler::tir::Encoding;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What all runs of a session read.
@@ -21,6 +24,9 @@ pub(crate) struct Shared {
     pub(crate) constants: Vec<Vec<wgpu::Buffer>>,
     /// Tensors of the plan's constants on the host.
     pub(crate) host_constants: Vec<Option<Tensor>>,
+    pub(crate) host_functions: HostFunctions,
+    /// Those on device buffers, ready to run.
+    pub(crate) device_functions: BTreeMap<Name, DeviceFunction>,
 }
 
 /// A dispatch with everything bound.
@@ -35,46 +41,78 @@ pub(crate) struct Bound {
 /// A step with everything bound.
 pub(crate) enum BoundStep {
     Gpu(Vec<Bound>),
+    /// On tensors in host memory.
     Host(HostStep),
+    /// By a host function on device buffers.
+    DeviceCall(HostStep, DeviceFunction),
     Copy(usize, usize),
+    /// The condition, and what runs where it is true and where it is false.
+    Branch(BufferView, [BoundSteps; 2]),
 }
+
+/// Steps in order; a run holds them while it writes the rest of its resources.
+pub(crate) type BoundSteps = Arc<Vec<BoundStep>>;
 
 /// What one run at a time writes.
 pub(crate) struct Resources {
     /// Slices of the plan's buffers, the shared constants among them.
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
-    pub(crate) steps: Vec<BoundStep>,
+    pub(crate) steps: BoundSteps,
     /// Tensors of the plan's host buffers.
     pub(crate) host: Vec<Option<Tensor>>,
 }
 
 impl Shared {
-    /// True when the plan computes something on the host.
+    /// True when the plan computes something on tensors in host memory.
     pub(crate) fn has_host_steps(&self) -> bool {
-        self.plan.steps.iter().any(|s| matches!(s, Step::Host(_)))
+        let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
+        self.plan.all_steps().iter().any(on_tensors)
+    }
+
+    /// True when the host decides or computes something between submissions.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.has_host_steps() || self.plan.steps.iter().any(|s| matches!(s, Step::Branch(_)))
     }
 
     pub(crate) fn on_host(&self, tensor: &BufferView) -> bool {
-        matches!(self.plan.buffers[tensor.buffer].content, Content::Host(_))
+        self.holds_tensor(tensor.buffer)
     }
 
-    /// Encodes the steps that run on the device.
-    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, resources: &Resources, steps: &[BoundStep]) {
-        for step in steps {
-            match step {
-                BoundStep::Gpu(list) => {
-                    let mut pass = encoder.begin_compute_pass(&Default::default());
-                    list.iter().for_each(|d| self.dispatch(&mut pass, d));
-                }
-                BoundStep::Copy(from, to) => {
-                    let sizes = slice_sizes(&self.plan.buffers[*from]);
-                    for ((a, b), size) in resources.buffers[*from].iter().zip(&resources.buffers[*to]).zip(sizes) {
-                        encoder.copy_buffer_to_buffer(a, 0, b, 0, size);
-                    }
-                }
-                BoundStep::Host(_) => {}
+    /// True when the buffer is a tensor in host memory.
+    pub(crate) fn holds_tensor(&self, buffer: usize) -> bool {
+        matches!(self.plan.buffers[buffer].content, Content::Host(_))
+    }
+
+    /// Encodes a step that runs on the device.
+    ///
+    /// # Errors
+    /// What a host function says.
+    pub(crate) fn encode(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        resources: &Resources,
+        step: &BoundStep,
+    ) -> Result<(), GpuError> {
+        match step {
+            BoundStep::Gpu(list) => {
+                let mut pass = encoder.begin_compute_pass(&Default::default());
+                list.iter().for_each(|d| self.dispatch(&mut pass, d));
             }
+            BoundStep::Copy(from, to) => {
+                let sizes = slice_sizes(&self.plan.buffers[*from]);
+                for ((a, b), size) in resources.buffers[*from].iter().zip(&resources.buffers[*to]).zip(sizes) {
+                    encoder.copy_buffer_to_buffer(a, 0, b, 0, size.min(b.size()));
+                }
+            }
+            BoundStep::DeviceCall(h, function) => {
+                let operand = |view| DeviceOperand { view, buffers: &resources.buffers[view.buffer] };
+                let (inputs, outputs) = (h.inputs.iter().map(operand).collect(), h.outputs.iter().map(operand).collect());
+                let mut call = DeviceCall { gpu: &self.gpu, encoder, inputs, outputs };
+                function(&mut call).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
+            }
+            BoundStep::Host(_) | BoundStep::Branch(..) => {}
         }
+        Ok(())
     }
 
     pub(crate) fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, d: &Bound) {
@@ -98,12 +136,7 @@ impl Resources {
                 _ => allocate(&shared.gpu, plan, i, b),
             });
         }
-        let bound = |s: &Step| match s {
-            Step::Gpu(list) => BoundStep::Gpu(list.iter().map(|d| bind(shared, &buffers, d)).collect()),
-            Step::Host(h) => BoundStep::Host(h.clone()),
-            Step::Copy { from, to } => BoundStep::Copy(*from, *to),
-        };
-        let steps = plan.steps.iter().map(bound).collect();
+        let steps = bind_steps(shared, &buffers, &plan.steps);
         Resources { buffers, steps, host: shared.host_constants.clone() }
     }
 
@@ -184,9 +217,10 @@ pub(crate) fn slice_sizes(b: &PlanBuffer) -> Vec<u64> {
 pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
     let constant = matches!(b.content, Content::Constant { .. });
     let read_back = plan.outputs.iter().any(|o| o.buffer == index)
-        || plan.steps.iter().any(|s| match s {
+        || plan.all_steps().into_iter().any(|s| match s {
             Step::Host(h) => h.inputs.iter().any(|t| t.buffer == index),
             Step::Copy { from, .. } => *from == index,
+            Step::Branch(b) => b.condition.buffer == index,
             Step::Gpu(_) => false,
         });
     let mut usage = wgpu::BufferUsages::STORAGE;
@@ -200,6 +234,22 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
         gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
     };
     slice_sizes(b).into_iter().map(buffer).collect()
+}
+
+fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: &[Step]) -> BoundSteps {
+    let one = |s: &Step| match s {
+        Step::Gpu(list) => BoundStep::Gpu(list.iter().map(|d| bind(shared, buffers, d)).collect()),
+        Step::Host(h) => match h.device_function().and_then(|name| shared.device_functions.get(&name)) {
+            Some(function) => BoundStep::DeviceCall(h.clone(), function.clone()),
+            None => BoundStep::Host(h.clone()),
+        },
+        Step::Copy { from, to } => BoundStep::Copy(*from, *to),
+        Step::Branch(b) => {
+            let sides = [&b.then, &b.otherwise].map(|side| bind_steps(shared, buffers, side));
+            BoundStep::Branch(b.condition.clone(), sides)
+        }
+    };
+    Arc::new(steps.iter().map(one).collect())
 }
 
 fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {

@@ -3,11 +3,12 @@
 use crate::constants::{Upload, constant_encoding, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::host_functions::HostFunctions;
 use crate::pipelines::{build_all, cache_file, open_cache, store_cache};
 use crate::pool::Pool;
 use crate::resources::{Resources, Shared, allocate};
 use compiler::graph::Module;
-use compiler::plan::{Content, HostContent, Plan, Step};
+use compiler::plan::{Content, HostContent, Plan};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ use std::sync::Arc;
 pub struct SessionOptions {
     /// Folder of the pipeline cache; none: no cache on disk.
     pub cache_dir: Option<PathBuf>,
+    /// What `call_host` nodes call.
+    pub host_functions: HostFunctions,
 }
 
 /// An open session: any thread may run on it, one run at a time.
@@ -85,7 +88,10 @@ impl Session {
         let cache = open_cache(&gpu, file.as_ref());
         let pipelines = build_all(&gpu, plan, cache.as_ref(), progress)?;
         store_cache(cache.as_ref(), file.as_ref());
-        let shared = Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants };
+        let device_functions = options.host_functions.prepare(&gpu, plan)?;
+        let host_functions = options.host_functions.clone();
+        let shared =
+            Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
         let pool = Pool::of(vec![Resources::new(&shared)]);
         Ok(Session { shared, pool })
     }
@@ -98,17 +104,21 @@ impl Session {
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.shared.gpu
     }
+    /// What `call_host` nodes call.
+    pub fn host_functions(&self) -> &HostFunctions {
+        &self.shared.host_functions
+    }
     /// Bytes of all device buffers.
     pub fn device_bytes(&self) -> u64 {
         self.shared.plan.buffers.iter().map(|b| b.bytes).sum()
     }
-    /// True when the plan computes something on the host.
+    /// True when the plan computes something on tensors in host memory.
     pub fn has_host_steps(&self) -> bool {
         self.shared.has_host_steps()
     }
     /// True when the plan computes something on the device.
     pub fn has_device_steps(&self) -> bool {
-        self.shared.plan.steps.iter().any(|s| matches!(s, Step::Gpu(_)))
+        self.shared.plan.dispatches().next().is_some()
     }
 }
 

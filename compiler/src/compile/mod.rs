@@ -15,6 +15,7 @@ mod names;
 mod numbering;
 mod planning;
 mod residency;
+mod steps;
 mod storage;
 mod trace;
 mod transposes;
@@ -68,6 +69,8 @@ pub struct Group {
     pub kind: GroupKind,
     /// The tensor function (shared by equal groups).
     pub tensor_function: Option<Name>,
+    /// The host function that it calls.
+    pub host_function: Option<Name>,
     /// Groups whose results it reads, by their position.
     pub reads: Vec<usize>,
     /// A result of it is one of the model's.

@@ -32,6 +32,7 @@ pub mod mixed_precision;
 mod pipeline;
 mod print_ir;
 mod remove_unused_functions;
+mod replace_with_host_calls;
 pub mod rewriter;
 pub mod rules;
 mod scaled_weights;
@@ -159,6 +160,7 @@ passes! {
     combine_parallel_conv::CombineParallelConv,
     combine_parallel_matmul::CombineParallelMatmul,
     remove_unused_functions::RemoveUnusedFunctions,
+    replace_with_host_calls::ReplaceWithHostCalls,
     to_basic_block_normal_form::ToBasicBlockNormalForm,
     to_a_normal_form::ToANormalForm,
     print_ir::PrintIr,

@@ -15,7 +15,7 @@ use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::Module;
 use crate::name::Name;
-use crate::ops::control::{Call, CallTensor, Const};
+use crate::ops::control::{Call, CallHost, CallTensor, Const};
 use rustc_hash::FxHashSet;
 
 attr_struct! {
@@ -64,6 +64,7 @@ pub(super) fn reachable(module: &Module, roots: impl IntoIterator<Item = Name>) 
             let op = &f.nodes[n].op;
             work.extend(op.downcast::<Call>().map(|c| c.callee));
             work.extend(op.downcast::<CallTensor>().map(|c| c.callee));
+            work.extend(op.downcast::<CallHost>().and_then(CallHost::reference_function));
         }
     }
     reached
