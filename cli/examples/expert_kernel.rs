@@ -28,11 +28,12 @@ fn main() -> ExitCode {
     let mut functions = HostFunctions::new();
     functions.register_on_device("my_relu", |gpu| {
         let source = ShaderSource::Wgsl(RELU.into());
-        let module = &gpu.device.create_shader_module(ShaderModuleDescriptor { label: None, source });
+        let module = &gpu.device().create_shader_module(ShaderModuleDescriptor { label: None, source });
         let (label, layout, entry_point) = (Some("my_relu"), None, Some("relu"));
         let compilation_options = Default::default();
-        let pipeline = ComputePipelineDescriptor { label, layout, module, entry_point, compilation_options, cache: None };
-        let pipeline = gpu.device.create_compute_pipeline(&pipeline);
+        let pipeline =
+            ComputePipelineDescriptor { label, layout, module, entry_point, compilation_options, cache: None };
+        let pipeline = gpu.device().create_compute_pipeline(&pipeline);
         Ok(move |call: &mut DeviceCall<'_>| {
             let elements: usize = call.outputs[0].view.shape.iter().product();
             call.dispatch(&pipeline, [elements.div_ceil(64) as u32, 1, 1]);

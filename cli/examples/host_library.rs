@@ -48,7 +48,14 @@ pub struct Entry {
 // SAFETY: rows are constant texts and functions.
 unsafe impl Sync for Entry {}
 
-unsafe extern "C" fn twice(x: *const Tensor, n: usize, y: *mut Tensor, m: usize, text: *mut c_char, room: usize) -> c_int {
+unsafe extern "C" fn twice(
+    x: *const Tensor,
+    n: usize,
+    y: *mut Tensor,
+    m: usize,
+    text: *mut c_char,
+    room: usize,
+) -> c_int {
     // SAFETY: there are as many tensors as the counts say.
     let (x, y) = unsafe { (std::slice::from_raw_parts(x, n), std::slice::from_raw_parts(y, m)) };
     let ([x], [y]) = (x, y) else { return say("takes one tensor", text, room) };
@@ -62,7 +69,14 @@ unsafe extern "C" fn twice(x: *const Tensor, n: usize, y: *mut Tensor, m: usize,
     0
 }
 
-unsafe extern "C" fn negate(_: *const Tensor, _: usize, y: *mut Tensor, _: usize, text: *mut c_char, room: usize) -> c_int {
+unsafe extern "C" fn negate(
+    _: *const Tensor,
+    _: usize,
+    y: *mut Tensor,
+    _: usize,
+    text: *mut c_char,
+    room: usize,
+) -> c_int {
     // SAFETY: there is one result, as the graph declares.
     let y = unsafe { &*y };
     if !y.is_f32() {
@@ -73,7 +87,14 @@ unsafe extern "C" fn negate(_: *const Tensor, _: usize, y: *mut Tensor, _: usize
     0
 }
 
-unsafe extern "C" fn fail(_: *const Tensor, _: usize, _: *mut Tensor, _: usize, text: *mut c_char, room: usize) -> c_int {
+unsafe extern "C" fn fail(
+    _: *const Tensor,
+    _: usize,
+    _: *mut Tensor,
+    _: usize,
+    text: *mut c_char,
+    room: usize,
+) -> c_int {
     say("fails, as asked", text, room)
 }
 

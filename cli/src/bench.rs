@@ -2,9 +2,9 @@
 
 use crate::args::{BenchArgs, Common};
 use crate::ceilings;
-use crate::host_calls;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor, profile_on, recorded, run_on_cpu};
+use crate::executor::{Device, Executor, profile_on, recorded};
+use crate::host_calls;
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, Rows, log, print_text, table, write_json};
 use benches::statistics::Statistics;
@@ -156,8 +156,8 @@ fn one(a: &BenchArgs, common: &Common, model: &str, device: &Device, ceilings: O
             v["compile_ms"] = json!({ "cold": cold, "warm": warm });
             v
         }
-        Executor::Cpu { module, .. } => {
-            let run = || run_on_cpu(module, &inputs, &common.functions).map(|_| 0.0);
+        Executor::Cpu { .. } | Executor::Staged(_) => {
+            let run = || executor.run(&inputs).map(|_| 0.0);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
             json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),

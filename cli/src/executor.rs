@@ -5,6 +5,7 @@ use crate::args::Common;
 use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
+use crate::staged::StagedModel;
 use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::cpu::Interpreter;
@@ -272,7 +273,7 @@ fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<(Modu
 }
 
 /// True when mixed precision has put anything into f16.
-fn has_halved(passes: &[PassStats]) -> bool {
+pub fn has_halved(passes: &[PassStats]) -> bool {
     passes.iter().any(|p| p.name == "mixed-precision" && p.changed)
 }
 
@@ -285,6 +286,8 @@ pub enum Executor {
         /// What was compiled.
         compiled: Box<Compiled>,
     },
+    /// On a device in parts, since it decides sizes while it runs.
+    Staged(Box<StagedModel>),
     /// On the CPU executor.
     Cpu {
         /// The module as loaded, or in mixed precision.
@@ -321,6 +324,9 @@ impl Executor {
         let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
         {
             Err(CompileError::NeedsCpu(why)) => {
+                if let Some(staged) = StagedModel::open(&module, &pipeline, common, device, profile)? {
+                    return Ok(Executor::Staged(Box::new(staged)));
+                }
                 log_once(common, format!("device: the CPU executor instead, since {why}"));
                 return on_cpu(module);
             }
@@ -344,6 +350,10 @@ impl Executor {
                 }
                 other => Ok((other?, self.place())),
             },
+            Executor::Staged(staged) => {
+                let results = staged.run(inputs)?;
+                Ok((results, staged.place()))
+            }
             Executor::Cpu { module, functions, .. } => Ok((run_on_cpu(module, inputs, functions)?, CPU_EXECUTOR)),
         }
     }
@@ -351,6 +361,7 @@ impl Executor {
     pub fn is_mixed(&self) -> bool {
         match self {
             Executor::Gpu { compiled, .. } => has_halved(&compiled.passes),
+            Executor::Staged(staged) => staged.is_mixed(),
             Executor::Cpu { mixed, .. } => *mixed,
         }
     }
@@ -362,6 +373,7 @@ impl Executor {
                 (true, true) => "device and host",
                 (false, _) => "host",
             },
+            Executor::Staged(staged) => staged.place(),
             Executor::Cpu { .. } => CPU_EXECUTOR,
         }
     }
@@ -371,6 +383,7 @@ impl Executor {
             Executor::Gpu { session, .. } => {
                 session.plan().outputs.iter().map(|s: &BufferView| s.name.to_string()).collect()
             }
+            Executor::Staged(staged) => staged.output_names(),
             Executor::Cpu { module, .. } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
         }
     }

@@ -57,7 +57,12 @@ pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> CliRes
             }
         }
     }
-    let on_device = |group| c.plan.all_steps().iter().any(|s| matches!(s, compiler::plan::Step::Host(h) if h.group == group && h.device_function().is_some()));
+    let on_device = |group| {
+        c.plan
+            .all_steps()
+            .iter()
+            .any(|s| matches!(s, compiler::plan::Step::Host(h) if h.group == group && h.device_function().is_some()))
+    };
     let row = |(group, us): &(usize, Vec<f64>)| {
         let g = &c.groups[*group];
         let function = g.host_function.map(|f| f.to_string());
@@ -113,7 +118,10 @@ mod tests {
         }
         let (name, options) = replacing_pass(&common("op:relu=f")).expect("fits").expect("is asked for");
         let pass = ReplaceWithHostCalls::from_attrs(&options).expect("its own options");
-        assert_eq!((name.as_str(), pass.nodes, pass.functions), (ReplaceWithHostCalls::NAME, vec!["op:relu".into()], vec!["f".into()]));
+        assert_eq!(
+            (name.as_str(), pass.nodes, pass.functions),
+            (ReplaceWithHostCalls::NAME, vec!["op:relu".into()], vec!["f".into()])
+        );
         assert!(replacing_pass(&Common::default()).expect("nothing").is_none());
     }
 }

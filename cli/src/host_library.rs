@@ -130,7 +130,8 @@ fn run(call: Call, inputs: &[Tensor], outputs: &mut [TensorMut]) -> Result<(), S
     if status == 0 {
         return Ok(());
     }
-    let text = CStr::from_bytes_until_nul(&message).map_or_else(|_| String::new(), |t| t.to_string_lossy().into_owned());
+    let text =
+        CStr::from_bytes_until_nul(&message).map_or_else(|_| String::new(), |t| t.to_string_lossy().into_owned());
     Err(if text.is_empty() { format!("the library says {status}") } else { text })
 }
 

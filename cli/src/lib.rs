@@ -33,6 +33,7 @@ mod output;
 mod precision;
 mod report;
 mod run;
+mod staged;
 mod trace;
 mod view;
 mod zoo;

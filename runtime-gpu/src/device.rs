@@ -66,6 +66,14 @@ fn wanted_features() -> wgpu::Features {
 }
 
 impl Gpu {
+    /// The device, for commands and resources of one's own.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+    /// Its queue. What is submitted there comes behind what Weft has submitted so far.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
     /// Opens a device.
     ///
     /// # Errors

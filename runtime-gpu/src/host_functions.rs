@@ -100,8 +100,12 @@ impl HostFunctions {
             };
             if !there {
                 return Err(GpuError::HostFunction(match other {
-                    true if call.on_device => format!("`{at}` calls the host function `{name}` with device buffers, and it takes tensors"),
-                    true => format!("`{at}` calls the host function `{name}` with tensors, and it takes device buffers"),
+                    true if call.on_device => {
+                        format!("`{at}` calls the host function `{name}` with device buffers, and it takes tensors")
+                    }
+                    true => {
+                        format!("`{at}` calls the host function `{name}` with tensors, and it takes device buffers")
+                    }
                     false => format!("`{at}` {}", self.unknown(name)),
                 }));
             }

@@ -22,17 +22,19 @@ mod resident;
 mod resources;
 mod run;
 mod session;
+mod staged;
 mod storage;
 
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};
 pub use error::GpuError;
-pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 pub use figures::{DeviceFigures, Figure, Source};
+pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 pub use measure::KernelTimer;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{Session, SessionOptions, available_memory};
+pub use staged::{Open, Part, Staged};
 pub use storage::{decode_tensor, encode_tensor};
 /// The library that device functions are written with.
 pub use wgpu;

@@ -106,7 +106,8 @@ impl Shared {
             }
             BoundStep::DeviceCall(h, function) => {
                 let operand = |view| DeviceOperand { view, buffers: &resources.buffers[view.buffer] };
-                let (inputs, outputs) = (h.inputs.iter().map(operand).collect(), h.outputs.iter().map(operand).collect());
+                let (inputs, outputs) =
+                    (h.inputs.iter().map(operand).collect(), h.outputs.iter().map(operand).collect());
                 let mut call = DeviceCall { gpu: &self.gpu, encoder, inputs, outputs };
                 function(&mut call).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
             }

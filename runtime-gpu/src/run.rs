@@ -103,7 +103,9 @@ impl Resources {
                     let taken = read.first().is_some_and(|t| t.to_i64_vec().first().is_some_and(|&c| c != 0));
                     open.push((sides[usize::from(!taken)].clone(), 0));
                 }
-                Some(BoundStep::Copy(from, to)) if shared.holds_tensor(*to) => self.host[*to] = self.host[*from].clone(),
+                Some(BoundStep::Copy(from, to)) if shared.holds_tensor(*to) => {
+                    self.host[*to] = self.host[*from].clone()
+                }
                 Some(step) => {
                     let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
                     shared.encode(encoder, self, step)?;

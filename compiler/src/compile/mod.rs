@@ -15,6 +15,7 @@ mod names;
 mod numbering;
 mod planning;
 mod residency;
+mod stages;
 mod steps;
 mod storage;
 mod trace;
@@ -25,6 +26,7 @@ pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
+pub use stages::{StageValue, Stages, split_stages};
 
 use crate::graph::Module;
 use crate::name::Name;

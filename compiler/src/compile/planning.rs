@@ -6,7 +6,7 @@
 
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
-use super::kernels::{Built, FunctionId, Requests};
+use super::kernels::{Built, Emitted, FunctionId, Requests};
 use super::memory::{Pool, PoolId};
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
@@ -26,7 +26,6 @@ use crate::plan::{Binding, EmitKernel, HostContent, KernelIndex, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
 use crate::tir::{BufferId, Scope, TensorFunction};
-use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The pass of remarks about what groups become.
@@ -126,34 +125,6 @@ pub(super) fn plan_module(
         timings: vec![],
         recording: None,
     })
-}
-
-/// Kernels of all functions in a row.
-struct Emitted {
-    kernels: Vec<PlanKernel>,
-    /// For each function the position of its first one.
-    first_kernel: Vec<usize>,
-    /// The functions before they were scheduled.
-    unscheduled: IndexMap<Name, TensorFunction>,
-}
-
-impl Emitted {
-    /// Takes the kernels of `built`, whose scheduled functions join the module.
-    fn of(built: &[Built], module: &mut Module) -> Emitted {
-        let mut all = Emitted { kernels: vec![], first_kernel: vec![], unscheduled: IndexMap::new() };
-        for b in built {
-            all.first_kernel.push(all.kernels.len());
-            all.kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
-                name: String::new(),
-                emitted: e.clone(),
-                function: b.name(),
-                part,
-            }));
-            all.unscheduled.insert(b.name(), b.before.clone());
-            module.tensor_functions.insert(b.name(), b.function.clone());
-        }
-        all
-    }
 }
 
 /// Makes steps of the nodes of the entry function and gives its values storage locations.

@@ -198,7 +198,10 @@ pub(super) fn check_device_calls(main: &Function, profile: &DeviceProfile) -> Re
                 Some(_) if ty.numel().is(0) => "a tensor has no elements".into(),
                 Some(_) => continue,
             };
-            return Err(CompileError::NeedsCpu(format!("`{}` calls a host function on the device, and {why}", node.name)));
+            return Err(CompileError::NeedsCpu(format!(
+                "`{}` calls a host function on the device, and {why}",
+                node.name
+            )));
         }
     }
     Ok(())

@@ -15,11 +15,26 @@ use std::sync::Arc;
 /// A step before buffers have numbers. They stand in one list, whose positions the lifetimes of values are told in: both branches of
 /// an `if` one after the other.
 pub(super) enum Pending {
-    Dispatch { kernel: KernelIndex, locations: Vec<(StorageLocation, u32)>, group: usize, flops: u64, bytes: u64 },
-    Host { node: NodeId, group: usize },
-    Copy { from: StorageLocation, to: StorageLocation },
+    Dispatch {
+        kernel: KernelIndex,
+        locations: Vec<(StorageLocation, u32)>,
+        group: usize,
+        flops: u64,
+        bytes: u64,
+    },
+    Host {
+        node: NodeId,
+        group: usize,
+    },
+    Copy {
+        from: StorageLocation,
+        to: StorageLocation,
+    },
     /// What follows, up to the first end, runs where the condition is true; from there to the second, where it is false.
-    Branch { condition: ValueId, group: usize },
+    Branch {
+        condition: ValueId,
+        group: usize,
+    },
     EndBranch,
 }
 
@@ -108,8 +123,7 @@ impl Steps<'_> {
     ) -> Result<(), CompileError> {
         match pending {
             Pending::Dispatch { kernel, locations, group, flops, bytes } => {
-                let number =
-                    |&(location, slice): &(StorageLocation, u32)| Ok((tensors.buffer(location, None)?, slice));
+                let number = |&(location, slice): &(StorageLocation, u32)| Ok((tensors.buffer(location, None)?, slice));
                 let buffers = locations.iter().map(number).collect::<Result<Vec<_>, CompileError>>()?;
                 let (kernel, group, flops, bytes) = (*kernel, *group, *flops, *bytes);
                 let d = Dispatch { kernel, buffers, symbols: vec![], group, flops, bytes };

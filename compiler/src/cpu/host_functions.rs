@@ -73,7 +73,12 @@ impl HostFunctions {
     ///
     /// # Errors
     /// An unknown name, what the function says, results other than declared.
-    pub fn call(&self, op: &CallHost, inputs: Vec<Tensor>, shapes: &[Option<Vec<usize>>]) -> Result<Vec<Tensor>, String> {
+    pub fn call(
+        &self,
+        op: &CallHost,
+        inputs: Vec<Tensor>,
+        shapes: &[Option<Vec<usize>>],
+    ) -> Result<Vec<Tensor>, String> {
         let name = op.callee;
         let results = match self.map.get(&name) {
             None => return Err(self.unknown(name)),
@@ -82,7 +87,9 @@ impl HostFunctions {
                 let declared = op.dtypes.iter().zip(shapes).map(|(&d, s)| Some((d, s.as_deref()?)));
                 let declared = declared.collect::<Option<Vec<_>>>();
                 let declared = declared.ok_or_else(|| {
-                    format!("the host function `{name}` writes its results, so their sizes must be known before it runs")
+                    format!(
+                        "the host function `{name}` writes its results, so their sizes must be known before it runs"
+                    )
                 })?;
                 write_results(&**f, op, inputs, &declared)?
             }

@@ -138,7 +138,9 @@ impl CallHost {
             let Some(operand) = self.in_place_operand(i) else { continue };
             let held = cx.require(operand)?;
             if held != ty {
-                return Err(format!("result {i} is {ty:?}, and operand {operand}, whose place it takes, {held:?}").into());
+                return Err(
+                    format!("result {i} is {ty:?}, and operand {operand}, whose place it takes, {held:?}").into()
+                );
             }
             if taken.contains(&operand) {
                 return Err(format!("two results take the place of operand {operand}").into());

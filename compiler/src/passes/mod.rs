@@ -27,6 +27,7 @@ mod function_pass;
 pub mod fuse_ops;
 pub mod fusion_kind;
 mod infer_types;
+mod inline_functions;
 mod instrument;
 pub mod mixed_precision;
 mod pipeline;
@@ -149,6 +150,7 @@ macro_rules! passes {
 
 passes! {
     infer_types::InferTypes,
+    inline_functions::InlineFunctions,
     simplify::Simplify,
     fold_constants::FoldConstants,
     fold_batch_norm::FoldBatchNorm,

@@ -64,9 +64,18 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     }
     let classic = options.fuse == FuseMode::Classic;
     let mut list: Vec<&str> = match classic {
-        true => vec!["infer-types", "fold-constants", "fold-batch-norm", "eliminate-dead"],
+        true => vec![
+            "infer-types",
+            "inline-functions",
+            "to-a-normal-form",
+            "fold-constants",
+            "fold-batch-norm",
+            "eliminate-dead",
+        ],
         false => vec![
             "infer-types",
+            "inline-functions",
+            "to-a-normal-form",
             "remove-unused-functions",
             "simplify",
             "fold-constants",

@@ -55,7 +55,9 @@ impl Pass for ReplaceWithHostCalls {
             done.map_err(|why| PassError::new("replace-with-host-calls", why))?;
         }
         match found.iter().position(|f| !f) {
-            Some(i) => Err(refuse(format!("no node matches `{}`, to be replaced by @{}", self.nodes[i], self.functions[i]))),
+            Some(i) => {
+                Err(refuse(format!("no node matches `{}`, to be replaced by @{}", self.nodes[i], self.functions[i])))
+            }
             None => Ok(changed),
         }
     }
