@@ -392,7 +392,8 @@ impl Executor {
 /// Opens a session with progress and the user's cache folder.
 pub fn open_session(gpu: &Arc<Gpu>, compiled: &Compiled, common: &Common) -> CliResult<Session> {
     let mut progress = Progress::new(common, &[("buffers", "upload"), ("kernels", "driver")]);
-    let options = SessionOptions { cache_dir: cache_dir(), host_functions: common.functions.clone() };
+    let host_functions = common.functions.clone();
+    let options = SessionOptions { cache_dir: cache_dir(), host_functions, ..SessionOptions::default() };
     Ok(Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |s, d, t| progress.report(s, d, t))?)
 }
 

@@ -110,7 +110,9 @@ impl HostFunctions {
                 }));
             }
             if let (true, Some(prepare)) = (!ready.contains_key(&name), self.on_device.get(&name)) {
-                let f = prepare(gpu).map_err(|e| GpuError::HostFunction(format!("the host function `{name}`: {e}")))?;
+                let f = gpu
+                    .validated(|| prepare(gpu))
+                    .map_err(|e| GpuError::HostFunction(format!("the host function `{name}`: {e}")))?;
                 ready.insert(name, f);
             }
         }

@@ -10,6 +10,7 @@ mod adapters;
 mod constants;
 mod counted_cores;
 mod device;
+mod device_tensor;
 mod error;
 mod figures;
 mod host_functions;
@@ -27,6 +28,7 @@ mod storage;
 
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};
+pub use device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 pub use error::GpuError;
 pub use figures::{DeviceFigures, Figure, Source};
 pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};

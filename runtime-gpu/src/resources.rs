@@ -4,6 +4,7 @@
 //! ([`Shared`]) and never written. Another [`Resources`] made from the same [`Shared`] could run at the same time.
 
 use crate::device::Gpu;
+use crate::device_tensor::{DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 use crate::pipelines::Pipeline;
@@ -58,6 +59,8 @@ pub(crate) struct Resources {
     /// Slices of the plan's buffers, the shared constants among them.
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
     pub(crate) steps: BoundSteps,
+    /// Buffers of the inputs that are bound to tensors of others, as allocated here.
+    own_inputs: BTreeMap<usize, Vec<wgpu::Buffer>>,
     /// Tensors of the plan's host buffers.
     pub(crate) host: Vec<Option<Tensor>>,
 }
@@ -109,7 +112,8 @@ impl Shared {
                 let (inputs, outputs) =
                     (h.inputs.iter().map(operand).collect(), h.outputs.iter().map(operand).collect());
                 let mut call = DeviceCall { gpu: &self.gpu, encoder, inputs, outputs };
-                function(&mut call).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
+                let said = self.gpu.validated(|| function(&mut call));
+                said.map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
             }
             BoundStep::Host(_) | BoundStep::Branch(..) => {}
         }
@@ -138,7 +142,7 @@ impl Resources {
             });
         }
         let steps = bind_steps(shared, &buffers, &plan.steps);
-        Resources { buffers, steps, host: shared.host_constants.clone() }
+        Resources { buffers, steps, own_inputs: BTreeMap::new(), host: shared.host_constants.clone() }
     }
 
     /// Writes the inputs, in the order of the plan's.
@@ -146,20 +150,76 @@ impl Resources {
     /// # Errors
     /// A wrong number, dtype or shape.
     pub(crate) fn write_inputs(&mut self, shared: &Shared, inputs: &[Tensor]) -> Result<(), GpuError> {
+        let inputs: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
+        self.bind_inputs(shared, &inputs)
+    }
+
+    /// Writes the inputs that come from the host and binds those on the device, in the order of the plan's.
+    ///
+    /// # Errors
+    /// A wrong number, dtype or shape; a tensor on the device that cannot be bound as it is.
+    pub(crate) fn bind_inputs(&mut self, shared: &Shared, inputs: &[RunInput<'_>]) -> Result<(), GpuError> {
         let tensors = &shared.plan.inputs;
         if inputs.len() != tensors.len() {
             let text = format!("the network takes {} inputs, got {}", tensors.len(), inputs.len());
             return Err(GpuError::Input(text));
         }
-        for (tensor, t) in tensors.iter().zip(inputs) {
-            if t.dtype() != tensor.dtype || t.shape() != tensor.shape {
+        let mut bound = false;
+        for (tensor, input) in tensors.iter().zip(inputs) {
+            let (dtype, shape) = match input {
+                RunInput::Host(t) => (t.dtype(), t.shape()),
+                RunInput::Device(t) => (t.dtype, t.shape.as_slice()),
+            };
+            if dtype != tensor.dtype || shape != tensor.shape {
                 let wanted = format!("{}{:?}", tensor.dtype, tensor.shape);
-                let text = format!("input `{}` is {wanted}, got {}{:?}", tensor.name, t.dtype(), t.shape());
-                return Err(GpuError::Input(text));
+                return Err(GpuError::Input(format!("input `{}` is {wanted}, got {dtype}{shape:?}", tensor.name)));
             }
-            self.write(shared, tensor, t)?;
+            bound |= match input {
+                RunInput::Host(_) => self.unbind(tensor.buffer),
+                RunInput::Device(t) => self.bind_tensor(shared, tensor, t)?,
+            };
+        }
+        if bound {
+            self.steps = bind_steps(shared, &self.buffers, &shared.plan.steps);
+        }
+        for (tensor, input) in tensors.iter().zip(inputs) {
+            if let RunInput::Host(t) = input {
+                self.write(shared, tensor, t)?;
+            }
         }
         Ok(())
+    }
+
+    /// Puts the buffer of an input back that was allocated for it; whether another was in its place.
+    fn unbind(&mut self, buffer: usize) -> bool {
+        let own = self.own_inputs.remove(&buffer);
+        own.map(|own| self.buffers[buffer] = own).is_some()
+    }
+
+    /// Puts the buffers of a tensor in the place of an input's; whether they are others than before.
+    fn bind_tensor(&mut self, shared: &Shared, tensor: &BufferView, t: &DeviceTensor) -> Result<bool, GpuError> {
+        let refuse = |why: &str| Err(GpuError::Input(format!("input `{}` cannot be bound: {why}", tensor.name)));
+        if shared.on_host(tensor) {
+            return refuse("no kernel reads it, so it is in host memory");
+        }
+        if t.encoding != tensor.encoding {
+            return refuse("the device stores its type in another form than the given buffer");
+        }
+        let plan_buffer = &shared.plan.buffers[tensor.buffer];
+        let sizes = slice_sizes(plan_buffer);
+        let fits = sizes.len() == t.buffers.len() && t.buffers.iter().zip(&sizes).all(|(b, &size)| b.size() >= size);
+        if !fits {
+            return refuse(&format!("it needs {} bytes, padded to 16, in {} buffers", plan_buffer.bytes, sizes.len()));
+        }
+        if t.buffers.iter().any(|b| !b.usage().contains(wgpu::BufferUsages::STORAGE)) {
+            return refuse("its buffer is not for storage");
+        }
+        if self.buffers[tensor.buffer] == t.buffers {
+            return Ok(false);
+        }
+        let before = std::mem::replace(&mut self.buffers[tensor.buffer], t.buffers.clone());
+        self.own_inputs.entry(tensor.buffer).or_insert(before);
+        Ok(true)
     }
 
     /// Writes a tensor: to the device it goes before the next submission.

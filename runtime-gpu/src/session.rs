@@ -19,12 +19,14 @@ pub struct SessionOptions {
     pub cache_dir: Option<PathBuf>,
     /// What `call_host` nodes call.
     pub host_functions: HostFunctions,
+    /// Runs that may be under way at once, each with memory of its own for activations; 0 is 1.
+    pub runs_in_flight: usize,
 }
 
-/// An open session: any thread may run on it, one run at a time.
+/// An open session: any thread may run on it. As many runs are under way at once as its options say.
 pub struct Session {
     pub(crate) shared: Shared,
-    /// What runs write. There is one of it today, so runs take turns.
+    /// What runs write: one for each run that may be under way; others wait for their turn.
     pub(crate) pool: Pool<Resources>,
 }
 
@@ -92,7 +94,7 @@ impl Session {
         let host_functions = options.host_functions.clone();
         let shared =
             Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
-        let pool = Pool::of(vec![Resources::new(&shared)]);
+        let pool = Pool::of((0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect());
         Ok(Session { shared, pool })
     }
 

@@ -5,8 +5,9 @@ use super::memory::Pool;
 use super::numbering::{Numbering, Packers};
 use super::storage::{StorageLocation, Tensors};
 use super::{CompileError, MemoryReport};
-use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::graph::{Function, Module, Node, NodeId, ValueId};
 use crate::name::Name;
+use crate::ops::control::CallHost;
 use crate::plan::{Branch, BufferView, Dispatch, HostStep, KernelIndex, Plan, PlanKernel, Step};
 use crate::profile::DeviceProfile;
 use rustc_hash::FxHashMap;
@@ -135,10 +136,10 @@ impl Steps<'_> {
             Pending::Host { node, group } => {
                 let (call, run) = (host_call(self.main, *node), host_computation(module, self.main, *node));
                 let node = &self.main.nodes[*node];
-                let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+                let values: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                 let (inputs, outputs) = match call.is_some_and(|c| c.on_device) {
-                    true => (tensors.on_device(&inputs, node.name)?, tensors.on_device(&node.outputs, node.name)?),
-                    false => (tensors.on_host(&inputs, node.name)?, tensors.on_host(&node.outputs, node.name)?),
+                    true => self.device_views(node, &values, tensors)?,
+                    false => (tensors.on_host(&values, node.name)?, tensors.on_host(&node.outputs, node.name)?),
                 };
                 steps.push(Step::Host(HostStep { name: node.name, inputs, outputs, run, call, group: *group }));
             }
@@ -150,5 +151,25 @@ impl Steps<'_> {
             Pending::Branch { .. } | Pending::EndBranch => {}
         }
         Ok(())
+    }
+
+    /// Operands and results of a host function on device buffers. An operand whose place a result takes is seen there: in its own
+    /// buffer, or in the copy of it.
+    fn device_views(
+        &self,
+        node: &Node,
+        values: &[ValueId],
+        tensors: &mut Tensors<'_>,
+    ) -> Result<(Vec<BufferView>, Vec<BufferView>), CompileError> {
+        let mut inputs = tensors.on_device(values, node.name)?;
+        let outputs = tensors.on_device(&node.outputs, node.name)?;
+        let call = node.op.downcast::<CallHost>();
+        for (i, output) in outputs.iter().enumerate() {
+            let operand = call.and_then(|c| c.in_place_operand(i));
+            if let Some(input) = operand.and_then(|operand| inputs.get_mut(operand)) {
+                input.buffer = output.buffer;
+            }
+        }
+        Ok((inputs, outputs))
     }
 }
