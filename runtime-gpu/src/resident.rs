@@ -69,8 +69,8 @@ impl Resident<'_> {
         let mut pending = VecDeque::new();
         for _ in 0..n {
             let mut encoder = new_encoder(gpu);
-            let steps = self.resources.steps.iter();
-            steps.map(|s| self.shared.encode(&mut encoder, &self.resources, s)).collect::<Result<(), GpuError>>()?;
+            let mut steps = self.resources.steps.iter();
+            steps.try_for_each(|s| self.shared.encode(&mut encoder, &self.resources, s))?;
             pending.push_back(gpu.queue.submit([encoder.finish()]));
             if pending.len() >= depth.max(1)
                 && let Some(index) = pending.pop_front()
