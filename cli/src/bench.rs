@@ -5,12 +5,10 @@ mod tables;
 
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{
-    Device, Executor, compile_options, compile_with, pipeline_for, profile_on, recorded, run_on_cpu,
-};
+use crate::executor::{Device, Executor, compile_options, compile_with, pipeline_for, profile_on, recorded};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, write_json};
-use crate::{ceilings, driver_stats};
+use crate::{ceilings, driver_stats, host_calls};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
@@ -60,6 +58,9 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
     }
     if !json_alone {
         show_details(&results)?;
+        if let [one] = results.as_slice() {
+            host_calls::show(one)?;
+        }
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.clone().into() };
     write_json(&a.common, &all)?;
@@ -191,6 +192,14 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
     match &executor {
         Executor::Gpu { session, compiled } => {
             let (mut v, times) = on_device(a, session, compiled, inputs, limit, setup.ceilings, &mut progress)?;
+            if !common.host_call.is_empty() {
+                let plain = Common { host_call: vec![], quiet: true, ..common.clone() };
+                let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
+                if let Executor::Gpu { session, compiled } = &other {
+                    let (without, _) = on_device(a, session, compiled, inputs, limit, None, &mut progress)?;
+                    v["without_host_calls"] = host_calls::beside(&v, &without);
+                }
+            }
             drop(progress);
             let stats = setup.stats(compiled, common)?;
             if let Some(stats) = &stats {
@@ -202,13 +211,15 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
             v["compile_ms"] = json!({ "cold": cold, "warm": warm });
             Ok(Measured { value: v, dispatches: Some(times), stats })
         }
-        Executor::Cpu { .. } if a.driver_stats => {
-            let why = format!("{DRIVER_STATS}: the model runs on the CPU executor, and no driver compiles for that");
+        Executor::Cpu { .. } | Executor::Staged(_) if a.driver_stats => {
+            let why = format!(
+                "{DRIVER_STATS}: the model runs in parts or on the CPU executor: its kernels are not known before a run"
+            );
             Err(CliError::new(Code::Device, why))
         }
-        Executor::Cpu { module, .. } => {
+        Executor::Cpu { .. } | Executor::Staged(_) => {
             let batch = batch(inputs);
-            let run = || run_on_cpu(module, inputs).map(|_| 0.0);
+            let run = || executor.run(inputs).map(|_| 0.0);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
             let value = json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),
@@ -304,6 +315,7 @@ fn on_device(
     let pipelined = resident.run_pipelined(n, 3)?;
     let batch = batch(inputs);
     let (source, dispatches) = dispatch_times(a, &mut resident, progress)?;
+    let host_functions = host_calls::times(compiled, &mut resident, a.runs.clamp(1, 5))?;
     let per_kernel = per_kernel(compiled, &dispatches, ceilings);
     let s = Statistics::of(&latency);
     let d = Statistics::of(&device);
@@ -313,7 +325,7 @@ fn on_device(
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
         "throughput_per_s": n as f64 * batch as f64 / pipelined * 1e3,
-        "per_kernel": per_kernel,
+        "per_kernel": per_kernel, "host_functions": host_functions,
     });
     Ok((report, dispatches))
 }

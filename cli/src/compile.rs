@@ -8,7 +8,7 @@ use crate::models::load;
 use crate::output::{log, print_text, write_file, write_json};
 use crate::trace::show;
 use compiler::compile::{CompileOptions, Compiled};
-use compiler::plan::{PlanKernel, Step, kernel_file};
+use compiler::plan::{PlanKernel, kernel_file};
 use compiler::trace::{Contents, DriverStats};
 use shaders_gen::{EmitError, GeneratedModule, WgslDialect};
 use std::path::Path;
@@ -82,7 +82,7 @@ fn isa_device(a: &CompileArgs) -> CliResult<Device> {
 
 /// Dispatches in plan order.
 pub fn dispatches(c: &Compiled) -> impl Iterator<Item = &compiler::plan::Dispatch> {
-    c.plan.steps.iter().flat_map(|s| if let Step::Gpu(l) = s { l.as_slice() } else { &[] })
+    c.plan.dispatches()
 }
 
 /// A kernel's WGSL must be valid for the front end too.

@@ -122,6 +122,9 @@ impl From<GpuError> for CliError {
                 CliError::new(Code::Bug, text).help("please report this with the model and `weft devices`")
             }
             GpuError::Host(_) => CliError::input(text),
+            GpuError::HostFunction(_) => CliError::input(text).help(
+                "give a library with `--host-functions`, or register it in a program of your own (docs/expert-kernel.md)",
+            ),
             GpuError::NoDevice { .. } => CliError::new(Code::Device, text)
                 .help("`weft devices` lists what is there; `--device cpu` always works"),
             GpuError::DoesNotCompute { .. } => CliError::new(Code::Device, text).help(

@@ -7,20 +7,22 @@ use crate::device::cache_dir;
 use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
+use crate::staged::StagedModel;
+use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::cpu::Interpreter;
 use compiler::graph::{Function, Module, NodeId};
 use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
-    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassContext, PassErrorKind, PassStats, PipelineOptions, Sequential,
-    default_pipeline,
+    AmpMode, Clock, FuseMode, LayoutMode, MixedPrecision, PASSES, PassContext, PassErrorKind, PassStats,
+    PipelineOptions, ReplaceWithHostCalls, Sequential, default_pipeline,
 };
 use compiler::plan::BufferView;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use compiler::trace::{CompileTrace, Contents};
-use runtime_gpu::{DeviceChoice, Gpu, GpuError, Session, SessionOptions};
+use runtime_gpu::{DeviceChoice, Gpu, GpuError, HostFunctions, Session, SessionOptions};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -242,15 +244,17 @@ fn write_reproducer(
     Ok(path)
 }
 
-/// What the CPU executor runs: the module as loaded, or in mixed precision where that is asked for; and whether anything of
-/// it is in f16 then.
+/// What the CPU executor runs: the module as loaded, with host calls or in mixed precision where that is asked for; and whether
+/// anything of it is in f16 then.
 fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<(Module, bool)> {
-    if pipeline.amp == AmpMode::Off {
+    let list = default_pipeline(pipeline);
+    let behind = |name: &str| list.iter().position(|p| p == name).map_or(0, |i| i + 1);
+    let mixed = if pipeline.amp == AmpMode::Off { 0 } else { behind(MixedPrecision::NAME) };
+    let until = mixed.max(behind(ReplaceWithHostCalls::NAME));
+    if until == 0 {
         return Ok((module, false));
     }
     check_listed(&module, &pipeline.keep_f32).map_err(CompileError::Option)?;
-    let list = default_pipeline(pipeline);
-    let until = list.iter().position(|p| p == "mixed-precision").map_or(0, |i| i + 1);
     let mut cx = PassContext::new(DeviceProfile::baseline());
     pipeline.configure(&mut cx);
     Sequential::new(&list[..until]).run(&mut module, &mut cx).map_err(CompileError::from)?;
@@ -258,7 +262,7 @@ fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<(Modu
 }
 
 /// True when mixed precision has put anything into f16.
-fn has_halved(passes: &[PassStats]) -> bool {
+pub fn has_halved(passes: &[PassStats]) -> bool {
     passes.iter().any(|p| p.name == "mixed-precision" && p.changed)
 }
 
@@ -271,12 +275,16 @@ pub enum Executor {
         /// What was compiled.
         compiled: Box<Compiled>,
     },
+    /// On a device in parts, since it decides sizes while it runs.
+    Staged(Box<StagedModel>),
     /// On the CPU executor.
     Cpu {
         /// The module as loaded, or in mixed precision.
         module: Box<Module>,
         /// Some of it is in f16.
         mixed: bool,
+        /// What `call_host` nodes call.
+        functions: HostFunctions,
     },
 }
 
@@ -299,12 +307,15 @@ impl Executor {
         let on_cpu = |module| {
             crate::memory::check_cpu_memory(&module)?;
             let (module, mixed) = cpu_module(module, &pipeline)?;
-            Ok(Executor::Cpu { module: Box::new(module), mixed })
+            Ok(Executor::Cpu { module: Box::new(module), mixed, functions: common.functions.clone() })
         };
         let Device::Gpu(gpu) = device else { return on_cpu(module) };
         let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
         {
             Err(CompileError::NeedsCpu(why)) => {
+                if let Some(staged) = StagedModel::open(&module, &pipeline, common, device, profile)? {
+                    return Ok(Executor::Staged(Box::new(staged)));
+                }
                 log_once(common, format!("device: the CPU executor instead, since {why}"));
                 return on_cpu(module);
             }
@@ -323,16 +334,23 @@ impl Executor {
         match self {
             Executor::Gpu { session, compiled } => match session.run(inputs) {
                 // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
-                Err(GpuError::TooWide(_)) => Ok((run_on_cpu(&compiled.module, inputs)?, CPU_EXECUTOR)),
+                Err(GpuError::TooWide(_)) => {
+                    Ok((run_on_cpu(&compiled.module, inputs, session.host_functions())?, CPU_EXECUTOR))
+                }
                 other => Ok((other?, self.place())),
             },
-            Executor::Cpu { module, .. } => Ok((run_on_cpu(module, inputs)?, CPU_EXECUTOR)),
+            Executor::Staged(staged) => {
+                let results = staged.run(inputs)?;
+                Ok((results, staged.place()))
+            }
+            Executor::Cpu { module, functions, .. } => Ok((run_on_cpu(module, inputs, functions)?, CPU_EXECUTOR)),
         }
     }
     /// True when mixed precision has put anything into f16.
     pub fn is_mixed(&self) -> bool {
         match self {
             Executor::Gpu { compiled, .. } => has_halved(&compiled.passes),
+            Executor::Staged(staged) => staged.is_mixed(),
             Executor::Cpu { mixed, .. } => *mixed,
         }
     }
@@ -344,6 +362,7 @@ impl Executor {
                 (true, true) => "device and host",
                 (false, _) => "host",
             },
+            Executor::Staged(staged) => staged.place(),
             Executor::Cpu { .. } => CPU_EXECUTOR,
         }
     }
@@ -353,6 +372,7 @@ impl Executor {
             Executor::Gpu { session, .. } => {
                 session.plan().outputs.iter().map(|s: &BufferView| s.name.to_string()).collect()
             }
+            Executor::Staged(staged) => staged.output_names(),
             Executor::Cpu { module, .. } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
         }
     }
@@ -361,13 +381,14 @@ impl Executor {
 /// Opens a session with progress and the user's cache folder.
 pub fn open_session(gpu: &Arc<Gpu>, compiled: &Compiled, common: &Common) -> CliResult<Session> {
     let mut progress = Progress::new(common, &[("buffers", "upload"), ("kernels", "driver")]);
-    let options = SessionOptions { cache_dir: cache_dir() };
+    let host_functions = common.functions.clone();
+    let options = SessionOptions { cache_dir: cache_dir(), host_functions, ..SessionOptions::default() };
     Ok(Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |s, d, t| progress.report(s, d, t))?)
 }
 
 /// Runs the entry function on the CPU executor.
-pub fn run_on_cpu(module: &Module, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
-    compiler::cpu::run_function(module, module.entry, inputs).map_err(|e| {
+pub fn run_on_cpu(module: &Module, inputs: &[Tensor], functions: &HostFunctions) -> CliResult<Vec<Tensor>> {
+    Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs).map_err(|e| {
         let text = e.to_string();
         let code = if e.is_no_room() { Code::Device } else { Code::Input };
         CliError::new(code, text)
@@ -385,7 +406,7 @@ pub fn run_on_cpu_watched(
     let mut progress = Progress::new(common, &[]);
     let (entry, total) = (module.main().name, module.main().walk().len());
     let mut done = 0;
-    let mut interpreter = Interpreter::new(module).observe(|f, n, outputs| {
+    let mut interpreter = Interpreter::new(module).with_host(common.functions.on_tensors()).observe(|f, n, outputs| {
         if f.name == entry {
             done += 1;
             progress.report(stage, done, total);

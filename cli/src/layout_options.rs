@@ -51,15 +51,16 @@ fn read_measurements(path: &Path) -> CliResult<Measurements> {
 /// # Errors
 /// What [`pinned_pass`] and [`measurements`] say.
 pub fn check(common: &Common) -> CliResult<()> {
-    pinned_pass(common)?;
+    pass_options(common)?;
     measurements(common)?;
     Ok(())
 }
 
-/// The pins as options by pass name.
+/// The pins and the replaced nodes as options by pass name.
 ///
 /// # Errors
-/// What [`pinned_pass`] says.
+/// What [`pinned_pass`] says; a wrong `--host-call`.
 pub fn pass_options(common: &Common) -> CliResult<Vec<(String, compiler::attr::Attrs)>> {
-    Ok(pinned_pass(common)?.map(|p| (AutoLayout::NAME.to_string(), p.to_attrs())).into_iter().collect())
+    let pins = pinned_pass(common)?.map(|p| (AutoLayout::NAME.to_string(), p.to_attrs()));
+    Ok(pins.into_iter().chain(crate::host_calls::replacing_pass(common)?).collect())
 }

@@ -20,6 +20,8 @@ mod executor;
 mod explain;
 mod export;
 mod files;
+mod host_calls;
+mod host_library;
 mod html_report;
 mod images;
 mod inputs;
@@ -34,6 +36,7 @@ mod precision;
 mod report;
 mod run;
 mod said;
+mod staged;
 mod terminal;
 mod trace;
 mod view;
@@ -46,6 +49,7 @@ use compiler::passes::{AlterLayout, PassDef};
 use compiler::schedule::rules::{self, Rule};
 use compiler::schedule::{InstructionDef, register_instruction};
 use error::{CliError, CliResult, Code, catch_bugs};
+use runtime_gpu::HostFunctions;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -63,6 +67,8 @@ pub struct Extensions {
     pub instructions: Vec<InstructionDef>,
     /// Schedule rules, which are asked before those of the table.
     pub rules: Vec<Rule>,
+    /// Host functions, which graphs and `--host-call` may call.
+    pub host_functions: HostFunctions,
 }
 
 impl Extensions {
@@ -88,7 +94,7 @@ fn quiet_loader() {
 pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions) -> ExitCode {
     quiet_loader();
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = match args::shared::parse(args.iter().cloned()) {
+    let mut cli = match args::shared::parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
             let _ = e.print();
@@ -97,9 +103,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
         Err(e) => return usage(&e, &args),
     };
     std::panic::set_hook(Box::new(|_| {}));
+    let functions = host_calls::functions(cli.command.common(), &extensions.host_functions);
+    let registered = extensions.register().and(functions);
+    let result = registered.and_then(|functions| {
+        cli.command.common_mut().functions = functions;
+        catch_bugs(|| dispatch(&cli.command, &extensions))
+    });
     let common = cli.command.common();
-    let registered = extensions.register();
-    let result = registered.and_then(|()| catch_bugs(|| dispatch(&cli.command, &extensions)));
     output::log_stages(common);
     match result {
         Ok(()) => ExitCode::SUCCESS,

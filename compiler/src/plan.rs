@@ -4,6 +4,7 @@ mod stand_in;
 
 pub use stand_in::StandInEmitter;
 
+use crate::cpu::HostFunctions;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::tensor::Tensor;
@@ -177,19 +178,39 @@ pub struct Dispatch {
     pub bytes: u64,
 }
 
-/// A computation on the host between GPU segments.
+/// What a host step computes, of tensors in host memory, with the host functions of the session.
+pub type HostComputation = Arc<dyn Fn(Vec<Tensor>, &HostFunctions) -> Result<Vec<Tensor>, String> + Send + Sync>;
+
+/// A host function that a step calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostCall {
+    /// Its registered name.
+    pub function: Name,
+    /// It works on device buffers, through the queue; else on tensors in host memory.
+    pub on_device: bool,
+}
+
+/// A computation on the host between GPU segments, or on the device by a host function.
 #[derive(Clone)]
 pub struct HostStep {
     /// For messages.
     pub name: Name,
-    /// Tensors read back before, in operand order.
+    /// Operands, in order: tensors read back before, or device buffers.
     pub inputs: Vec<BufferView>,
-    /// Tensors uploaded after.
+    /// Results: tensors uploaded after, or device buffers. One in place of an operand has its buffer.
     pub outputs: Vec<BufferView>,
-    /// The computation.
-    pub run: Arc<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>, String> + Send + Sync>,
+    /// The computation on tensors.
+    pub run: HostComputation,
+    /// The host function, where it is a call of one.
+    pub call: Option<HostCall>,
     /// Group the step belongs to.
     pub group: usize,
+}
+impl HostStep {
+    /// The host function that works on device buffers.
+    pub fn device_function(&self) -> Option<Name> {
+        self.call.filter(|c| c.on_device).map(|c| c.function)
+    }
 }
 impl std::fmt::Debug for HostStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -204,13 +225,28 @@ pub enum Step {
     Gpu(Vec<Dispatch>),
     /// A host computation.
     Host(HostStep),
-    /// Copies a whole buffer.
+    /// Copies a whole buffer, or a tensor in host memory.
     Copy {
         /// From.
         from: BufferIndex,
         /// To.
         to: BufferIndex,
     },
+    /// Steps of which a run takes one list.
+    Branch(Branch),
+}
+
+/// Two lists of steps; one value, which is read back, decides between them.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// One bool.
+    pub condition: BufferView,
+    /// What runs where it is true.
+    pub then: Vec<Step>,
+    /// What runs where it is false.
+    pub otherwise: Vec<Step>,
+    /// Group that the branch belongs to.
+    pub group: usize,
 }
 
 /// A kernel of the plan: distinct shaders, shared by equal groups.
@@ -248,4 +284,31 @@ pub struct Plan {
     pub inputs: Vec<BufferView>,
     /// Results of the entry function.
     pub outputs: Vec<BufferView>,
+}
+
+/// Steps with those inside them: those of a branch behind it, first those of one side, then those of the other.
+pub fn nested(steps: &[Step]) -> Vec<&Step> {
+    fn collect<'a>(steps: &'a [Step], out: &mut Vec<&'a Step>) {
+        for step in steps {
+            out.push(step);
+            if let Step::Branch(b) = step {
+                collect(&b.then, out);
+                collect(&b.otherwise, out);
+            }
+        }
+    }
+    let mut out = vec![];
+    collect(steps, &mut out);
+    out
+}
+
+impl Plan {
+    /// All steps, as [`nested`] has them.
+    pub fn all_steps(&self) -> Vec<&Step> {
+        nested(&self.steps)
+    }
+    /// All dispatches, in the order of the steps.
+    pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
+        self.all_steps().into_iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] })
+    }
 }

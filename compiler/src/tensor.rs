@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::fault::Fault;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use half::{bf16, f16};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -207,6 +207,45 @@ impl Tensor {
             Some(v) => v.into_owned(),
             None => self.to_f64_vec().into_iter().map(|x| x as f32).collect(),
         }
+    }
+}
+
+/// A dense row-major host tensor that is being written.
+pub struct TensorMut {
+    dtype: DType,
+    shape: Vec<usize>,
+    data: BytesMut,
+}
+
+impl TensorMut {
+    /// All zero.
+    ///
+    /// # Errors
+    /// As [`reserve`].
+    pub fn zeros(dtype: DType, shape: Vec<usize>) -> Result<TensorMut, Fault> {
+        let len = shape.iter().try_fold(dtype.size(), |a, &d| a.checked_mul(d));
+        let data = filled(len.ok_or_else(|| Fault::too_large("a tensor beyond any memory"))?, 0u8)?;
+        Ok(TensorMut { dtype, shape, data: Bytes::from(data).into() })
+    }
+    /// The tensor `t`, in its own memory where nobody else holds that, else in a copy.
+    pub fn of(t: Tensor) -> TensorMut {
+        TensorMut { dtype: t.dtype, shape: t.shape, data: t.data.into() }
+    }
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    /// The raw bytes: little-endian elements, one byte of 0 or 1 for a bool.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.data
+    }
+    /// The tensor, no longer to be written.
+    pub fn freeze(self) -> Tensor {
+        Tensor { dtype: self.dtype, shape: self.shape, data: self.data.freeze() }
     }
 }
 

@@ -113,7 +113,7 @@ fn copy(slices: &[wgpu::Buffer], slice_bytes: usize, offset: usize, bytes: &[u8]
 
 /// The storage form that kernels, host steps or results expect of constant buffer `index`; none where nothing says.
 pub(crate) fn constant_encoding(plan: &Plan, module: &Module, index: usize) -> Option<Encoding> {
-    for step in &plan.steps {
+    for step in plan.all_steps() {
         match step {
             Step::Gpu(list) => {
                 for d in list {
@@ -131,7 +131,7 @@ pub(crate) fn constant_encoding(plan: &Plan, module: &Module, index: usize) -> O
                     return Some(s.encoding);
                 }
             }
-            Step::Copy { .. } => {}
+            Step::Copy { .. } | Step::Branch(_) => {}
         }
     }
     plan.outputs.iter().find(|s| s.buffer == index).map(|s| s.encoding)

@@ -70,6 +70,23 @@ pub(crate) fn wanted_features() -> wgpu::Features {
 }
 
 impl Gpu {
+    /// What `f` gives; an error where the device refuses what it asks for.
+    pub(crate) fn validated<T>(&self, f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let given = f();
+        match pollster::block_on(scope.pop()) {
+            Some(e) => Err(e.to_string()),
+            None => given,
+        }
+    }
+    /// The device, for commands and resources of one's own.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+    /// Its queue. What is submitted there comes behind what Weft has submitted so far.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
     /// Opens a device.
     ///
     /// # Errors

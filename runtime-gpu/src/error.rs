@@ -67,6 +67,9 @@ pub enum GpuError {
     /// An integer does not fit the 32 bits in which the device holds it; the CPU executor has no such limit.
     #[error("{0}")]
     TooWide(String),
+    /// A host function that the graph calls is not registered, or not in the form in which it is called.
+    #[error("{0}")]
+    HostFunction(String),
     /// A host step failed, or a constant could not be read.
     #[error("{0}")]
     Host(String),

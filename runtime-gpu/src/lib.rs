@@ -11,9 +11,11 @@ mod canary;
 mod constants;
 mod counted_cores;
 mod device;
+mod device_tensor;
 mod driver_stats;
 mod error;
 mod figures;
+mod host_functions;
 mod measure;
 mod pipelines;
 mod poller;
@@ -23,17 +25,23 @@ mod resident;
 mod resources;
 mod run;
 mod session;
+mod staged;
 mod storage;
 
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};
+pub use device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 pub use error::GpuError;
 pub use figures::{DeviceFigures, Figure, Source};
+pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 pub use measure::KernelTimer;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{Session, SessionOptions, available_memory};
+pub use staged::{Open, Part, Staged};
 pub use storage::{decode_tensor, encode_tensor};
+/// The library that device functions are written with.
+pub use wgpu;
 
 /// The code of docs/build-a-model.md, as a test.
 #[cfg(doctest)]

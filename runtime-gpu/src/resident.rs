@@ -59,7 +59,7 @@ impl Resident<'_> {
     /// As [`Resident::run`].
     pub fn run_pipelined(&mut self, n: usize, depth: usize) -> Result<f64, GpuError> {
         let start = Instant::now();
-        if self.shared.has_host_steps() {
+        if self.shared.is_interrupted() {
             for _ in 0..n {
                 self.run()?;
             }
@@ -69,7 +69,8 @@ impl Resident<'_> {
         let mut pending = VecDeque::new();
         for _ in 0..n {
             let mut encoder = new_encoder(gpu);
-            self.shared.encode(&mut encoder, &self.resources, &self.resources.steps);
+            let mut steps = self.resources.steps.iter();
+            steps.try_for_each(|s| self.shared.encode(&mut encoder, &self.resources, s))?;
             pending.push_back(gpu.queue.submit([encoder.finish()]));
             if pending.len() >= depth.max(1)
                 && let Some(index) = pending.pop_front()
@@ -81,6 +82,36 @@ impl Resident<'_> {
         Ok(ms(start))
     }
 
+    /// Microseconds of each call of a host function that no branch decides about, in plan order, by the host's clock: `(group, us)`.
+    /// Each is submitted and waited for alone; one on tensors counts with its tensors' way to the host and back.
+    ///
+    /// # Errors
+    /// As [`Resident::run`].
+    pub fn time_host_calls(&mut self) -> Result<Vec<(usize, f64)>, GpuError> {
+        let (shared, gpu) = (self.shared, &self.shared.gpu);
+        let steps = self.resources.steps.clone();
+        let mut out = vec![];
+        for step in steps.iter() {
+            let start = Instant::now();
+            let group = match step {
+                BoundStep::Host(h) if h.call.is_some() => {
+                    let done = self.resources.host_step(shared, None, h, Polling::Caller);
+                    pollster::block_on(done)?;
+                    h.group
+                }
+                BoundStep::DeviceCall(h, _) => {
+                    let mut encoder = new_encoder(gpu);
+                    shared.encode(&mut encoder, &self.resources, step)?;
+                    gpu.wait_for(gpu.queue.submit([encoder.finish()]))?;
+                    h.group
+                }
+                _ => continue,
+            };
+            out.push((group, start.elapsed().as_secs_f64() * 1e6));
+        }
+        Ok(out)
+    }
+
     /// Microseconds of each dispatch in plan order: `(kernel, group, us)`. With timestamps inside passes all come from
     /// one run; otherwise each dispatch is submitted and timed alone by the host's clock.
     ///
@@ -88,10 +119,14 @@ impl Resident<'_> {
     /// As [`Resident::run`].
     pub fn time_dispatches(&mut self) -> Result<(TimeSource, Vec<(usize, usize, f64)>), GpuError> {
         let gpu = &self.shared.gpu;
-        let lists = self.resources.steps.iter().filter_map(|s| if let BoundStep::Gpu(l) = s { Some(l) } else { None });
-        let all: Vec<&Bound> = lists.flatten().collect();
+        let mut all: Vec<&Bound> = vec![];
+        visit(&self.resources.steps, &mut |s| {
+            if let BoundStep::Gpu(list) = s {
+                all.extend(list);
+            }
+        });
         let inside = gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-        if inside && !self.shared.has_host_steps() && all.len() < 4000 {
+        if inside && !self.shared.is_interrupted() && all.len() < 4000 {
             return Ok((TimeSource::GpuTimestamps, time_by_timestamps(self.shared, &all)?));
         }
         let mut out = Vec::new();
@@ -106,6 +141,16 @@ impl Resident<'_> {
             out.push((d.kernel, d.group, start.elapsed().as_secs_f64() * 1e6));
         }
         Ok((TimeSource::HostClock, out))
+    }
+}
+
+/// Steps with those inside them, in the plan's order.
+fn visit<'a>(steps: &'a [BoundStep], go: &mut dyn FnMut(&'a BoundStep)) {
+    for step in steps {
+        go(step);
+        if let BoundStep::Branch(_, sides) = step {
+            sides.iter().for_each(|side| visit(side, go));
+        }
     }
 }
 

@@ -4,12 +4,16 @@
 //! ([`Shared`]) and never written. Another [`Resources`] made from the same [`Shared`] could run at the same time.
 
 use crate::device::Gpu;
+use crate::device_tensor::{DeviceTensor, RunInput};
 use crate::error::GpuError;
+use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 use crate::pipelines::Pipeline;
 use crate::storage::encode_tensor;
+use compiler::name::Name;
 use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, PlanBuffer, Step};
 use compiler::tensor::Tensor;
 use compiler::tir::Encoding;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What all runs of a session read.
@@ -21,6 +25,9 @@ pub(crate) struct Shared {
     pub(crate) constants: Vec<Vec<wgpu::Buffer>>,
     /// Tensors of the plan's constants on the host.
     pub(crate) host_constants: Vec<Option<Tensor>>,
+    pub(crate) host_functions: HostFunctions,
+    /// Those on device buffers, ready to run.
+    pub(crate) device_functions: BTreeMap<Name, DeviceFunction>,
 }
 
 /// A dispatch with everything bound.
@@ -35,46 +42,82 @@ pub(crate) struct Bound {
 /// A step with everything bound.
 pub(crate) enum BoundStep {
     Gpu(Vec<Bound>),
+    /// On tensors in host memory.
     Host(HostStep),
+    /// By a host function on device buffers.
+    DeviceCall(HostStep, DeviceFunction),
     Copy(usize, usize),
+    /// The condition, and what runs where it is true and where it is false.
+    Branch(BufferView, [BoundSteps; 2]),
 }
+
+/// Steps in order; a run holds them while it writes the rest of its resources.
+pub(crate) type BoundSteps = Arc<Vec<BoundStep>>;
 
 /// What one run at a time writes.
 pub(crate) struct Resources {
     /// Slices of the plan's buffers, the shared constants among them.
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
-    pub(crate) steps: Vec<BoundStep>,
+    pub(crate) steps: BoundSteps,
+    /// Buffers of the inputs that are bound to tensors of others, as allocated here.
+    own_inputs: BTreeMap<usize, Vec<wgpu::Buffer>>,
     /// Tensors of the plan's host buffers.
     pub(crate) host: Vec<Option<Tensor>>,
 }
 
 impl Shared {
-    /// True when the plan computes something on the host.
+    /// True when the plan computes something on tensors in host memory.
     pub(crate) fn has_host_steps(&self) -> bool {
-        self.plan.steps.iter().any(|s| matches!(s, Step::Host(_)))
+        let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
+        self.plan.all_steps().iter().any(on_tensors)
+    }
+
+    /// True when the host decides or computes something between submissions.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.has_host_steps() || self.plan.steps.iter().any(|s| matches!(s, Step::Branch(_)))
     }
 
     pub(crate) fn on_host(&self, tensor: &BufferView) -> bool {
-        matches!(self.plan.buffers[tensor.buffer].content, Content::Host(_))
+        self.holds_tensor(tensor.buffer)
     }
 
-    /// Encodes the steps that run on the device.
-    pub(crate) fn encode(&self, encoder: &mut wgpu::CommandEncoder, resources: &Resources, steps: &[BoundStep]) {
-        for step in steps {
-            match step {
-                BoundStep::Gpu(list) => {
-                    let mut pass = encoder.begin_compute_pass(&Default::default());
-                    list.iter().for_each(|d| self.dispatch(&mut pass, d));
-                }
-                BoundStep::Copy(from, to) => {
-                    let sizes = slice_sizes(&self.plan.buffers[*from]);
-                    for ((a, b), size) in resources.buffers[*from].iter().zip(&resources.buffers[*to]).zip(sizes) {
-                        encoder.copy_buffer_to_buffer(a, 0, b, 0, size);
-                    }
-                }
-                BoundStep::Host(_) => {}
+    /// True when the buffer is a tensor in host memory.
+    pub(crate) fn holds_tensor(&self, buffer: usize) -> bool {
+        matches!(self.plan.buffers[buffer].content, Content::Host(_))
+    }
+
+    /// Encodes a step that runs on the device.
+    ///
+    /// # Errors
+    /// What a host function says.
+    pub(crate) fn encode(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        resources: &Resources,
+        step: &BoundStep,
+    ) -> Result<(), GpuError> {
+        match step {
+            BoundStep::Gpu(list) => {
+                let mut pass = encoder.begin_compute_pass(&Default::default());
+                list.iter().for_each(|d| self.dispatch(&mut pass, d));
             }
+            BoundStep::Copy(from, to) => {
+                let sizes = slice_sizes(&self.plan.buffers[*from]);
+                for ((a, b), size) in resources.buffers[*from].iter().zip(&resources.buffers[*to]).zip(sizes) {
+                    encoder.copy_buffer_to_buffer(a, 0, b, 0, size.min(b.size()));
+                }
+            }
+            BoundStep::DeviceCall(h, function) => {
+                let operand = |view| DeviceOperand { view, buffers: &resources.buffers[view.buffer] };
+                let (inputs, outputs) =
+                    (h.inputs.iter().map(operand).collect(), h.outputs.iter().map(operand).collect());
+                let mut call = DeviceCall { gpu: &self.gpu, encoder, inputs, outputs };
+                let said = self.gpu.validated(|| function(&mut call));
+                said.map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
+            }
+            BoundStep::Host(_) | BoundStep::Branch(..) => {}
         }
+        Ok(())
     }
 
     pub(crate) fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, d: &Bound) {
@@ -98,13 +141,8 @@ impl Resources {
                 _ => allocate(&shared.gpu, plan, i, b),
             });
         }
-        let bound = |s: &Step| match s {
-            Step::Gpu(list) => BoundStep::Gpu(list.iter().map(|d| bind(shared, &buffers, d)).collect()),
-            Step::Host(h) => BoundStep::Host(h.clone()),
-            Step::Copy { from, to } => BoundStep::Copy(*from, *to),
-        };
-        let steps = plan.steps.iter().map(bound).collect();
-        Resources { buffers, steps, host: shared.host_constants.clone() }
+        let steps = bind_steps(shared, &buffers, &plan.steps);
+        Resources { buffers, steps, own_inputs: BTreeMap::new(), host: shared.host_constants.clone() }
     }
 
     /// Writes the inputs, in the order of the plan's.
@@ -112,20 +150,76 @@ impl Resources {
     /// # Errors
     /// A wrong number, dtype or shape.
     pub(crate) fn write_inputs(&mut self, shared: &Shared, inputs: &[Tensor]) -> Result<(), GpuError> {
+        let inputs: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
+        self.bind_inputs(shared, &inputs)
+    }
+
+    /// Writes the inputs that come from the host and binds those on the device, in the order of the plan's.
+    ///
+    /// # Errors
+    /// A wrong number, dtype or shape; a tensor on the device that cannot be bound as it is.
+    pub(crate) fn bind_inputs(&mut self, shared: &Shared, inputs: &[RunInput<'_>]) -> Result<(), GpuError> {
         let tensors = &shared.plan.inputs;
         if inputs.len() != tensors.len() {
             let text = format!("the network takes {} inputs, got {}", tensors.len(), inputs.len());
             return Err(GpuError::Input(text));
         }
-        for (tensor, t) in tensors.iter().zip(inputs) {
-            if t.dtype() != tensor.dtype || t.shape() != tensor.shape {
+        let mut bound = false;
+        for (tensor, input) in tensors.iter().zip(inputs) {
+            let (dtype, shape) = match input {
+                RunInput::Host(t) => (t.dtype(), t.shape()),
+                RunInput::Device(t) => (t.dtype, t.shape.as_slice()),
+            };
+            if dtype != tensor.dtype || shape != tensor.shape {
                 let wanted = format!("{}{:?}", tensor.dtype, tensor.shape);
-                let text = format!("input `{}` is {wanted}, got {}{:?}", tensor.name, t.dtype(), t.shape());
-                return Err(GpuError::Input(text));
+                return Err(GpuError::Input(format!("input `{}` is {wanted}, got {dtype}{shape:?}", tensor.name)));
             }
-            self.write(shared, tensor, t)?;
+            bound |= match input {
+                RunInput::Host(_) => self.unbind(tensor.buffer),
+                RunInput::Device(t) => self.bind_tensor(shared, tensor, t)?,
+            };
+        }
+        if bound {
+            self.steps = bind_steps(shared, &self.buffers, &shared.plan.steps);
+        }
+        for (tensor, input) in tensors.iter().zip(inputs) {
+            if let RunInput::Host(t) = input {
+                self.write(shared, tensor, t)?;
+            }
         }
         Ok(())
+    }
+
+    /// Puts the buffer of an input back that was allocated for it; whether another was in its place.
+    fn unbind(&mut self, buffer: usize) -> bool {
+        let own = self.own_inputs.remove(&buffer);
+        own.map(|own| self.buffers[buffer] = own).is_some()
+    }
+
+    /// Puts the buffers of a tensor in the place of an input's; whether they are others than before.
+    fn bind_tensor(&mut self, shared: &Shared, tensor: &BufferView, t: &DeviceTensor) -> Result<bool, GpuError> {
+        let refuse = |why: &str| Err(GpuError::Input(format!("input `{}` cannot be bound: {why}", tensor.name)));
+        if shared.on_host(tensor) {
+            return refuse("no kernel reads it, so it is in host memory");
+        }
+        if t.encoding != tensor.encoding {
+            return refuse("the device stores its type in another form than the given buffer");
+        }
+        let plan_buffer = &shared.plan.buffers[tensor.buffer];
+        let sizes = slice_sizes(plan_buffer);
+        let fits = sizes.len() == t.buffers.len() && t.buffers.iter().zip(&sizes).all(|(b, &size)| b.size() >= size);
+        if !fits {
+            return refuse(&format!("it needs {} bytes, padded to 16, in {} buffers", plan_buffer.bytes, sizes.len()));
+        }
+        if t.buffers.iter().any(|b| !b.usage().contains(wgpu::BufferUsages::STORAGE)) {
+            return refuse("its buffer is not for storage");
+        }
+        if self.buffers[tensor.buffer] == t.buffers {
+            return Ok(false);
+        }
+        let before = std::mem::replace(&mut self.buffers[tensor.buffer], t.buffers.clone());
+        self.own_inputs.entry(tensor.buffer).or_insert(before);
+        Ok(true)
     }
 
     /// Writes a tensor: to the device it goes before the next submission.
@@ -184,9 +278,10 @@ pub(crate) fn slice_sizes(b: &PlanBuffer) -> Vec<u64> {
 pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
     let constant = matches!(b.content, Content::Constant { .. });
     let read_back = plan.outputs.iter().any(|o| o.buffer == index)
-        || plan.steps.iter().any(|s| match s {
+        || plan.all_steps().into_iter().any(|s| match s {
             Step::Host(h) => h.inputs.iter().any(|t| t.buffer == index),
             Step::Copy { from, .. } => *from == index,
+            Step::Branch(b) => b.condition.buffer == index,
             Step::Gpu(_) => false,
         });
     let mut usage = wgpu::BufferUsages::STORAGE;
@@ -200,6 +295,22 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
         gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
     };
     slice_sizes(b).into_iter().map(buffer).collect()
+}
+
+fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: &[Step]) -> BoundSteps {
+    let one = |s: &Step| match s {
+        Step::Gpu(list) => BoundStep::Gpu(list.iter().map(|d| bind(shared, buffers, d)).collect()),
+        Step::Host(h) => match h.device_function().and_then(|name| shared.device_functions.get(&name)) {
+            Some(function) => BoundStep::DeviceCall(h.clone(), function.clone()),
+            None => BoundStep::Host(h.clone()),
+        },
+        Step::Copy { from, to } => BoundStep::Copy(*from, *to),
+        Step::Branch(b) => {
+            let sides = [&b.then, &b.otherwise].map(|side| bind_steps(shared, buffers, side));
+            BoundStep::Branch(b.condition.clone(), sides)
+        }
+    };
+    Arc::new(steps.iter().map(one).collect())
 }
 
 fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {

@@ -2,7 +2,7 @@
 
 use crate::error::GpuError;
 use crate::readback::{Polling, Readback, new_encoder};
-use crate::resources::{BoundStep, Resources, Shared};
+use crate::resources::{BoundStep, BoundSteps, Resources, Shared};
 use crate::session::Session;
 use compiler::plan::{BufferView, HostStep};
 use compiler::tensor::Tensor;
@@ -13,7 +13,7 @@ use std::time::Instant;
 pub struct RunTimes {
     /// Inputs to device memory.
     pub upload: f64,
-    /// Encoding and submitting; 0 where host steps split the run, whose times all count as `gpu`.
+    /// Encoding and submitting; 0 where the host splits the run, whose times all count as `gpu`.
     pub encode: f64,
     /// From submit until the device is done.
     pub gpu: f64,
@@ -70,7 +70,7 @@ impl Session {
         let mark = Instant::now();
         results.done(&shared.gpu, polling).await?;
         t.gpu = ms(mark);
-        if shared.has_host_steps() {
+        if shared.is_interrupted() {
             t.gpu += std::mem::take(&mut t.encode);
         }
         let mark = Instant::now();
@@ -89,33 +89,59 @@ impl Resources {
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
         let mut encoder = None;
-        for i in 0..self.steps.len() {
-            if let BoundStep::Host(h) = &self.steps[i] {
-                let h = h.clone();
-                self.host_step(shared, encoder.take(), &h, polling).await?;
-            } else {
-                let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
-                shared.encode(encoder, self, &self.steps[i..=i]);
+        // Lists of steps that are under way, and how far: a branch is a list inside another.
+        let mut open: Vec<(BoundSteps, usize)> = vec![(self.steps.clone(), 0)];
+        while let Some((steps, at)) = open.last_mut() {
+            let (steps, i) = (steps.clone(), *at);
+            *at += 1;
+            match steps.get(i) {
+                None => drop(open.pop()),
+                Some(BoundStep::Host(h)) => self.host_step(shared, encoder.take(), h, polling).await?,
+                Some(BoundStep::Branch(condition, sides)) => {
+                    let views = std::slice::from_ref(condition);
+                    let read = self.read(shared, encoder.take(), views, polling).await?;
+                    let taken = read.first().is_some_and(|t| t.to_i64_vec().first().is_some_and(|&c| c != 0));
+                    open.push((sides[usize::from(!taken)].clone(), 0));
+                }
+                Some(BoundStep::Copy(from, to)) if shared.holds_tensor(*to) => {
+                    self.host[*to] = self.host[*from].clone()
+                }
+                Some(step) => {
+                    let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
+                    shared.encode(encoder, self, step)?;
+                }
             }
         }
         Ok(encoder)
     }
 
+    /// Tensors behind what is encoded, which is submitted.
+    async fn read(
+        &mut self,
+        shared: &Shared,
+        encoder: Option<wgpu::CommandEncoder>,
+        views: &[BufferView],
+        polling: Polling,
+    ) -> Result<Vec<Tensor>, GpuError> {
+        let operands = Readback::submit(shared, self, encoder, views);
+        if views.iter().any(|s: &BufferView| !shared.on_host(s)) {
+            operands.done(&shared.gpu, polling).await?;
+        }
+        operands.tensors(self)
+    }
+
     /// Runs a host step behind what is encoded: that must be submitted first, since what the step writes reaches the device
     /// before the next submission.
-    async fn host_step(
+    pub(crate) async fn host_step(
         &mut self,
         shared: &Shared,
         encoder: Option<wgpu::CommandEncoder>,
         h: &HostStep,
         polling: Polling,
     ) -> Result<(), GpuError> {
-        let operands = Readback::submit(shared, self, encoder, &h.inputs);
-        if h.inputs.iter().any(|s: &BufferView| !shared.on_host(s)) {
-            operands.done(&shared.gpu, polling).await?;
-        }
-        let inputs = operands.tensors(self)?;
-        let outputs = (h.run)(&inputs).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
+        let inputs = self.read(shared, encoder, &h.inputs, polling).await?;
+        let functions = shared.host_functions.on_tensors();
+        let outputs = (h.run)(inputs, functions).map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
         h.outputs.iter().zip(&outputs).try_for_each(|(tensor, t)| self.write(shared, tensor, t))
     }
 }

@@ -3,11 +3,12 @@
 use crate::constants::{Upload, constant_encoding, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::host_functions::HostFunctions;
 use crate::pipelines::{build_all, cache_file, open_cache, store_cache};
 use crate::pool::Pool;
 use crate::resources::{Resources, Shared, allocate};
 use compiler::graph::Module;
-use compiler::plan::{Content, HostContent, Plan, Step};
+use compiler::plan::{Content, HostContent, Plan};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,12 +17,16 @@ use std::sync::Arc;
 pub struct SessionOptions {
     /// Folder of the pipeline cache; none: no cache on disk.
     pub cache_dir: Option<PathBuf>,
+    /// What `call_host` nodes call.
+    pub host_functions: HostFunctions,
+    /// Runs that may be under way at once, each with memory of its own for activations; 0 is 1.
+    pub runs_in_flight: usize,
 }
 
-/// An open session: any thread may run on it, one run at a time.
+/// An open session: any thread may run on it. As many runs are under way at once as its options say.
 pub struct Session {
     pub(crate) shared: Shared,
-    /// What runs write. There is one of it today, so runs take turns.
+    /// What runs write: one for each run that may be under way; others wait for their turn.
     pub(crate) pool: Pool<Resources>,
 }
 
@@ -85,8 +90,11 @@ impl Session {
         let cache = open_cache(&gpu, file.as_ref());
         let pipelines = build_all(&gpu, plan, cache.as_ref(), progress)?;
         store_cache(cache.as_ref(), file.as_ref());
-        let shared = Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants };
-        let pool = Pool::of(vec![Resources::new(&shared)]);
+        let device_functions = options.host_functions.prepare(&gpu, plan)?;
+        let host_functions = options.host_functions.clone();
+        let shared =
+            Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
+        let pool = Pool::of((0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect());
         Ok(Session { shared, pool })
     }
 
@@ -98,17 +106,21 @@ impl Session {
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.shared.gpu
     }
+    /// What `call_host` nodes call.
+    pub fn host_functions(&self) -> &HostFunctions {
+        &self.shared.host_functions
+    }
     /// Bytes of all device buffers.
     pub fn device_bytes(&self) -> u64 {
         self.shared.plan.buffers.iter().map(|b| b.bytes).sum()
     }
-    /// True when the plan computes something on the host.
+    /// True when the plan computes something on tensors in host memory.
     pub fn has_host_steps(&self) -> bool {
         self.shared.has_host_steps()
     }
     /// True when the plan computes something on the device.
     pub fn has_device_steps(&self) -> bool {
-        self.shared.plan.steps.iter().any(|s| matches!(s, Step::Gpu(_)))
+        self.shared.plan.dispatches().next().is_some()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::shared::{COMPILER, DEVICE, MODEL, OUTPUT};
 use crate::said::State;
 use clap::Args;
+use runtime_gpu::HostFunctions;
 use std::path::PathBuf;
 
 /// Options that mean the same everywhere.
@@ -63,6 +64,12 @@ pub struct Common {
     /// A pipeline of one's own
     #[arg(long, value_delimiter = ',', value_name = "A,B", help_heading = COMPILER)]
     pub passes: Vec<String>,
+    /// Let host functions take the place of nodes, by name (`*` matches anything) or as op:NAME
+    #[arg(long = "host-call", value_name = "NODE=FUNCTION", help_heading = COMPILER)]
+    pub host_call: Vec<String>,
+    /// A library of host functions, as docs/weft_host_functions.h declares it
+    #[arg(long = "host-functions", value_name = "LIBRARY", help_heading = COMPILER)]
+    pub host_functions: Vec<PathBuf>,
     /// Tuning database, or off
     #[arg(long, default_value = "off", help_heading = COMPILER)]
     pub tuning: String,
@@ -100,6 +107,9 @@ pub struct Common {
     /// Names of the shared options that stand on the command line.
     #[arg(skip)]
     pub given: Vec<String>,
+    /// The host functions there are.
+    #[arg(skip)]
+    pub functions: HostFunctions,
     /// What was said and timed so far; copies share it.
     #[arg(skip)]
     pub state: State,

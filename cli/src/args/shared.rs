@@ -51,7 +51,7 @@ const USES: &[Use] = &[
     Use {
         command: "opt",
         headings: &[DEVICE, COMPILER, OUTPUT],
-        without: &["json"],
+        without: &["json", "host_call", "host_functions"],
         examples: [
             "weft opt module.weft --passes 'fold-constants,fuse-ops {mode=classic}'",
             "weft compile squeezenet1_1 --emit weft | weft opt --passes apply-schedules --emit wgsl",
@@ -230,7 +230,8 @@ impl Command {
             Command::Cases(a) => &a.common,
         }
     }
-    fn common_mut(&mut self) -> &mut Common {
+    /// The shared options of the command, to be completed.
+    pub fn common_mut(&mut self) -> &mut Common {
         match self {
             Command::Devices(a) => &mut a.common,
             Command::Inspect(a) => &mut a.common,

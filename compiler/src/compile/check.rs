@@ -2,7 +2,7 @@
 
 use super::CompileError;
 use crate::graph::{Function, Module, ValueId};
-use crate::ops::control::Call;
+use crate::ops::control::{Call, If};
 
 /// Refuses an entry function that has no plan.
 ///
@@ -41,9 +41,9 @@ fn check_value(f: &Function, v: ValueId) -> Result<(), CompileError> {
 
 /// The entry function holds nothing that only the CPU executor runs.
 fn check_nodes(module: &Module, main: &Function) -> Result<(), CompileError> {
-    for &n in &main.blocks[main.body].nodes {
+    for n in main.walk() {
         let node = &main.nodes[n];
-        if !node.regions.is_empty() {
+        if !node.regions.is_empty() && !node.op.is::<If>() {
             let op = node.op.name();
             let why = format!("`{}` ({op}) is control flow that only the CPU executor runs", node.name);
             return Err(CompileError::NeedsCpu(why));

@@ -8,12 +8,14 @@ use super::{CompileError, Progress};
 use crate::arena::Id;
 use crate::define_id;
 use crate::fingerprint::Fingerprint;
+use crate::graph::Module;
 use crate::name::Name;
-use crate::plan::{EmitFailure, EmitKernel, EmittedKernel};
+use crate::plan::{EmitFailure, EmitKernel, EmittedKernel, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::schedule::accept;
 use crate::schedule::{apply_pending, rules};
 use crate::tir::{BufferId, TensorFunction};
+use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::mpsc::channel;
 
@@ -172,4 +174,32 @@ fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfil
         return Err(format!("%{} is packed beforehand, but is no constant", function.buffers[p.buffer].name));
     }
     Ok(rules::Scheduled { function, rule: WRITTEN, applied, declined: vec![] })
+}
+
+/// Kernels of all functions in a row.
+pub(super) struct Emitted {
+    pub kernels: Vec<PlanKernel>,
+    /// For each function the position of its first one.
+    pub first_kernel: Vec<usize>,
+    /// The functions before they were scheduled.
+    pub unscheduled: IndexMap<Name, TensorFunction>,
+}
+
+impl Emitted {
+    /// Takes the kernels of `built`, whose scheduled functions join the module.
+    pub fn of(built: &[Built], module: &mut Module) -> Emitted {
+        let mut all = Emitted { kernels: vec![], first_kernel: vec![], unscheduled: IndexMap::new() };
+        for b in built {
+            all.first_kernel.push(all.kernels.len());
+            all.kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
+                name: String::new(),
+                emitted: e.clone(),
+                function: b.name(),
+                part,
+            }));
+            all.unscheduled.insert(b.name(), b.before.clone());
+            module.tensor_functions.insert(b.name(), b.function.clone());
+        }
+        all
+    }
 }

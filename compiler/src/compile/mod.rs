@@ -15,6 +15,8 @@ mod names;
 mod numbering;
 mod planning;
 mod residency;
+mod stages;
+mod steps;
 mod storage;
 mod trace;
 mod transposes;
@@ -24,6 +26,7 @@ pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
+pub use stages::{StageValue, Stages, split_stages};
 
 use crate::graph::Module;
 use crate::name::Name;
@@ -68,6 +71,8 @@ pub struct Group {
     pub kind: GroupKind,
     /// The tensor function (shared by equal groups).
     pub tensor_function: Option<Name>,
+    /// The host function that it calls.
+    pub host_function: Option<Name>,
     /// Groups whose results it reads, by their position.
     pub reads: Vec<usize>,
     /// A result of it is one of the model's.

@@ -6,29 +6,27 @@
 
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
-use super::host::{host_function, host_module};
-use super::kernels::{Built, FunctionId, Requests};
-use super::memory::Pool;
+use super::kernels::{Built, Emitted, FunctionId, Requests};
+use super::memory::{Pool, PoolId};
 use super::names::{KernelNames, Sources};
-use super::numbering::{BufferKey, Numbering, Packers};
-use super::residency::{Lowered, check_bindings, constant_values, device_values, lower_all, value_encoding};
-use super::storage::{StorageLocation, Tensors};
+use super::numbering::{BufferKey, Packers};
+use super::residency::{
+    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, value_encoding,
+};
+use super::steps::{Pending, Steps};
+use super::storage::StorageLocation;
 use super::work::{dispatch_flops, stage_flops};
-use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
+use super::{CompileError, Compiled, Group, GroupKind, Progress, TransposeReport};
 use crate::arena::Id;
-use crate::graph::{Function, Module, Node, NodeId, TensorType, ValueId};
+use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::OpRef;
-use crate::ops::control::{CallTensor, Const};
-use crate::plan::{
-    Binding, BufferView, Dispatch, EmitKernel, HostContent, HostStep, KernelIndex, Plan, PlanKernel, Step,
-};
+use crate::ops::control::{CallHost, CallTensor, Const, If};
+use crate::plan::{Binding, EmitKernel, HostContent, KernelIndex, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
 use crate::tir::{BufferId, Scope, TensorFunction};
-use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::Arc;
 
 /// The pass of remarks about what groups become.
 const LOWERING: &str = "lower-groups";
@@ -36,11 +34,11 @@ const LOWERING: &str = "lower-groups";
 /// The pass of remarks about schedules.
 const SCHEDULING: &str = "schedule";
 
-/// One dispatch or host computation before buffers have numbers.
-enum Pending {
-    Dispatch { kernel: KernelIndex, locations: Vec<(StorageLocation, u32)>, group: usize, flops: u64, bytes: u64 },
-    Host { node: NodeId, inputs: Vec<ValueId>, group: usize },
-}
+/// What the nodes of the entry function become.
+type Lowering = FxHashMap<NodeId, Lowered>;
+
+/// What nodes' kernels come from.
+type Origins = FxHashMap<NodeId, Origin>;
 
 /// What a node's kernels come from.
 struct Origin {
@@ -67,11 +65,12 @@ pub(super) fn plan_module(
     check(&module, &main)?;
     let mut lowered = lower_all(&module, &main, profile);
     check_bindings(&main, &lowered, profile)?;
+    check_device_calls(&main, profile)?;
     let on_device = device_values(&main, &lowered);
     let constants = constant_values(&main, &lowered);
     let mut requests = Requests::new(module.tensor_functions.keys().copied());
     let mut functions: FxHashMap<NodeId, Origin> = FxHashMap::default();
-    for &n in &main.blocks[main.body].nodes {
+    for n in main.walk() {
         if let Some(Lowered::Kernel(t)) = lowered.get_mut(&n) {
             let stages = std::mem::take(&mut t.stages);
             let t = std::mem::replace(&mut t.function, TensorFunction::new(""));
@@ -102,11 +101,14 @@ pub(super) fn plan_module(
         packers: Packers::default(),
         pending: vec![],
         on_host: 0,
+        planned: vec![],
+        aliases: Aliases::of(&main, &lowered),
+        results: FxHashMap::default(),
     };
     planner.walk(&lowered, &functions)?;
     planner.relate();
     planner.name(&mut kernels);
-    let (plan, memory) = planner.number(kernels)?;
+    let (plan, memory) = planner.steps().number(kernels)?;
     let (groups, remarks) = (planner.groups, planner.remarks);
     Ok(Compiled {
         module,
@@ -123,34 +125,6 @@ pub(super) fn plan_module(
         timings: vec![],
         recording: None,
     })
-}
-
-/// Kernels of all functions in a row.
-struct Emitted {
-    kernels: Vec<PlanKernel>,
-    /// For each function the position of its first one.
-    first_kernel: Vec<usize>,
-    /// The functions before they were scheduled.
-    unscheduled: IndexMap<Name, TensorFunction>,
-}
-
-impl Emitted {
-    /// Takes the kernels of `built`, whose scheduled functions join the module.
-    fn of(built: &[Built], module: &mut Module) -> Emitted {
-        let mut all = Emitted { kernels: vec![], first_kernel: vec![], unscheduled: IndexMap::new() };
-        for b in built {
-            all.first_kernel.push(all.kernels.len());
-            all.kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
-                name: String::new(),
-                emitted: e.clone(),
-                function: b.name(),
-                part,
-            }));
-            all.unscheduled.insert(b.name(), b.before.clone());
-            module.tensor_functions.insert(b.name(), b.function.clone());
-        }
-        all
-    }
 }
 
 /// Makes steps of the nodes of the entry function and gives its values storage locations.
@@ -172,21 +146,31 @@ struct Planner<'a> {
     pending: Vec<Pending>,
     /// Values in host memory so far.
     on_host: usize,
+    /// The node of each group.
+    planned: Vec<NodeId>,
+    aliases: Aliases,
+    /// Values that a branch computes right where the result of its `if` lives.
+    results: FxHashMap<ValueId, PoolId>,
 }
 
 impl Planner<'_> {
-    fn walk(
-        &mut self,
-        lowered: &FxHashMap<NodeId, Lowered>,
-        functions: &FxHashMap<NodeId, Origin>,
-    ) -> Result<(), CompileError> {
+    fn walk(&mut self, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
         let main = self.main;
         for (i, &p) in main.params().iter().enumerate() {
             let host = BufferKey::Host(HostContent::Input(i));
             let own = if self.on_device.contains(&p) { BufferKey::Input(i) } else { host };
             self.location.insert(p, StorageLocation::Own(own));
         }
-        for &n in &main.blocks[main.body].nodes {
+        self.block(main.body, lowered, functions)?;
+        for &r in main.results() {
+            self.touch(r, usize::MAX);
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: BlockId, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
+        let main = self.main;
+        for &n in &main.blocks[block].nodes {
             let node = &main.nodes[n];
             if node.op.is::<Const>() {
                 let v = node.outputs[0];
@@ -195,15 +179,15 @@ impl Planner<'_> {
             }
             let origin = functions.get(&n);
             self.groups.push(self.describe(n, origin.map_or(&[][..], |o| o.stages.as_slice())));
+            self.planned.push(n);
             match (lowered.get(&n), origin) {
                 (Some(Lowered::View), _) => self.view(node),
                 (_, Some(origin)) => self.kernel_group(n, origin)?,
                 (Some(Lowered::Host(why)), _) => self.host_node(n, why),
+                _ if node.op.is::<If>() => self.branch(n, lowered, functions)?,
+                _ if node.op.is::<CallHost>() => self.host_call(n),
                 _ => self.host_node(n, &format!("`{}` has no tensor expression", node.op.name())),
             }
-        }
-        for &r in main.results() {
-            self.touch(r, usize::MAX);
         }
         Ok(())
     }
@@ -244,9 +228,14 @@ impl Planner<'_> {
     }
 
     fn host_node(&mut self, n: NodeId, why: &str) {
+        self.remark(LOWERING, RemarkKind::Missed, format!("runs on the host: {why}"));
+        self.host_step(n);
+    }
+
+    /// A step on the host of what is planned now, with its operands and results in their places.
+    fn host_step(&mut self, n: NodeId) {
         let (group, report) = self.group();
         report.kind = GroupKind::Host;
-        self.remark(LOWERING, RemarkKind::Missed, format!("runs on the host: {why}"));
         let node = &self.main.nodes[n];
         let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
         let step = self.pending.len();
@@ -254,9 +243,82 @@ impl Planner<'_> {
             self.touch(v, step);
         }
         for &v in &node.outputs {
-            self.new_value(self.main.ty(v), v, step);
+            if self.location.contains_key(&v) {
+                self.touch(v, step);
+            } else {
+                self.new_value(self.main.ty(v), v, step);
+            }
         }
-        self.pending.push(Pending::Host { node: n, inputs, group });
+        self.pending.push(Pending::Host { node: n, group });
+    }
+
+    /// A call of a host function. Results in place of an operand take its buffer, or that of a copy where the operand is still
+    /// needed.
+    fn host_call(&mut self, n: NodeId) {
+        let main = self.main;
+        let node = &main.nodes[n];
+        let Some(call) = node.op.downcast::<CallHost>() else { return };
+        let place = if call.on_device { "device buffers" } else { "tensors in host memory" };
+        self.remark(LOWERING, RemarkKind::Applied, format!("calls the host function `{}` on {place}", call.callee));
+        self.group().1.host_function = Some(call.callee);
+        for (i, &result) in node.outputs.iter().enumerate() {
+            let Some(operand) = call.in_place_operand(i).filter(|_| call.on_device) else { continue };
+            let Some(v) = node.inputs.get(operand).copied().flatten() else { continue };
+            let from = self.location[&v];
+            let own = matches!(from, StorageLocation::Pool(_)) && self.aliases.ends_at(main, v, n);
+            if own {
+                self.location.insert(result, from);
+                continue;
+            }
+            let step = self.pending.len();
+            self.touch(v, step);
+            self.new_value(main.ty(result), result, step);
+            self.pending.push(Pending::Copy { from, to: self.location[&result] });
+        }
+        self.host_step(n);
+    }
+
+    /// An `if`: the branch that a run takes is decided by one value that the host reads.
+    fn branch(&mut self, n: NodeId, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
+        let main = self.main;
+        let node = &main.nodes[n];
+        let (group, report) = self.group();
+        report.kind = GroupKind::Host;
+        self.remark(LOWERING, RemarkKind::Applied, "a branch: the host reads its condition alone".into());
+        let Some(condition) = node.inputs.first().copied().flatten() else { return Ok(()) };
+        let step = self.pending.len();
+        self.touch(condition, step);
+        for &v in &node.outputs {
+            self.new_value(main.ty(v), v, step);
+        }
+        self.pending.push(Pending::Branch { condition, group });
+        for &region in &node.regions {
+            self.aim(n, region);
+            self.block(region, lowered, functions)?;
+            for (&from, to) in main.blocks[region].results.iter().zip(&node.outputs) {
+                let (step, from_location, to_location) = (self.pending.len(), self.location[&from], self.location[to]);
+                self.touch(from, step);
+                self.touch(*to, step);
+                if from_location != to_location {
+                    self.pending.push(Pending::Copy { from: from_location, to: to_location });
+                }
+            }
+            self.pending.push(Pending::EndBranch);
+        }
+        Ok(())
+    }
+
+    /// What a branch computes as a result of its own is computed right where the results of the `if` live.
+    fn aim(&mut self, n: NodeId, region: BlockId) {
+        let main = self.main;
+        self.results.clear();
+        for (&from, to) in main.blocks[region].results.iter().zip(&main.nodes[n].outputs) {
+            let root = self.aliases.root(from);
+            let here = main.def_node(root).is_some_and(|d| main.nodes[d].block == Some(region));
+            if let (true, Some(&StorageLocation::Pool(id))) = (here, self.location.get(to)) {
+                self.results.entry(root).or_insert(id);
+            }
+        }
     }
 
     /// Gives a new value its place: in the pool, or in host memory where no kernel touches it.
@@ -264,6 +326,11 @@ impl Planner<'_> {
         if !self.on_device.contains(&v) {
             self.location.insert(v, StorageLocation::Own(BufferKey::Host(HostContent::Value(self.on_host))));
             self.on_host += 1;
+            return;
+        }
+        if let Some(id) = self.results.remove(&v) {
+            self.pool.touch(id, step);
+            self.location.insert(v, StorageLocation::Pool(id));
             return;
         }
         let n = ty.numel().as_const().unwrap_or(0) as u64;
@@ -366,9 +433,11 @@ impl Planner<'_> {
     fn relate(&mut self) {
         let mut maker: FxHashMap<ValueId, usize> = FxHashMap::default();
         let main = self.main;
-        let nodes = main.blocks[main.body].nodes.iter().map(|&n| &main.nodes[n]);
-        for (group, node) in nodes.filter(|n| !n.op.is::<Const>()).enumerate() {
-            let mut reads: Vec<usize> = node.inputs.iter().flatten().filter_map(|v| maker.get(v).copied()).collect();
+        for (group, &n) in self.planned.iter().enumerate() {
+            let node = &main.nodes[n];
+            let yielded = node.regions.iter().flat_map(|&r| main.blocks[r].results.iter());
+            let read = node.inputs.iter().flatten().chain(yielded);
+            let mut reads: Vec<usize> = read.filter_map(|v| maker.get(v).copied()).collect();
             reads.sort_unstable();
             reads.dedup();
             self.groups[group].reads = reads;
@@ -394,49 +463,15 @@ impl Planner<'_> {
         }
     }
 
-    /// Assigns the pool's slots and makes the plan.
-    fn number(&self, kernels: Vec<PlanKernel>) -> Result<(Plan, MemoryReport), CompileError> {
-        let (slots, sizes) = self.pool.assign(self.profile.max_binding);
-        let mut memory = MemoryReport {
-            activations_peak: sizes.iter().map(|s| s.1).sum(),
-            activations_naive: self.pool.naive_bytes(),
-            weights: 0,
-        };
-        let numbering = Numbering::new(&sizes, &self.packers, self.module, self.profile);
-        let mut tensors = Tensors { main: self.main, location: &self.location, slots: &slots, numbering };
-        let mut plan = Plan { kernels, ..Plan::default() };
-        for (i, &p) in self.main.params().iter().enumerate() {
-            plan.inputs.push(tensors.view(p, self.location[&p], Name::new(&format!("input{i}")))?);
+    fn steps(&self) -> Steps<'_> {
+        Steps {
+            module: self.module,
+            main: self.main,
+            profile: self.profile,
+            location: &self.location,
+            pool: &self.pool,
+            packers: &self.packers,
+            pending: &self.pending,
         }
-        let module = Arc::new(host_module(self.module));
-        for p in &self.pending {
-            match p {
-                Pending::Dispatch { kernel, locations, group, flops, bytes } => {
-                    let number =
-                        |&(location, slice): &(StorageLocation, u32)| Ok((tensors.buffer(location, None)?, slice));
-                    let buffers = locations.iter().map(number).collect::<Result<Vec<_>, CompileError>>()?;
-                    let (kernel, group, flops, bytes) = (*kernel, *group, *flops, *bytes);
-                    let d = Dispatch { kernel, buffers, symbols: vec![], group, flops, bytes };
-                    match plan.steps.last_mut() {
-                        Some(Step::Gpu(list)) => list.push(d),
-                        _ => plan.steps.push(Step::Gpu(vec![d])),
-                    }
-                }
-                Pending::Host { node, inputs, group } => {
-                    let Node { name, outputs, .. } = &self.main.nodes[*node];
-                    let (inputs, outputs) = (tensors.on_host(inputs, *name)?, tensors.on_host(outputs, *name)?);
-                    let run = host_function(&module, self.main, *node);
-                    plan.steps.push(Step::Host(HostStep { name: *name, inputs, outputs, run, group: *group }));
-                }
-            }
-        }
-        for (i, &r) in self.main.results().iter().enumerate() {
-            let name = self.main.result_names.get(i).copied();
-            let name = name.unwrap_or_else(|| Name::new(&format!("output{i}")));
-            let view = tensors.view(r, self.location[&r].seen_by_host(), name)?;
-            plan.outputs.push(BufferView { name, ..view });
-        }
-        plan.buffers = tensors.numbering.finish(&mut memory);
-        Ok((plan, memory))
     }
 }

@@ -4,6 +4,7 @@
 //! module, kernels from a device buffer of their own.
 
 use super::CompileError;
+use super::host::is_device_call;
 use super::lower::{LoweredGroup, assign_encodings, is_view, lower_group};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
@@ -102,36 +103,116 @@ fn too_wide(module: &Module, main: &Function, v: ValueId) -> Option<String> {
     Some(format!("the constant {wide} does not fit 32 bits"))
 }
 
-/// The values of `main` that live on the device.
+/// Which values share memory: views with their operands.
+pub(super) struct Aliases {
+    source: FxHashMap<ValueId, ValueId>,
+}
+
+impl Aliases {
+    /// Those of `main`.
+    pub fn of(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> Aliases {
+        let mut a = Aliases { source: FxHashMap::default() };
+        for n in main.walk() {
+            let node = &main.nodes[n];
+            if let (Some(Lowered::View), Some(&from)) = (lowered.get(&n), node.inputs.iter().flatten().next()) {
+                let root = a.root(from);
+                a.source.insert(node.outputs[0], root);
+            }
+        }
+        a
+    }
+    /// The value whose memory `v` is in.
+    pub fn root(&self, v: ValueId) -> ValueId {
+        self.source.get(&v).copied().unwrap_or(v)
+    }
+    /// True when nothing behind node `n`, and no other operand of it, needs the memory of its operand `v`.
+    pub fn ends_at(&self, main: &Function, v: ValueId, n: NodeId) -> bool {
+        let root = self.root(v);
+        let same = |u: &ValueId| self.root(*u) == root;
+        let defined_in = main.def_node(root).and_then(|d| main.nodes[d].block);
+        let Some(block) = main.nodes[n].block.filter(|b| defined_in == Some(*b)) else { return false };
+        let nodes = &main.blocks[block].nodes;
+        let at = nodes.iter().position(|&m| m == n).unwrap_or(0);
+        let operands = main.nodes[n].inputs.iter().flatten().filter(|u| same(u)).count();
+        let later = nodes[at + 1..].iter().any(|&m| uses(main, m).iter().any(same));
+        operands == 1 && !later && !main.blocks[block].results.iter().any(same)
+    }
+}
+
+/// The values that a node and the regions it owns use.
+fn uses(main: &Function, n: NodeId) -> Vec<ValueId> {
+    let node = &main.nodes[n];
+    let mut out: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+    for &r in &node.regions {
+        out.extend(&main.blocks[r].results);
+        out.extend(main.blocks[r].nodes.iter().flat_map(|&m| uses(main, m)));
+    }
+    out
+}
+
+/// The values of `main` that live on the device: those that kernels touch, or host functions that work on device buffers; with the
+/// results of an `if` those that its branches yield.
 pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> FxHashSet<ValueId> {
-    let mut source: FxHashMap<ValueId, ValueId> = FxHashMap::default();
-    let root = |source: &FxHashMap<ValueId, ValueId>, v: ValueId| source.get(&v).copied().unwrap_or(v);
+    let aliases = Aliases::of(main, lowered);
+    let nodes = main.walk();
     let mut touched = FxHashSet::default();
-    let nodes = &main.blocks[main.body].nodes;
-    for n in nodes {
-        let node = &main.nodes[*n];
-        match lowered.get(n) {
-            Some(Lowered::View) => {
-                if let Some(&from) = node.inputs.iter().flatten().next() {
-                    source.insert(node.outputs[0], root(&source, from));
-                }
-            }
-            Some(Lowered::Kernel(_)) => {
-                touched.extend(node.inputs.iter().flatten().chain(&node.outputs).map(|&v| root(&source, v)));
-            }
-            Some(Lowered::Host(_)) | None => {}
+    let mut together: Vec<Vec<ValueId>> = vec![];
+    for &n in &nodes {
+        let node = &main.nodes[n];
+        if matches!(lowered.get(&n), Some(Lowered::Kernel(_))) || is_device_call(main, n) {
+            touched.extend(node.inputs.iter().flatten().chain(&node.outputs).map(|&v| aliases.root(v)));
+        }
+        for (i, &v) in node.outputs.iter().enumerate().filter(|_| !node.regions.is_empty()) {
+            let yielded = node.regions.iter().filter_map(|&r| main.blocks[r].results.get(i).copied());
+            together.push(yielded.chain([v]).map(|v| aliases.root(v)).collect());
         }
     }
+    let mut spread = true;
+    while spread {
+        let before = touched.len();
+        for class in &together {
+            if class.iter().any(|v| touched.contains(v)) {
+                touched.extend(class.iter().copied());
+            }
+        }
+        spread = touched.len() > before;
+    }
     let all = main.params().iter().copied().chain(nodes.iter().flat_map(|&n| main.nodes[n].outputs.iter().copied()));
-    all.filter(|&v| touched.contains(&root(&source, v))).collect()
+    all.filter(|&v| touched.contains(&aliases.root(v))).collect()
+}
+
+/// What a host function on device buffers works on has a form there.
+///
+/// # Errors
+/// The first call that has an operand or a result without: the CPU executor can run its reference.
+pub(super) fn check_device_calls(main: &Function, profile: &DeviceProfile) -> Result<(), CompileError> {
+    for &n in &main.walk() {
+        let node = &main.nodes[n];
+        if !is_device_call(main, n) {
+            continue;
+        }
+        for &v in node.inputs.iter().flatten().chain(&node.outputs) {
+            let ty = main.ty(v);
+            let why = match value_encoding(ty.dtype, profile) {
+                None => format!("{} data has no storage form on the device", ty.dtype),
+                Some(_) if ty.numel().is(0) => "a tensor has no elements".into(),
+                Some(_) => continue,
+            };
+            return Err(CompileError::NeedsCpu(format!(
+                "`{}` calls a host function on the device, and {why}",
+                node.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The values of `main` that are constants of the module, perhaps in another shape.
 pub(super) fn constant_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> FxHashMap<ValueId, Name> {
     let mut out: FxHashMap<ValueId, Name> = FxHashMap::default();
-    for n in &main.blocks[main.body].nodes {
-        let node = &main.nodes[*n];
-        let name = match (node.op.downcast::<Const>(), lowered.get(n)) {
+    for n in main.walk() {
+        let node = &main.nodes[n];
+        let name = match (node.op.downcast::<Const>(), lowered.get(&n)) {
             (Some(c), _) => Some(c.name),
             (None, Some(Lowered::View)) => node.inputs.iter().flatten().next().and_then(|v| out.get(v).copied()),
             _ => None,
@@ -144,7 +225,7 @@ pub(super) fn constant_values(main: &Function, lowered: &FxHashMap<NodeId, Lower
 /// The groups of `main`, lowered.
 pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfile) -> FxHashMap<NodeId, Lowered> {
     let mut out = FxHashMap::default();
-    for &n in &main.blocks[main.body].nodes {
+    for n in main.walk() {
         if let Some(call) = main.nodes[n].op.downcast::<CallTensor>() {
             out.insert(n, written(module, main, n, call.callee, profile));
         }
@@ -165,7 +246,7 @@ pub(super) fn check_bindings(
     lowered: &FxHashMap<NodeId, Lowered>,
     profile: &DeviceProfile,
 ) -> Result<(), CompileError> {
-    for &n in &main.blocks[main.body].nodes {
+    for n in main.walk() {
         let Some(Lowered::Kernel(group)) = lowered.get(&n) else { continue };
         let t = &group.function;
         for block in t.body.blocks() {

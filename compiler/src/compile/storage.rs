@@ -11,7 +11,7 @@ use crate::tir::Encoding;
 use rustc_hash::FxHashMap;
 
 /// Where a value lives, before slots are assigned.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StorageLocation {
     /// In the activation pool.
     Pool(PoolId),
@@ -28,6 +28,10 @@ impl StorageLocation {
             }
             other => other,
         }
+    }
+    /// True for a tensor in host memory.
+    pub fn is_on_host(self) -> bool {
+        matches!(self, StorageLocation::Own(BufferKey::Host(_)))
     }
     /// The buffer, once the pool has slots.
     pub fn key(self, slots: &[SlotId]) -> BufferKey {
@@ -70,5 +74,10 @@ impl Tensors<'_> {
     /// Values as a host step sees them.
     pub fn on_host(&mut self, values: &[ValueId], fallback: Name) -> Result<Vec<BufferView>, CompileError> {
         values.iter().map(|&v| self.view(v, self.location[&v].seen_by_host(), fallback)).collect()
+    }
+
+    /// Values as a host function on device buffers sees them.
+    pub fn on_device(&mut self, values: &[ValueId], fallback: Name) -> Result<Vec<BufferView>, CompileError> {
+        values.iter().map(|&v| self.view(v, self.location[&v], fallback)).collect()
     }
 }

@@ -82,6 +82,7 @@ fn group(g: &super::Group) -> Group {
         rule: g.rule.into(),
         kind: g.kind,
         tensor_function: g.tensor_function.map(|f| f.to_string()),
+        host_function: g.host_function.map(|f| f.to_string()),
         reads: g.reads.clone(),
         is_result: g.is_result,
         flops: g.flops,
@@ -167,6 +168,12 @@ fn plan_of(p: &plan::Plan) -> Plan {
             outputs: h.outputs.iter().map(|s| s.buffer).collect(),
         },
         plan::Step::Copy { from, to } => Step::Copy { from: *from, to: *to },
+        plan::Step::Branch(b) => Step::Branch {
+            group: b.group,
+            condition: b.condition.buffer,
+            then: plan::nested(&b.then).len(),
+            otherwise: plan::nested(&b.otherwise).len(),
+        },
     };
     Plan {
         buffers: p
@@ -174,7 +181,7 @@ fn plan_of(p: &plan::Plan) -> Plan {
             .iter()
             .map(|b| PlanBuffer { content: content(&b.content), bytes: b.bytes, slice_bytes: b.slice_bytes })
             .collect(),
-        steps: p.steps.iter().map(step).collect(),
+        steps: p.all_steps().into_iter().map(step).collect(),
         inputs: p.inputs.iter().map(view).collect(),
         outputs: p.outputs.iter().map(view).collect(),
     }

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::fingerprint::Fingerprint;
 use crate::graph::{Constant, FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
-use crate::plan::{Plan, Step};
+use crate::plan::Plan;
 use crate::profile::DeviceProfile;
 use crate::tensor::{ConstData, DataSource, Tensor};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Measurements {
 
 /// A digest of what a plan runs on the device: the shader, workgroup, grid and immediates of each dispatch, in order.
 pub fn code_digest(plan: &Plan) -> Fingerprint {
-    let dispatches = plan.steps.iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] });
+    let dispatches = plan.dispatches();
     Fingerprint::of(|w| {
         for d in dispatches {
             let e = &plan.kernels[d.kernel].emitted;

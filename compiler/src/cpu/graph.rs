@@ -1,5 +1,6 @@
 //! Graph functions, node by node.
 
+use super::host_functions::HostFunctions;
 use super::node::eval_node;
 use crate::dtype::DType;
 use crate::fault::{Fault, FaultKind};
@@ -56,33 +57,6 @@ impl ExecError {
     /// True when nothing is wrong but that this machine has no room for it.
     pub fn is_no_room(&self) -> bool {
         matches!(self, ExecError::Node { why, .. } if why.kind == FaultKind::NoRoom)
-    }
-}
-
-/// A function of host tensors that a `call_host` node names.
-pub type HostFunction = Arc<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>, String> + Send + Sync>;
-
-/// Host functions by name.
-#[derive(Clone, Default)]
-pub struct HostFunctions {
-    map: FxHashMap<Name, HostFunction>,
-}
-impl HostFunctions {
-    /// None.
-    pub fn new() -> HostFunctions {
-        HostFunctions::default()
-    }
-    /// Registers `f` under `name`; an earlier one of that name is replaced.
-    pub fn register(
-        &mut self,
-        name: impl Into<Name>,
-        f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>, String> + Send + Sync + 'static,
-    ) {
-        self.map.insert(name.into(), Arc::new(f));
-    }
-    /// The function of that name.
-    pub fn get(&self, name: Name) -> Option<&HostFunction> {
-        self.map.get(&name)
     }
 }
 
@@ -256,7 +230,7 @@ impl<'a> Interpreter<'a> {
         }
         if let Some(c) = node.op.downcast::<CallHost>() {
             let inputs = required(inputs).map_err(|m| node_error(f, n, m))?;
-            return self.call_host(f, n, c, &inputs);
+            return self.call_host(f, n, c, inputs);
         }
         if node.op.is::<Let>() || node.op.is::<If>() {
             return self.run_regions(f, n, &inputs, env);
@@ -297,19 +271,24 @@ impl<'a> Interpreter<'a> {
         self.run_block(f, block, env)
     }
 
-    fn call_host(&self, f: &Function, n: NodeId, op: &CallHost, inputs: &[Tensor]) -> Result<Vec<Tensor>, ExecError> {
-        let function = self
-            .host
-            .and_then(|h| h.get(op.callee))
-            .ok_or(ExecError::UnknownHostFunction { node: f.nodes[n].name, callee: op.callee })?;
-        let results = function(inputs).map_err(|m| node_error(f, n, m))?;
-        for (i, (r, dtype)) in results.iter().zip(&op.dtypes).enumerate() {
-            if r.dtype() != *dtype {
-                let message = format!("result {i} of `{}` is {}, declared {dtype}", op.callee, r.dtype());
-                return Err(node_error(f, n, message));
-            }
-        }
-        Ok(results)
+    /// Runs the registered function; where there is none, the graph function that says what it computes.
+    fn call_host(
+        &mut self,
+        f: &Function,
+        n: NodeId,
+        op: &CallHost,
+        inputs: Vec<Tensor>,
+    ) -> Result<Vec<Tensor>, ExecError> {
+        let Some(host) = self.host.filter(|h| h.contains(op.callee)) else {
+            return match op.reference_function() {
+                Some(reference) => self.call(reference, inputs),
+                None => Err(ExecError::UnknownHostFunction { node: f.nodes[n].name, callee: op.callee }),
+            };
+        };
+        let symbols = &self.symbols;
+        let size = |d: &Dim| d.eval(&|v| symbols.get(&v).copied()).and_then(|n| usize::try_from(n).ok());
+        let shapes: Vec<_> = op.shapes.iter().map(|s| s.iter().map(size).collect()).collect();
+        host.call(op, inputs, &shapes).map_err(|m| node_error(f, n, m))
     }
 
     fn constant(&mut self, name: Name) -> Result<Tensor, Fault> {

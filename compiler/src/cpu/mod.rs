@@ -2,6 +2,7 @@
 //!
 //! - [`run_function`] and [`Interpreter`] run graph functions node by node, at concrete shapes.
 //! - [`eval_node`] runs one op; constant folding calls it. [`eval_expression`] runs just its tensor expression.
+//! - [`HostFunctions`] are what `call_host` nodes call.
 //! - [`run_tensor_function`] runs the stages of an unscheduled tensor function with vectors and threads.
 //! - [`run_scheduled`] interprets any tensor function, scheduled or not, in lockstep and with every access checked.
 //!
@@ -12,12 +13,14 @@
 
 mod bind;
 mod graph;
+mod host_functions;
 mod lockstep;
 mod node;
 mod scalar;
 mod stage;
 
-pub use graph::{ExecError, HostFunction, HostFunctions, Interpreter, MAX_CALL_DEPTH, peak_bytes, run_function};
+pub use graph::{ExecError, Interpreter, MAX_CALL_DEPTH, peak_bytes, run_function};
+pub use host_functions::HostFunctions;
 pub(crate) use lockstep::sample_kernels;
 pub use lockstep::{run_scheduled, run_scheduled_with};
 pub use node::{eval_expression, eval_node};

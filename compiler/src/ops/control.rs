@@ -108,7 +108,8 @@ impl Op for CallTensor {
 }
 
 attr_struct! {
-    /// Calls a registered host function: an op without a kernel, an expert's own code, an external library.
+    /// Calls a registered host function: an op without a kernel, an expert's own code, an external library. It is never merged
+    /// with another call, fused or left out, and keeps its place among the other effects.
     pub struct CallHost("call_host") {
         /// Registered name.
         pub callee: Name = Name::new(""),
@@ -116,14 +117,65 @@ attr_struct! {
         pub dtypes: Vec<crate::dtype::DType> = vec![],
         /// Result shapes.
         pub shapes: Vec<Vec<crate::int::Int>> = vec![],
+        /// On a device it works on device buffers, through the queue; else on tensors in host memory.
+        pub on_device: bool = false,
+        /// For each result the operand whose memory it takes, -1 for none; results beyond the list take none. An operand that is
+        /// read later is copied before.
+        pub in_place: Vec<i64> = vec![],
+        /// A graph function that computes the same, for where the host function is not registered (the CPU executor, when the
+        /// function works on device buffers); empty for none.
+        pub reference: Name = Name::new(""),
+    }
+}
+impl CallHost {
+    /// The operand whose memory result `i` takes.
+    pub fn in_place_operand(&self, i: usize) -> Option<usize> {
+        self.in_place.get(i).and_then(|&operand| usize::try_from(operand).ok())
+    }
+    /// The graph function that computes the same.
+    pub fn reference_function(&self) -> Option<Name> {
+        (!self.reference.as_str().is_empty()).then_some(self.reference)
+    }
+    /// Each result in place of an operand has its type, and no two share one.
+    fn check_in_place(&self, cx: &InferContext<'_>, types: &[TensorType]) -> OpResult<()> {
+        if self.in_place.len() > types.len() {
+            return Err("`in_place` has more entries than there are results".into());
+        }
+        let mut taken = vec![];
+        for (i, ty) in types.iter().enumerate() {
+            let Some(operand) = self.in_place_operand(i) else { continue };
+            let held = cx.require(operand)?;
+            if held != ty {
+                return Err(
+                    format!("result {i} is {ty:?}, and operand {operand}, whose place it takes, {held:?}").into()
+                );
+            }
+            if taken.contains(&operand) {
+                return Err(format!("two results take the place of operand {operand}").into());
+            }
+            taken.push(operand);
+        }
+        Ok(())
+    }
+    fn check_reference(&self, cx: &InferContext<'_>, types: &[TensorType]) -> OpResult<()> {
+        let Some(reference) = self.reference_function() else { return Ok(()) };
+        let f = cx.module.functions.get(&reference);
+        let f = f.ok_or_else(|| format!("function @{reference}, its reference, is not in the module"))?;
+        if f.params().len() != cx.len() || f.result_types != types {
+            return Err(format!("@{reference}, its reference, has other operands or results").into());
+        }
+        Ok(())
     }
 }
 impl Op for CallHost {
     fn arity(&self) -> (usize, usize) {
         (0, usize::MAX)
     }
-    fn infer(&self, _cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        declared_types(&self.dtypes, &self.shapes)
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let types = declared_types(&self.dtypes, &self.shapes)?;
+        self.check_in_place(cx, &types)?;
+        self.check_reference(cx, &types)?;
+        Ok(types)
     }
     fn has_compute(&self) -> bool {
         false

@@ -133,7 +133,7 @@ mod tests {
         let x = b.param("x", TensorType::fixed(DType::F32, &[2]));
         let used = b.constant("w", &Tensor::scalar(1f32));
         b.constant("unused", &Tensor::scalar(2f32));
-        let host = CallHost { callee: Name::new("log"), dtypes: vec![], shapes: vec![] };
+        let host = CallHost { callee: Name::new("log"), dtypes: vec![], shapes: vec![], ..CallHost::default() };
         b.add_multi(host, vec![Some(x), Some(used)], vec![]).unwrap();
         b.finish(&[(Name::new("y"), x)]);
         let mut cx = PassContext::default();

@@ -27,11 +27,13 @@ mod function_pass;
 pub mod fuse_ops;
 pub mod fusion_kind;
 mod infer_types;
+mod inline_functions;
 mod instrument;
 pub mod mixed_precision;
 mod pipeline;
 mod print_ir;
 mod remove_unused_functions;
+mod replace_with_host_calls;
 pub mod rewriter;
 pub mod rules;
 mod scaled_weights;
@@ -149,6 +151,7 @@ macro_rules! passes {
 
 passes! {
     infer_types::InferTypes,
+    inline_functions::InlineFunctions,
     simplify::Simplify,
     fold_constants::FoldConstants,
     fold_batch_norm::FoldBatchNorm,
@@ -160,6 +163,7 @@ passes! {
     combine_parallel_conv::CombineParallelConv,
     combine_parallel_matmul::CombineParallelMatmul,
     remove_unused_functions::RemoveUnusedFunctions,
+    replace_with_host_calls::ReplaceWithHostCalls,
     to_basic_block_normal_form::ToBasicBlockNormalForm,
     to_a_normal_form::ToANormalForm,
     print_ir::PrintIr,

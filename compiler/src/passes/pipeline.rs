@@ -1,7 +1,7 @@
 //! The standard pipelines: which passes run, in which order, for which options.
 
-use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext};
-use crate::attr::Attrs;
+use super::{AlterLayout, AmpMode, FuseMode, KeepF32, LayoutMode, PassContext, ReplaceWithHostCalls};
+use crate::attr::{AttrStruct, Attrs};
 
 /// Options of a compilation that decide its passes.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,6 +42,10 @@ impl Default for PipelineOptions {
     }
 }
 impl PipelineOptions {
+    /// True when nodes are to be replaced by host calls, as the options of that pass say.
+    fn replaces_nodes(&self) -> bool {
+        self.config.iter().any(|(pass, _)| pass == ReplaceWithHostCalls::NAME)
+    }
     /// Sets level, modes and disabled passes of a context.
     pub fn configure(&self, cx: &mut PassContext) {
         (cx.opt_level, cx.fuse, cx.layout, cx.amp) = (self.opt_level, self.fuse, self.layout, self.amp);
@@ -60,9 +64,18 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     }
     let classic = options.fuse == FuseMode::Classic;
     let mut list: Vec<&str> = match classic {
-        true => vec!["infer-types", "fold-constants", "fold-batch-norm", "eliminate-dead"],
+        true => vec![
+            "infer-types",
+            "inline-functions",
+            "to-a-normal-form",
+            "fold-constants",
+            "fold-batch-norm",
+            "eliminate-dead",
+        ],
         false => vec![
             "infer-types",
+            "inline-functions",
+            "to-a-normal-form",
             "remove-unused-functions",
             "simplify",
             "fold-constants",
@@ -78,6 +91,9 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
             "eliminate-dead",
         ],
     };
+    if options.replaces_nodes() {
+        list.insert(1, ReplaceWithHostCalls::NAME);
+    }
     if options.amp != AmpMode::Off {
         list.extend(["mixed-precision", "eliminate-dead"]);
     }

@@ -15,7 +15,7 @@ use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::Module;
 use crate::name::Name;
-use crate::ops::control::Const;
+use crate::ops::control::{CallHost, Const};
 use rustc_hash::FxHashSet;
 
 attr_struct! {
@@ -61,7 +61,9 @@ pub(super) fn reachable(module: &Module, roots: impl IntoIterator<Item = Name>) 
         }
         let Some(f) = module.functions.get(&name) else { continue };
         for n in f.walk() {
-            work.extend(f.nodes[n].op.callee());
+            let op = &f.nodes[n].op;
+            work.extend(op.callee());
+            work.extend(op.downcast::<CallHost>().and_then(CallHost::reference_function));
         }
     }
     reached

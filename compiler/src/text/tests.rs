@@ -97,7 +97,12 @@ fn built_modules_round_trip_with_dead_nodes_and_odd_buffer_order() {
     let x = b.param("x", x_type.clone());
     let dead = b.constant("w", &Tensor::ints(&[1, 2]));
     b.set_source(Some(Name::new("Host_7")));
-    let op = CallHost { callee: Name::new("h"), dtypes: vec![x_type.dtype], shapes: vec![x_type.shape.clone()] };
+    let op = CallHost {
+        callee: Name::new("h"),
+        dtypes: vec![x_type.dtype],
+        shapes: vec![x_type.shape.clone()],
+        ..CallHost::default()
+    };
     let y = b.add(op, &[x]).expect("built");
     b.name_value(y, "x");
     let dead_node = b.function.def_node(dead).expect("a node");

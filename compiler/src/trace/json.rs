@@ -41,7 +41,8 @@ impl CompileTrace {
     fn group_json(&self, i: usize, g: &Group) -> Value {
         let stages: Vec<Vec<&str>> = (0..g.stages.len()).map(|s| g.nodes_of_stages(&[s as u32])).collect();
         json!({ "id": i, "name": g.label, "layer": g.layer, "origins": g.origins, "inserted": g.inserted, "stages": stages, "ops": g.ops,
-            "anchor": g.anchor, "rule": g.rule, "layout": g.layout, "kind": g.kind, "flops": g.flops, "bytes": g.bytes,
+            "anchor": g.anchor, "rule": g.rule, "layout": g.layout, "kind": g.kind,
+            "host_function": g.host_function, "flops": g.flops, "bytes": g.bytes,
             "reads": g.reads, "remarks": self.remarks_of_group(i) })
     }
 

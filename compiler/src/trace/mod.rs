@@ -164,6 +164,8 @@ pub struct Group {
     pub kind: GroupKind,
     /// The tensor function, shared by equal groups.
     pub tensor_function: Option<String>,
+    /// The host function that it calls.
+    pub host_function: Option<String>,
     /// Groups whose results it reads.
     pub reads: Vec<usize>,
     /// A result of it is one of the model's.
@@ -230,7 +232,7 @@ pub struct Binding {
 pub struct Plan {
     /// Device buffers.
     pub buffers: Vec<PlanBuffer>,
-    /// Steps in order.
+    /// Steps in order, those of a branch behind it.
     pub steps: Vec<Step>,
     /// Inputs of the entry function.
     pub inputs: Vec<BufferView>,
@@ -302,6 +304,18 @@ pub enum Step {
         from: usize,
         /// To.
         to: usize,
+    },
+    /// Of the steps behind it a run takes the first `then` where the condition is true, else the `otherwise` behind those. Branches
+    /// inside count with their steps.
+    Branch {
+        /// Index of the group.
+        group: usize,
+        /// Buffer of the condition.
+        condition: usize,
+        /// How many steps run where it is true.
+        then: usize,
+        /// How many where it is false.
+        otherwise: usize,
     },
 }
 
@@ -380,13 +394,20 @@ impl CompileTrace {
                 *group < groups && inputs.iter().chain(outputs).all(|&b| b < buffers)
             }
             Step::Copy { from, to } => *from < buffers && *to < buffers,
+            Step::Branch { group, condition, .. } => *group < groups && *condition < buffers,
         };
+        let branches = self.plan.steps.iter().enumerate().all(|(i, s)| match s {
+            Step::Branch { then, otherwise, .. } => {
+                then.checked_add(*otherwise).is_some_and(|n| n < self.plan.steps.len() - i)
+            }
+            _ => true,
+        });
         let views = self.plan.inputs.iter().chain(&self.plan.outputs).all(|s| s.buffer < buffers);
         let reads = self.groups.iter().all(|g| g.reads.iter().all(|&r| r < groups) && g.stages_fit());
         let parts = self.kernels.iter().all(Kernel::parts_fit);
         let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
         let stats = self.driver_stats.as_ref().is_none_or(|s| s.kernels.len() == kernels);
-        match views && reads && parts && times && stats && self.plan.steps.iter().all(step) {
+        match views && reads && parts && times && stats && branches && self.plan.steps.iter().all(step) {
             true => Ok(()),
             false => Err(TraceError::Damaged("its plan names something that is not there".into())),
         }

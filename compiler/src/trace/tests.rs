@@ -198,6 +198,7 @@ fn the_layout_belongs_to_the_version() {
             rule: "r".into(),
             kind: GroupKind::View,
             tensor_function: None,
+            host_function: None,
             reads: vec![0],
             is_result: true,
             flops: 300,

@@ -27,6 +27,7 @@ fn steps(t: &CompileTrace) -> Vec<(Vec<usize>, Option<usize>)> {
                 vec![(inputs.iter().chain(outputs).copied().collect(), Some(*group))]
             }
             Step::Copy { from, to } => vec![(vec![*from, *to], None)],
+            Step::Branch { group, condition, .. } => vec![(vec![*condition], Some(*group))],
         }
     };
     t.plan.steps.iter().flat_map(one).collect()

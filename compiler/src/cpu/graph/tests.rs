@@ -113,8 +113,12 @@ fn host_functions_are_looked_up() {
     let mut m = Module::new("main");
     let mut b = FunctionBuilder::new(&mut m, "main");
     let x = b.param("x", square());
-    let op =
-        CallHost { callee: Name::new("twice"), dtypes: vec![DType::F32], shapes: vec![vec![Dim::new(2), Dim::new(2)]] };
+    let op = CallHost {
+        callee: Name::new("twice"),
+        dtypes: vec![DType::F32],
+        shapes: vec![vec![Dim::new(2), Dim::new(2)]],
+        ..CallHost::default()
+    };
     let y = b.add(op, &[x]).unwrap();
     b.finish(&[(Name::new("y"), y)]);
     let x = [matrix([1., 2., 3., 4.])];

@@ -1,0 +1,254 @@
+//! What a plan does beyond dispatches, on the device: host functions on its buffers, branches, sizes that a run decides, tensors that stay
+//! there, runs side by side.
+
+use benches::test_device::test_device;
+use compiler::compile::{CompileOptions, Compiled, compile, split_stages};
+use compiler::cpu::run_function;
+use compiler::dtype::DType;
+use compiler::graph::Module;
+use compiler::plan::Step;
+use compiler::tensor::Tensor;
+use compiler::text::{parse_module, random_tensor};
+use runtime_gpu::wgpu::{BufferUsages, ComputePipelineDescriptor, ShaderModuleDescriptor, ShaderSource};
+use runtime_gpu::{
+    DeviceCall, DeviceTensor, Gpu, GpuError, HostFunctions, Part, RunInput, Session, SessionOptions, Staged,
+};
+use shaders_gen::Emitter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn gpu() -> Arc<Gpu> {
+    test_device().unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn module(text: &str) -> Module {
+    parse_module(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn compiled(m: &Module) -> Compiled {
+    compile(m.clone(), &CompileOptions::default(), &gpu().profile, &Emitter, &mut |_, _, _| ())
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn open(c: &Compiled, options: &SessionOptions) -> Result<Session, GpuError> {
+    Session::open(gpu(), &c.plan, &c.module, options, &mut |_, _, _| ())
+}
+
+fn floats(n: usize, seed: u64) -> Tensor {
+    random_tensor(DType::F32, &[n], seed)
+}
+
+fn close(got: &[f32], want: &[f32]) {
+    assert_eq!(got.len(), want.len());
+    assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs())), "{got:?} {want:?}");
+}
+
+const NEGATE: &str = "@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(64) fn negate(@builtin(global_invocation_id) id: vec3<u32>) {
+    if id.x < arrayLength(&x) { x[id.x] = -x[id.x]; }
+}";
+
+/// `negate` in place on device buffers.
+fn negating() -> HostFunctions {
+    let mut functions = HostFunctions::new();
+    functions.register_on_device("negate", |gpu| {
+        let descriptor = ShaderModuleDescriptor { label: None, source: ShaderSource::Wgsl(NEGATE.into()) };
+        let pipeline = gpu.device().create_compute_pipeline(&ComputePipelineDescriptor {
+            label: None,
+            layout: None,
+            module: &gpu.device().create_shader_module(descriptor),
+            entry_point: None,
+            compilation_options: Default::default(),
+            cache: None,
+        });
+        Ok(move |call: &mut DeviceCall<'_>| {
+            call.dispatch(&pipeline, [1, 1, 1]);
+            Ok(())
+        })
+    });
+    functions
+}
+
+#[test]
+fn a_device_function_in_place_takes_the_buffer_or_a_copy() {
+    let call = "{dtypes=[f32], shapes=[[64]], on_device=true, in_place=[0]} : f32[64]";
+    let m = module(&format!(
+        "graph @main(%x: f32[64]) -> (y: f32[64], z: f32[64]) {{\n  %0 = tanh %x\n  %1 = call_host @negate %0 {call}\n  \
+         %2 = add %1, %1\n  %3 = sub %2, %0\n  %4 = call_host @negate %3 {call}\n  %5 = call_host @negate %x {call}\n  \
+         return %4, %5\n}}\n"
+    ));
+    let c = compiled(&m);
+    let copies = c.plan.steps.iter().filter(|s| matches!(s, Step::Copy { .. })).count();
+    // Of %0, which is needed later, and of the input; not of %3.
+    assert_eq!(copies, 2, "{:?}", c.plan.steps);
+    let options = SessionOptions { host_functions: negating(), ..SessionOptions::default() };
+    let session = open(&c, &options).unwrap_or_else(|e| panic!("{e}"));
+    assert!(!session.has_host_steps());
+    let x = floats(64, 1);
+    for _ in 0..2 {
+        let got = session.run(std::slice::from_ref(&x)).unwrap_or_else(|e| panic!("{e}"));
+        let x = x.to_f32_vec();
+        close(&got[0].to_f32_vec(), &x.iter().map(|x| 3.0 * x.tanh()).collect::<Vec<_>>());
+        close(&got[1].to_f32_vec(), &x.iter().map(|x| -x).collect::<Vec<_>>());
+    }
+    let mut on_tensors = HostFunctions::new();
+    on_tensors.register("negate", |t| Ok(t.to_vec()));
+    for (functions, says) in [(HostFunctions::new(), "is not registered"), (on_tensors, "and it takes tensors")] {
+        let options = SessionOptions { host_functions: functions, ..SessionOptions::default() };
+        let e = open(&c, &options).err().expect("is refused").to_string();
+        assert!(e.contains(says), "{e}");
+    }
+}
+
+#[test]
+fn what_the_device_refuses_is_an_error() {
+    let m = module(
+        "graph @main(%x: f32[64]) -> (y: f32[64]) {\n  %0 = call_host @mine %x {dtypes=[f32], shapes=[[64]], on_device=true} : f32[64]\n  \
+         return %0\n}\n",
+    );
+    let c = compiled(&m);
+    let with = |source: &'static str| {
+        let mut functions = HostFunctions::new();
+        functions.register_on_device("mine", move |gpu| {
+            let descriptor = ShaderModuleDescriptor { label: None, source: ShaderSource::Wgsl(source.into()) };
+            let pipeline = gpu.device().create_compute_pipeline(&ComputePipelineDescriptor {
+                label: None,
+                layout: None,
+                module: &gpu.device().create_shader_module(descriptor),
+                entry_point: None,
+                compilation_options: Default::default(),
+                cache: None,
+            });
+            Ok(move |call: &mut DeviceCall<'_>| {
+                call.dispatch(&pipeline, [1, 1, 1]);
+                Ok(())
+            })
+        });
+        open(&c, &SessionOptions { host_functions: functions, ..SessionOptions::default() })
+    };
+    let e = with("no shader").err().expect("is refused").to_string();
+    assert!(e.contains("the host function `mine`"), "{e}");
+    // One buffer where there are two.
+    let session = with(NEGATE).unwrap_or_else(|e| panic!("{e}"));
+    let e = session.run(&[floats(64, 1)]).expect_err("is refused").to_string();
+    assert!(e.contains("bindings"), "{e}");
+}
+
+#[test]
+fn a_branch_reads_its_condition_alone() {
+    let m = module(
+        "const @k : f32[64] = random(3)\ngraph @main(%c: bool[], %d: bool[], %x: f32[64]) -> (y: f32[64], z: f32[64]) {
+  %k = const @k
+  %0 = tanh %x
+  %1, %2 = if %c : f32[64], f32[64] {
+    %3 = exp %0
+    %4 = if %d : f32[64] {
+      %5 = add %3, %0
+      yield %5
+    } {
+      yield %x
+    }
+    yield %4, %3
+  } {
+    yield %0, %k
+  }
+  %6 = mul %1, %2
+  return %6, %2
+}
+",
+    );
+    let c = compiled(&m);
+    assert!(c.plan.steps.iter().any(|s| matches!(s, Step::Branch(_))), "{:?}", c.plan.steps);
+    assert!(!c.plan.all_steps().iter().any(|s| matches!(s, Step::Host(_))), "{:?}", c.plan.steps);
+    let session = open(&c, &SessionOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    for (first, second) in [(1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0)] {
+        let flag = |v| Tensor::from_f64(DType::Bool, vec![], [v]);
+        let inputs = [flag(first), flag(second), floats(64, 2)];
+        let want = run_function(&m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        let got = session.run(&inputs).unwrap_or_else(|e| panic!("{e}"));
+        for (g, w) in got.iter().zip(&want) {
+            close(&g.to_f32_vec(), &w.to_f32_vec());
+        }
+    }
+}
+
+#[test]
+fn sizes_that_a_run_decides_are_planned_once_each() {
+    let m = module(
+        "const @w : f32[16,64] = random(4)\ngraph @main(%x: f32[8,16]) -> (y: f32[found,2], z: f32[8,64]) {
+  %w = const @w
+  %0 = matmul %x, %w
+  %1 = relu %0
+  %2 = non_zero %1 {count=found} : i64[2,found]
+  %3 = transpose %2 {perm=[1,0]} : i64[found,2]
+  %4 = cast %3 {to=f32} : f32[found,2]
+  %5 = tanh %4
+  return %5, %1
+}
+",
+    );
+    let stages = split_stages(&m).unwrap_or_else(|e| panic!("{e}")).expect("it has parts");
+    let opened = Arc::new(AtomicUsize::new(0));
+    let count = opened.clone();
+    let part = move |m: Module| -> Result<Part<GpuError>, GpuError> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(Part::Session(Box::new(open(&compiled(&m), &SessionOptions::default())?)))
+    };
+    let staged = Staged::open(stages, HostFunctions::new(), Arc::new(part)).unwrap_or_else(|e| panic!("{e}"));
+    for (seed, sizes) in [(1, 2), (2, 3), (1, 3), (2, 3)] {
+        let x = [random_tensor(DType::F32, &[8, 16], seed)];
+        let want = run_function(&m, m.entry, &x).unwrap_or_else(|e| panic!("{e}"));
+        let got = staged.run(&x).unwrap_or_else(|e: GpuError| panic!("{e}"));
+        for (g, w) in got.iter().zip(&want) {
+            assert_eq!(g.shape(), w.shape());
+            close(&g.to_f32_vec(), &w.to_f32_vec());
+        }
+        // The first part, and one for each list of sizes.
+        assert_eq!(opened.load(Ordering::Relaxed), sizes);
+    }
+    assert!(staged.has_device_steps() && staged.sizes_kept() == 2);
+}
+
+#[test]
+fn chained_sessions_leave_tensors_on_the_device() {
+    let m = module("graph @main(%x: f32[256]) -> (y: f32[256]) {\n  %0 = exp %x\n  %1 = tanh %0\n  return %1\n}\n");
+    let c = compiled(&m);
+    let options = SessionOptions { runs_in_flight: 2, ..SessionOptions::default() };
+    let [first, second] = [0, 1].map(|_| open(&c, &options).unwrap_or_else(|e| panic!("{e}")));
+    let twice = |x: &Tensor| x.to_f32_vec().iter().map(|x| x.exp().tanh().exp().tanh()).collect::<Vec<f32>>();
+    pollster::block_on(async {
+        for seed in 0..3 {
+            let x = floats(256, seed);
+            let a = first.run_on_device(&[RunInput::Host(&x)]).await.unwrap_or_else(|e| panic!("{e}"));
+            // Another run while the results of the first are held.
+            let other = first.run(&[floats(256, 99)]).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(other[0].shape(), [256]);
+            let between = a.tensor(0);
+            let b = second.run_on_device(&[RunInput::Device(&between)]).await.unwrap_or_else(|e| panic!("{e}"));
+            let got = b.read().await.unwrap_or_else(|e| panic!("{e}"));
+            close(&got[0].to_f32_vec(), &twice(&x));
+        }
+        // A buffer of one's own; and what does not fit.
+        let own = |size, usage| {
+            let buffer = wgpu_buffer(size, usage);
+            DeviceTensor::from_buffer(buffer, DType::F32, &[256])
+        };
+        let zeros = own(1024, BufferUsages::STORAGE | BufferUsages::COPY_DST);
+        let out = second.run_on_device(&[RunInput::Device(&zeros)]).await.unwrap_or_else(|e| panic!("{e}"));
+        close(&out.read().await.unwrap_or_else(|e| panic!("{e}"))[0].to_f32_vec(), &[1f32.tanh(); 256]);
+        drop(out);
+        for wrong in [own(512, BufferUsages::STORAGE), own(1024, BufferUsages::COPY_DST)] {
+            let e = second.run_on_device(&[RunInput::Device(&wrong)]).await.err().expect("is refused").to_string();
+            assert!(e.contains("cannot be bound"), "{e}");
+        }
+        // Inputs from the host have their own buffer again.
+        let x = floats(256, 7);
+        let got = second.run(std::slice::from_ref(&x)).unwrap_or_else(|e| panic!("{e}"));
+        close(&got[0].to_f32_vec(), &x.to_f32_vec().iter().map(|x| x.exp().tanh()).collect::<Vec<_>>());
+    });
+}
+
+fn wgpu_buffer(size: u64, usage: BufferUsages) -> runtime_gpu::wgpu::Buffer {
+    let descriptor = runtime_gpu::wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+    gpu().device().create_buffer(&descriptor)
+}

@@ -1,0 +1,127 @@
+//! `--host-call` and `--host-functions`: nodes replaced by host functions, and what that costs or gains.
+
+use crate::args::Common;
+use crate::error::{CliError, CliResult};
+use crate::host_library::load_library;
+use crate::output::{print_text, table};
+use benches::statistics::Statistics;
+use compiler::attr::{AttrStruct, Attrs};
+use compiler::compile::Compiled;
+use compiler::name::Name;
+use compiler::passes::ReplaceWithHostCalls;
+use runtime_gpu::{HostFunctions, Resident};
+use serde_json::{Value, json};
+
+/// The functions of a program of one's own with those of the libraries that the command line names.
+///
+/// # Errors
+/// A library that cannot be loaded.
+pub fn functions(common: &Common, own: &HostFunctions) -> CliResult<HostFunctions> {
+    let mut functions = own.clone();
+    common.host_functions.iter().try_for_each(|path| load_library(path, &mut functions))?;
+    Ok(functions)
+}
+
+/// The pass that `--host-call` asks for; none without.
+///
+/// # Errors
+/// A text that is not `NODE=FUNCTION`.
+pub fn replacing_pass(common: &Common) -> CliResult<Option<(String, Attrs)>> {
+    let mut pass = ReplaceWithHostCalls::default();
+    for text in &common.host_call {
+        let parts = text.rsplit_once('=').filter(|(node, function)| !node.is_empty() && !function.is_empty());
+        let Some((node, function)) = parts else {
+            return Err(CliError::usage(format!("--host-call {text}: needs NODE=FUNCTION, or op:NAME=FUNCTION")));
+        };
+        let function = Name::new(function);
+        pass.nodes.push(node.into());
+        pass.functions.push(function);
+        if common.functions.is_on_device(function) && !pass.on_device.contains(&function) {
+            pass.on_device.push(function);
+        }
+    }
+    Ok((!pass.nodes.is_empty()).then(|| (ReplaceWithHostCalls::NAME.to_string(), pass.to_attrs())))
+}
+
+/// Median microseconds of each call of a host function over a few rounds.
+///
+/// # Errors
+/// A failed run.
+pub fn times(c: &Compiled, resident: &mut Resident<'_>, rounds: usize) -> CliResult<Value> {
+    let mut times: Vec<(usize, Vec<f64>)> = vec![];
+    for _ in 0..rounds {
+        for (i, (group, us)) in resident.time_host_calls()?.into_iter().enumerate() {
+            match times.get_mut(i) {
+                Some(row) => row.1.push(us),
+                None => times.push((group, vec![us])),
+            }
+        }
+    }
+    let on_device = |group| {
+        c.plan
+            .all_steps()
+            .iter()
+            .any(|s| matches!(s, compiler::plan::Step::Host(h) if h.group == group && h.device_function().is_some()))
+    };
+    let row = |(group, us): &(usize, Vec<f64>)| {
+        let g = &c.groups[*group];
+        let function = g.host_function.map(|f| f.to_string());
+        json!({ "function": function, "name": g.layer.to_string(), "group": group, "on_device": on_device(*group),
+            "us_median": Statistics::of(us).median })
+    };
+    Ok(times.iter().map(row).collect())
+}
+
+/// What the calls cost or gain: the device's time with them over that without.
+pub fn beside(with: &Value, without: &Value) -> Value {
+    let median = |v: &Value, key: &str| v[key]["median"].as_f64().unwrap_or(0.0);
+    let ratio = |key: &str| median(with, key) / median(without, key).max(1e-9);
+    json!({ "latency_ms": median(without, "latency_ms"), "device_ms": median(without, "device_ms"),
+        "latency_ratio": ratio("latency_ms"), "device_ratio": ratio("device_ms") })
+}
+
+/// Shows the calls of a result of `weft bench`, and what they cost or gain.
+///
+/// # Errors
+/// Where nothing can be written.
+pub fn show(result: &Value) -> CliResult<()> {
+    let calls = result["host_functions"].as_array().cloned().unwrap_or_default();
+    if !calls.is_empty() {
+        let mut t = table(&["host function", "node", "works on", "us each"]);
+        for c in &calls {
+            let place = if c["on_device"] == true { "device buffers" } else { "host tensors" };
+            let text = |key: &str| c[key].as_str().unwrap_or("").to_string();
+            let us = c["us_median"].as_f64().unwrap_or(0.0);
+            t.add_row([text("function"), text("name"), place.into(), format!("{us:.1}")]);
+        }
+        print_text(&t.to_string())?;
+    }
+    let plain = &result["without_host_calls"];
+    let Some(before) = plain["device_ms"].as_f64() else { return Ok(()) };
+    let now = result["device_ms"]["median"].as_f64().unwrap_or(0.0);
+    let (word, ratio) = (if now > before { "cost" } else { "gain" }, plain["device_ratio"].as_f64().unwrap_or(0.0));
+    print_text(&format!(
+        "the host calls {word} {:.2} ms on the device: {now:.2} with them, {before:.2} without, a ratio of {ratio:.3}",
+        (now - before).abs()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_a_node_and_a_function() {
+        let common = |text: &str| Common { host_call: vec![text.into()], ..Common::default() };
+        for wrong in ["conv1", "=f", "conv1="] {
+            assert!(replacing_pass(&common(wrong)).is_err(), "{wrong}");
+        }
+        let (name, options) = replacing_pass(&common("op:relu=f")).expect("fits").expect("is asked for");
+        let pass = ReplaceWithHostCalls::from_attrs(&options).expect("its own options");
+        assert_eq!(
+            (name.as_str(), pass.nodes, pass.functions),
+            (ReplaceWithHostCalls::NAME, vec!["op:relu".into()], vec!["f".into()])
+        );
+        assert!(replacing_pass(&Common::default()).expect("nothing").is_none());
+    }
+}

@@ -1,0 +1,171 @@
+//! Follows docs/expert-kernel.md: the page's code is that of the example, and its commands say what the page says. And host functions
+//! from a shared library, as the page has them.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+}
+
+/// Cargo builds the package's examples before its tests, next to the folder of the test's binary.
+fn examples() -> PathBuf {
+    let test = std::env::current_exe().expect("the test's own path");
+    test.ancestors().nth(2).expect("target/<profile>/deps/<test>").join("examples")
+}
+
+fn run(program: &Path, args: &[&str]) -> Output {
+    let out = Command::new(program).args(args).output();
+    out.unwrap_or_else(|e| panic!("{}: {e}", program.display()))
+}
+
+fn json(out: &Output) -> Value {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("JSON")
+}
+
+/// The blocks of the page in a language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let mut lines = page.lines();
+    let mut out = vec![];
+    while let Some(line) = lines.next() {
+        if line == format!("```{language}") {
+            out.push(lines.by_ref().take_while(|l| *l != "```").map(|l| format!("{l}\n")).collect());
+        }
+    }
+    out
+}
+
+fn page() -> String {
+    std::fs::read_to_string(root().join("docs/expert-kernel.md")).expect("the page")
+}
+
+#[test]
+fn two_ops_of_resnet18_are_swapped() {
+    let page = page();
+    let source = std::fs::read_to_string(root().join("cli/examples/expert_kernel.rs")).expect("the example");
+    for block in blocks(&page, "rust,ignore").iter().chain(&blocks(&page, "wgsl")) {
+        assert!(source.contains(block.trim_end()), "the example differs from the page:\n{block}");
+    }
+    let program = examples().join(format!("expert_kernel{}", std::env::consts::EXE_SUFFIX));
+    let commands = blocks(&page, "text").swap_remove(0);
+    let words = |line: &str| -> Vec<String> {
+        line.split_once(" -- ").expect("a command").1.split_whitespace().map(String::from).collect()
+    };
+    let [compare, bench] = [0, 1].map(|i| words(commands.lines().nth(i).expect("two commands")));
+    let with = |list: &[String], more: &[&str]| {
+        let args: Vec<&str> = list.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        run(&program, &args)
+    };
+    let compared = json(&with(&compare, &["--json", "-q"]));
+    assert_eq!(compared["pass"], true, "{compared}");
+    assert_eq!(compared["result"]["place"], "device and host");
+
+    let o = with(&bench, &["--json=-", "-q", "--runs", "2", "--warmup", "1"]);
+    let measured = json(&o);
+    let calls = measured["host_functions"].as_array().expect("the calls");
+    let named: Vec<(&str, &str, bool)> = calls
+        .iter()
+        .map(|c| {
+            assert!(c["us_median"].as_f64().is_some_and(|us| us > 0.0), "{c}");
+            let text = |key: &str| c[key].as_str().expect("a text");
+            (text("function"), text("name"), c["on_device"] == true)
+        })
+        .collect();
+    assert_eq!(named, [("my_relu", "/relu/Relu", true), ("my_means", "/avgpool/GlobalAveragePool", false)]);
+    assert!(measured["without_host_calls"]["device_ratio"].as_f64().is_some_and(|r| r > 0.0), "{measured}");
+
+    let mut compile = bench.clone();
+    compile[0] = "compile".into();
+    let compiled = json(&with(&compile, &["--json", "-q"]));
+    let groups = compiled["groups"].as_array().expect("groups");
+    let named: Vec<&str> = groups.iter().filter_map(|g| g["host_function"].as_str()).collect();
+    assert_eq!(named, ["my_relu", "my_means"]);
+}
+
+/// A graph whose host functions a library has. The first call's operand is needed later, the second's is not.
+const GRAPH: &str = "graph @main(%x: f32[4]) -> (a: f32[4], b: f32[4]) {
+  %0 = tanh %x : f32[4]
+  %1 = call_host @negate %0 {dtypes=[f32], shapes=[[4]], in_place=[0]} : f32[4]
+  %2 = call_host @twice %1 {dtypes=[f32], shapes=[[4]]} : f32[4]
+  %3 = add %2, %0 : f32[4]
+  return %3, %1
+}
+";
+
+fn values(json: &Value, output: usize) -> Vec<f64> {
+    let list = json["outputs"][output]["values"].as_array().expect("values");
+    list.iter().map(|v| v.as_f64().expect("a number")).collect()
+}
+
+fn weft(args: &[&str]) -> Output {
+    run(Path::new(env!("CARGO_BIN_EXE_weft")), args)
+}
+
+/// The library that cargo built, or the one that a C compiler makes of the page.
+fn holds(library: &Path, graph: &str, expected: &dyn Fn(f64) -> Vec<f64>) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-library");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let plain = folder.join("tanh.weft");
+    std::fs::write(&plain, "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %0 = tanh %x\n  return %0\n}\n")
+        .expect("writes");
+    let file = folder.join(format!("{}.weft", library.file_stem().expect("a name").to_string_lossy()));
+    std::fs::write(&file, graph).expect("writes");
+    let [plain, file] = [&plain, &file].map(|p| p.to_str().expect("UTF-8").to_string());
+    let library = library.to_str().expect("UTF-8");
+    let tanh = values(&json(&weft(&["run", &plain, "--device", "cpu", "--json", "-q"])), 0);
+    for device in ["auto", "cpu"] {
+        let got = json(&weft(&["run", &file, "--device", device, "--host-functions", library, "--json", "-q"]));
+        for (i, t) in tanh.iter().enumerate() {
+            for (output, want) in expected(*t).into_iter().enumerate() {
+                assert!((values(&got, output)[i] - want).abs() < 1e-5, "{device}: {got}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_shared_library_has_host_functions() {
+    let name = format!("{}host_library{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    let library = examples().join(name);
+    holds(&library, GRAPH, &|t| vec![-2.0 * t + t, -t]);
+
+    let library = library.to_str().expect("UTF-8");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-library");
+    let fails = folder.join("fails.weft");
+    std::fs::write(&fails, GRAPH.replace("@twice", "@fail")).expect("writes");
+    let o = weft(&["run", fails.to_str().expect("UTF-8"), "--host-functions", library]);
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert!(o.status.code() == Some(3) && said.contains("fails, as asked"), "{said}");
+    for device in ["auto", "cpu"] {
+        let o = weft(&["run", fails.to_str().expect("UTF-8"), "--device", device]);
+        let said = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert!(o.status.code() == Some(3) && said.contains("is not registered"), "{said}");
+    }
+    let o = weft(&["run", fails.to_str().expect("UTF-8"), "--host-functions", "no/such/library.so"]);
+    assert_eq!(o.status.code(), Some(2), "{}", String::from_utf8_lossy(&o.stderr));
+}
+
+#[test]
+fn the_library_of_the_page_is_c() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("c-library");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (source, library) = (folder.join("twice.c"), folder.join(format!("twice{}", std::env::consts::DLL_SUFFIX)));
+    std::fs::write(&source, blocks(&page(), "c").swap_remove(0)).expect("writes");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-Wall", "-Werror", "-I"])
+        .arg(root().join("docs"))
+        .arg("-o")
+        .arg(&library)
+        .arg(&source);
+    let built = cc.output();
+    let Ok(built) = built else {
+        eprintln!("left out: there is no C compiler `cc` here");
+        return;
+    };
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let graph = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %0 = tanh %x\n  \
+                 %1 = call_host @twice %0 {dtypes=[f32], shapes=[[4]]} : f32[4]\n  return %1\n}\n";
+    holds(&library, graph, &|t| vec![2.0 * t]);
+}

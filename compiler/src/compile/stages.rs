@@ -1,0 +1,227 @@
+//! A network in parts, where sizes are known only when some of its nodes have run: what comes before, the nodes that decide sizes,
+//! and what comes after, which is planned for the sizes that they give.
+
+use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
+use crate::name::Name;
+use crate::ops::control::Const;
+use crate::passes::{InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Where an operand of a part comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StageValue {
+    /// The n-th input of the network.
+    Input(usize),
+    /// The n-th result of what comes before.
+    Head(usize),
+    /// The n-th result of the nodes that decide sizes.
+    Sizing(usize),
+}
+
+/// The parts of a network: modules whose entry functions take values of the parts before.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    /// What depends on no such size. It takes the network's inputs.
+    pub head: Module,
+    /// The nodes that decide sizes, and depend on no other such node.
+    pub sizing: Module,
+    /// Its operands.
+    pub sizing_operands: Vec<StageValue>,
+    /// What is left, perhaps with further nodes that decide sizes. Its results are the network's.
+    pub tail: Module,
+    /// Its operands.
+    pub tail_operands: Vec<StageValue>,
+}
+
+/// The parts of a network in which nodes decide sizes; none where no node of the entry function does, with calls inlined.
+///
+/// # Errors
+/// What inlining says.
+pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
+    let mut module = module.clone();
+    let mut cx = PassContext::default();
+    run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
+    run_pass(&ToANormalForm {}, &mut module, &mut cx)?;
+    let split = Split::of(module.main());
+    Ok((!split.sizing.is_empty()).then(|| split.stages(&module)))
+}
+
+/// Which part each node of the entry function's body is in; constants are in all that read them.
+struct Split {
+    head: Vec<NodeId>,
+    sizing: Vec<NodeId>,
+    tail: Vec<NodeId>,
+}
+
+impl Split {
+    fn of(f: &Function) -> Split {
+        let mut split = Split { head: vec![], sizing: vec![], tail: vec![] };
+        let mut late: FxHashSet<ValueId> = FxHashSet::default();
+        let mut effects_are_late = false;
+        for &n in &f.blocks[f.body].nodes {
+            let node = &f.nodes[n];
+            if node.op.is::<Const>() {
+                continue;
+            }
+            let stateful = std::iter::once(n).chain(inside(f, n)).any(|m| f.nodes[m].op.effects().stateful);
+            let waits = used(f, n).iter().any(|v| late.contains(v)) || stateful && effects_are_late;
+            let sizes = !node.op.defined_symbols().is_empty();
+            // A size may stand in attributes alone.
+            let open = node.outputs.iter().any(|&v| f.ty(v).const_shape().is_none());
+            if !waits && !sizes && !open {
+                split.head.push(n);
+                continue;
+            }
+            late.extend(&node.outputs);
+            effects_are_late |= stateful;
+            let part = if sizes && !waits { &mut split.sizing } else { &mut split.tail };
+            part.push(n);
+        }
+        split
+    }
+
+    fn stages(&self, module: &Module) -> Stages {
+        let f = module.main();
+        let outputs = |nodes: &[NodeId]| nodes.iter().flat_map(|&n| f.nodes[n].outputs.clone()).collect::<Vec<_>>();
+        let (of_head, of_sizing) = (outputs(&self.head), outputs(&self.sizing));
+        let sizing_reads = free_values(f, &self.sizing, &[]);
+        let tail_reads = free_values(f, &self.tail, f.results());
+        let crossing = |v: &ValueId| of_head.contains(v) && (sizing_reads.contains(v) || tail_reads.contains(v));
+        let head_results: Vec<ValueId> = of_head.iter().copied().filter(crossing).collect();
+        let source = |v: &ValueId| {
+            let at = |list: &[ValueId]| list.iter().position(|x| x == v);
+            let input = at(f.params()).map(StageValue::Input);
+            input.or(at(&head_results).map(StageValue::Head)).or(at(&of_sizing).map(StageValue::Sizing))
+        };
+        let names = |n: usize| (0..n).map(|i| Name::new(&format!("t{i}"))).collect::<Vec<_>>();
+        Stages {
+            head: part(module, &self.head, f.params(), &head_results, names(head_results.len())),
+            sizing: part(module, &self.sizing, &sizing_reads, &of_sizing, names(of_sizing.len())),
+            sizing_operands: sizing_reads.iter().filter_map(source).collect(),
+            tail: part(module, &self.tail, &tail_reads, f.results(), f.result_names.clone()),
+            tail_operands: tail_reads.iter().filter_map(source).collect(),
+        }
+    }
+}
+
+/// The nodes of the regions that a node owns.
+fn inside(f: &Function, n: NodeId) -> Vec<NodeId> {
+    let own = f.nodes[n].regions.iter().flat_map(|&r| f.blocks[r].nodes.iter().copied());
+    own.flat_map(|m| std::iter::once(m).chain(inside(f, m))).collect()
+}
+
+/// The values that a node uses, and those that its regions use.
+fn used(f: &Function, n: NodeId) -> Vec<ValueId> {
+    let node = &f.nodes[n];
+    let mut out: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+    for &r in &node.regions {
+        out.extend(&f.blocks[r].results);
+        out.extend(f.blocks[r].nodes.iter().flat_map(|&m| used(f, m)));
+    }
+    out
+}
+
+/// The values that the nodes and `results` use, and neither the nodes nor constants define, in the order of their first use.
+fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<ValueId> {
+    let mut made: FxHashSet<ValueId> = FxHashSet::default();
+    for &n in nodes {
+        made.extend(std::iter::once(n).chain(inside(f, n)).flat_map(|m| f.nodes[m].outputs.clone()));
+    }
+    let mut seen = FxHashSet::default();
+    let uses = nodes.iter().flat_map(|&n| used(f, n)).chain(results.iter().copied());
+    uses.filter(|&v| !made.contains(&v) && f.def_op::<Const>(v).is_none() && seen.insert(v)).collect()
+}
+
+/// The module with `nodes` and the constants they read as its entry function.
+fn part(module: &Module, nodes: &[NodeId], params: &[ValueId], results: &[ValueId], names: Vec<Name>) -> Module {
+    let mut out = module.clone();
+    let f = out.main_mut();
+    let body = f.body;
+    let old_params = f.params().to_vec();
+    let mut fresh: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+    let mut args = vec![];
+    for (i, &v) in params.iter().enumerate() {
+        let name = f.values[v].name.filter(|_| old_params.contains(&v)).unwrap_or_else(|| Name::new(&format!("t{i}")));
+        let arg = f.fresh_value(f.ty(v).clone(), ValueDef::Arg(body, i), Some(name));
+        fresh.insert(v, arg);
+        args.push(arg);
+    }
+    let mut read: FxHashSet<ValueId> = nodes.iter().flat_map(|&n| used(f, n)).collect();
+    read.extend(results);
+    let kept: FxHashSet<NodeId> = nodes.iter().copied().collect();
+    let all = std::mem::take(&mut f.blocks[body].nodes);
+    for n in all {
+        let constant = f.nodes[n].op.is::<Const>() && read.contains(&f.nodes[n].outputs[0]);
+        if kept.contains(&n) || constant {
+            f.blocks[body].nodes.push(n);
+        } else {
+            remove(f, n);
+        }
+    }
+    f.blocks[body].args = args;
+    f.blocks[body].results = results.to_vec();
+    f.replace_uses_many(&|v| fresh.get(&v).copied().unwrap_or(v));
+    f.result_names = names;
+    f.result_types = f.results().iter().map(|&v| f.ty(v).clone()).collect();
+    out
+}
+
+/// Takes a node and those inside it out of the function.
+fn remove(f: &mut Function, n: NodeId) {
+    for m in inside(f, n) {
+        f.nodes[m].block = None;
+    }
+    for r in f.nodes[n].regions.clone() {
+        f.blocks[r].nodes.clear();
+        f.blocks[r].results.clear();
+    }
+    f.nodes[n].block = None;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::run_function;
+    use crate::graph::set_input_shapes;
+    use crate::tensor::Tensor;
+    use crate::text::parse_module;
+
+    const TEXT: &str = "const @k : f32[4] = [0.5, 1.0, 1.5, 2.0]\n\
+        graph @main(%x: f32[2,4]) -> (a: i64[2,found], b: f32[2,4], c: i64[2,found]) {\n  %k = const @k\n  \
+        %0 = relu %x : f32[2,4]\n  %1 = non_zero %0 {count=found} : i64[2,found]\n  %2 = add %0, %k : f32[2,4]\n  \
+        %3 = add %1, %1 : i64[2,found]\n  return %3, %2, %1\n}\n";
+
+    #[test]
+    fn the_parts_compute_what_the_whole_does() {
+        let m = parse_module(TEXT).unwrap_or_else(|e| panic!("{e}"));
+        let s = split_stages(&m).expect("splits").expect("has a node that decides a size");
+        for part in [&s.head, &s.sizing, &s.tail] {
+            crate::verify::verify_module(part).unwrap_or_else(|e| panic!("{e:?}"));
+        }
+        let x = vec![Tensor::from_vec(vec![2, 4], vec![1.0f32, -1.0, 0.0, 2.0, 3.0, -2.0, 0.5, 0.0])];
+        let head = run_function(&s.head, m.entry, &x).expect("runs");
+        let take = |list: &[StageValue], sized: &[Tensor]| -> Vec<Tensor> {
+            let one = |v: &StageValue| match *v {
+                StageValue::Input(i) => x[i].clone(),
+                StageValue::Head(i) => head[i].clone(),
+                StageValue::Sizing(i) => sized[i].clone(),
+            };
+            list.iter().map(one).collect()
+        };
+        let sized = run_function(&s.sizing, m.entry, &take(&s.sizing_operands, &[])).expect("runs");
+        let operands = take(&s.tail_operands, &sized);
+        let mut tail = s.tail.clone();
+        let names = crate::graph::input_ports(&tail).into_iter().map(|p| p.0);
+        let shapes: Vec<_> = names.zip(&operands).map(|(n, t)| (n, t.shape().to_vec())).collect();
+        set_input_shapes(&mut tail, &shapes).expect("binds");
+        let got = run_function(&tail, m.entry, &operands).expect("runs");
+        assert_eq!(got, run_function(&m, m.entry, &x).expect("runs"));
+        assert_eq!(got[0].shape(), [2, 4]);
+    }
+
+    #[test]
+    fn a_network_of_known_sizes_is_one_part() {
+        let m = parse_module("graph @main(%x: f32[2]) -> (y: f32[2]) {\n  %0 = relu %x\n  return %0\n}\n");
+        assert!(split_stages(&m.expect("parses")).expect("splits").is_none());
+    }
+}

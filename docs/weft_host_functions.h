@@ -1,0 +1,55 @@
+/* Host functions for Weft: `weft run MODEL --host-functions LIBRARY`.
+ *
+ * A shared library exports `weft_host_functions`, which gives a table of functions by name. A graph calls one with
+ * `call_host @name`, and `--host-call NODE=name` lets one take the place of a node.
+ *
+ * Tensors are dense, row-major and in host memory. Their memory, that of results included, is Weft's; it is valid until the function
+ * returns. A result that is declared in place of an operand holds the operand's values when the function is called; the operand itself is then
+ * empty. Functions are called by one thread of a run at a time; several runs may call one at once.
+ */
+#ifndef WEFT_HOST_FUNCTIONS_H
+#define WEFT_HOST_FUNCTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The part of DLPack's dlpack.h that is used; include that first where you have it. */
+#ifndef DLPACK_DLPACK_H_
+typedef struct {
+  int32_t device_type; /* 1: host memory */
+  int32_t device_id;
+} DLDevice;
+typedef struct {
+  uint8_t code; /* 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool */
+  uint8_t bits;
+  uint16_t lanes; /* 1 */
+} DLDataType;
+typedef struct {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;
+  int64_t *strides; /* NULL: dense, row-major */
+  uint64_t byte_offset; /* 0 */
+} DLTensor;
+#endif
+
+/* Computes `outputs` of `inputs`; 0 where that succeeds, else a text of at most `room` bytes at `message`, which ends in 0. */
+typedef int (*WeftHostCall)(const DLTensor *inputs, size_t input_count, DLTensor *outputs, size_t output_count, char *message, size_t room);
+
+typedef struct {
+  const char *name; /* NULL ends the table */
+  WeftHostCall call;
+} WeftHostFunction;
+
+#ifdef __cplusplus
+extern "C"
+#endif
+#ifdef _WIN32
+__declspec(dllexport)
+#endif
+/* The table, for as long as the library is loaded; NULL where `interface` is not 1. */
+const WeftHostFunction *weft_host_functions(uint32_t interface);
+
+#endif
