@@ -18,6 +18,8 @@ pub(super) struct Rates {
     pub lanes: i64,
     /// Workgroups (of a software device) or threads that keep every core busy.
     pub busy: f64,
+    /// Subgroups that a core issues side by side.
+    pub schedulers: f64,
     /// A processor that stands for a GPU.
     pub software: bool,
     pub cores: f64,
@@ -27,8 +29,14 @@ pub(super) struct Rates {
     pub workgroup: f64,
 }
 
-/// Threads for each core that keep its schedulers busy.
-pub(super) const THREADS_A_CORE: f64 = 256.0;
+/// Lanes of a core.
+const LANES_A_CORE: f64 = 128.0;
+/// Threads for each core that keep its schedulers busy, where each has up to [`INDEPENDENT`] results under way: two for each lane.
+const THREADS_A_CORE: f64 = 2.0 * LANES_A_CORE;
+/// Independent results of a thread (Volkov, Better Performance at Lower Occupancy, 2010) for which that holds.
+const INDEPENDENT: f64 = 8.0;
+/// A thread with more of them stands for so many, at most: one for each lane hides most of the latency, but for what a barrier shows.
+const MOST_ALONE: f64 = 1.7;
 /// Operations of a thread for each step of a product's reduction beside its arithmetic: two barriers, the loop, addresses of what it
 /// copies.
 pub(super) const STEP: f64 = 32.0;
@@ -39,6 +47,10 @@ pub(super) const HALVING: f64 = 2.0;
 /// Passes over workgroup memory that a subgroup operation takes for each lane where the driver walks them one by one (lavapipe: a norm
 /// of 197 rows takes 1.15 times as long with it as through workgroup memory).
 pub(super) const WALKED_LANE: f64 = 2.0;
+/// What an element takes that is copied alone out of windows, in operations: where it lies in them (divisions of the reduction's index
+/// by the window's sizes) and whether that is inside. ResNet's 7x7 stem takes 75 instructions an element on AMD and NVIDIA, of which
+/// integer products are slow: 70 to 270 operations by their compilers' own counts.
+pub(super) const PLACE_IN_WINDOW: f64 = 128.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 
@@ -59,6 +71,7 @@ impl Rates {
                 memory_bytes: known(p.gb_s, 12.0 * cores),
                 lanes: i64::from(lanes),
                 busy: cores,
+                schedulers: 1.0,
                 software: true,
                 cores,
                 launch: 20_000.0,
@@ -79,11 +92,29 @@ impl Rates {
             memory_bytes: memory,
             lanes: i64::from(lanes),
             busy: THREADS_A_CORE * cores,
+            schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
             software: false,
             cores,
             // A dispatch that depends on the one before costs a GPU 2 to 5 us.
             launch: 3_000.0,
             workgroup: 10.0,
         }
+    }
+    /// The part of the device that workgroups of so many threads keep busy, each thread with so many independent results.
+    pub fn busy_part(&self, workgroups: f64, threads: f64, results: f64) -> f64 {
+        let parallel = match self.software {
+            true => workgroups,
+            false => workgroups * threads * (results / INDEPENDENT).sqrt().clamp(1.0, MOST_ALONE),
+        };
+        (parallel / self.busy).clamp(1e-3, 1.0)
+    }
+    /// By how much longer the busiest scheduler of the busiest core computes than all would if they shared alike.
+    pub fn rounds(&self, workgroups: f64, threads: f64) -> f64 {
+        if self.software {
+            return 1.0;
+        }
+        let subgroups = (threads / self.lanes as f64).ceil().max(1.0);
+        let longest = ((workgroups / self.cores).ceil() * subgroups / self.schedulers).ceil();
+        longest * self.schedulers * self.cores / (workgroups.max(1.0) * subgroups)
     }
 }
