@@ -16,8 +16,6 @@ pub(super) struct Rates {
     pub memory_bytes: f64,
     /// Threads of a subgroup.
     pub lanes: i64,
-    /// Workgroups (of a software device) or threads that keep every core busy.
-    pub busy: f64,
     /// Subgroups that a core issues side by side.
     pub schedulers: f64,
     /// A processor that stands for a GPU.
@@ -31,12 +29,12 @@ pub(super) struct Rates {
 
 /// Lanes of a core.
 const LANES_A_CORE: f64 = 128.0;
-/// Threads for each core that keep its schedulers busy, where each has up to [`INDEPENDENT`] results under way: two for each lane.
-const THREADS_A_CORE: f64 = 2.0 * LANES_A_CORE;
-/// Independent results of a thread (Volkov, Better Performance at Lower Occupancy, 2010) for which that holds.
+/// Subgroups of a scheduler that hide each other's latency, where each thread has up to [`INDEPENDENT`] results under way.
+const SUBGROUPS: f64 = 2.0;
+/// Independent results of a thread beside which more hide latency too (Volkov, Better Performance at Lower Occupancy, 2010).
 const INDEPENDENT: f64 = 8.0;
-/// A thread with more of them stands for so many, at most: one for each lane hides most of the latency, but for what a barrier shows.
-const MOST_ALONE: f64 = 1.7;
+/// More than so many hide no more: what waits at a barrier waits with all of them.
+const MOST_RESULTS: f64 = 16.0;
 /// Operations of a thread for each step of a product's reduction beside its arithmetic: two barriers, the loop, addresses of what it
 /// copies.
 pub(super) const STEP: f64 = 32.0;
@@ -70,7 +68,6 @@ impl Rates {
                 sector_bytes: 32.0 * cores,
                 memory_bytes: known(p.gb_s, 12.0 * cores),
                 lanes: i64::from(lanes),
-                busy: cores,
                 schedulers: 1.0,
                 software: true,
                 cores,
@@ -91,7 +88,6 @@ impl Rates {
             sector_bytes: 4.0 * memory,
             memory_bytes: memory,
             lanes: i64::from(lanes),
-            busy: THREADS_A_CORE * cores,
             schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
             software: false,
             cores,
@@ -100,13 +96,16 @@ impl Rates {
             workgroup: 10.0,
         }
     }
-    /// The part of the device that workgroups of so many threads keep busy, each thread with so many independent results.
+    /// The part of what the device can do that workgroups of so many threads reach, each thread with so many independent results:
+    /// schedulers that have a subgroup, and what of their latency is hidden by others and by results beside each other.
     pub fn busy_part(&self, workgroups: f64, threads: f64, results: f64) -> f64 {
-        let parallel = match self.software {
-            true => workgroups,
-            false => workgroups * threads * (results / INDEPENDENT).sqrt().clamp(1.0, MOST_ALONE),
-        };
-        (parallel / self.busy).clamp(1e-3, 1.0)
+        if self.software {
+            return (workgroups / self.cores).clamp(1e-3, 1.0);
+        }
+        let each = workgroups * threads / (LANES_A_CORE * self.cores);
+        let results = (results / INDEPENDENT).clamp(1.0, MOST_RESULTS / INDEPENDENT);
+        let hidden = (each.max(1.0) / SUBGROUPS).sqrt() * results.powf(0.25);
+        (each.min(1.0) * hidden.min(1.0)).max(1e-3)
     }
     /// By how much longer the busiest scheduler of the busiest core computes than all would if they shared alike.
     pub fn rounds(&self, workgroups: f64, threads: f64) -> f64 {

@@ -104,7 +104,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     }
     let batch = product(&c.batch);
     let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
-    let tiles = Tiles::new(sketch.profile, [batch, rows, columns, depth], taps, (channels, element_bytes(sketch, unit)));
+    let tiles =
+        Tiles::new(sketch.profile, [batch, rows, columns, depth], taps, (channels, element_bytes(sketch, unit)));
     let candidates = tiles.candidates();
     let blocks = [unit.name(), unit.output];
     let costs = match &unit.window {
