@@ -175,7 +175,9 @@ impl<'f> Product<'f> {
                 // Along the rows only in whole vectors.
                 if b.1 > 1 && each(&b) < each(&a) { b } else { a }
             };
-            if !packed && !stages.rates.software && width == 1 && self.depth.len() > 1 {
+            // Where a step goes through several elements of a window.
+            let apart = channels % 4 != 0 && self.depth.len() > 1;
+            if apart && !packed && !stages.rates.software && width == 1 {
                 tally.operations += PLACE_IN_WINDOW * elements;
             }
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
