@@ -1,11 +1,12 @@
 //! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
 
-use super::rates::STEP;
+use super::rates::{PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::name::Name;
 use crate::schedule::rules::{ProductTile, product_candidates};
 use crate::tir::{BinaryOp, Combiner, Expr};
+use crate::traffic::element_bytes;
 
 /// A product of a unit, by the loops of its reduction.
 pub(super) struct Product<'f> {
@@ -109,7 +110,11 @@ impl<'f> Product<'f> {
         let (row_tiles, column_tiles) =
             (up(iterations(&self.rows) * times, tile.rows), up(iterations(&self.columns), tile.columns));
         let batch = iterations(&self.batch);
-        let depth = iterations(&self.depth);
+        let mut depth = iterations(&self.depth);
+        if !stages.rates.software {
+            // The last step is padded.
+            depth = up(depth, tile.depth) * tile.depth as f64;
+        }
         let tiles = row_tiles * column_tiles * batch;
         let [left, right] = [tile.rows, tile.columns].map(|n| tiles * n as f64 * depth);
         let groups = tiles * tile.slices as f64;
@@ -122,8 +127,10 @@ impl<'f> Product<'f> {
         tally.operations += right_demand.operations * right;
         self.operand(stages, &mut tally, &right_demand, (&self.columns, right), self.packed);
         if !stages.rates.software {
-            // Vectors of both operands for each step of a thread; half of them are the same for several lanes.
-            let vectors = (tile.thread_rows + tile.thread_columns) as f64 / 4.0;
+            tally.results = (tile.thread_rows * tile.thread_columns) as f64;
+            // Vectors of both operands for each step of a thread, short ones as much as whole ones; half of them are the same for
+            // several lanes.
+            let vectors = up(tile.thread_rows as f64, 4) + up(tile.thread_columns as f64, 4);
             let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
             tally.passes += subgroups * depth * vectors * 1.5;
             tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0;
@@ -146,7 +153,7 @@ impl<'f> Product<'f> {
         for r in &d.reads {
             let (touch, width) = if packed {
                 // Packed in the order in which it is read.
-                let bytes = crate::traffic::element_bytes(&stages.f.buffers[r.buffer], stages.profile);
+                let bytes = element_bytes(&stages.f.buffers[r.buffer], stages.profile);
                 (Touch { accesses: 1.0, sectors: (lanes * 4) as f64 * bytes / crate::traffic::SECTOR_BYTES as f64 }, 4)
             } else if stages.rates.software {
                 // A lane has rows, and loads several steps of each.
@@ -168,6 +175,11 @@ impl<'f> Product<'f> {
                 // Along the rows only in whole vectors.
                 if b.1 > 1 && each(&b) < each(&a) { b } else { a }
             };
+            // Where a step goes through several elements of a window.
+            let apart = channels % 4 != 0 && self.depth.len() > 1;
+            if apart && !packed && !stages.rates.software && width == 1 {
+                tally.operations += PLACE_IN_WINDOW * elements;
+            }
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
         }
     }

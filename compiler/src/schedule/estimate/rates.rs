@@ -16,8 +16,8 @@ pub(super) struct Rates {
     pub memory_bytes: f64,
     /// Threads of a subgroup.
     pub lanes: i64,
-    /// Workgroups (of a software device) or threads that keep every core busy.
-    pub busy: f64,
+    /// Subgroups that a core issues side by side.
+    pub schedulers: f64,
     /// A processor that stands for a GPU.
     pub software: bool,
     pub cores: f64,
@@ -27,8 +27,14 @@ pub(super) struct Rates {
     pub workgroup: f64,
 }
 
-/// Threads for each core that keep its schedulers busy.
-pub(super) const THREADS_A_CORE: f64 = 256.0;
+/// Lanes of a core.
+const LANES_A_CORE: f64 = 128.0;
+/// Subgroups of a scheduler that hide each other's latency, where each thread has up to [`INDEPENDENT`] results under way.
+const SUBGROUPS: f64 = 2.0;
+/// Independent results of a thread beside which more hide latency too (Volkov, Better Performance at Lower Occupancy, 2010).
+const INDEPENDENT: f64 = 8.0;
+/// More than so many hide no more: what waits at a barrier waits with all of them.
+const MOST_RESULTS: f64 = 16.0;
 /// Operations of a thread for each step of a product's reduction beside its arithmetic: two barriers, the loop, addresses of what it
 /// copies.
 pub(super) const STEP: f64 = 32.0;
@@ -39,6 +45,10 @@ pub(super) const HALVING: f64 = 2.0;
 /// Passes over workgroup memory that a subgroup operation takes for each lane where the driver walks them one by one (lavapipe: a norm
 /// of 197 rows takes 1.15 times as long with it as through workgroup memory).
 pub(super) const WALKED_LANE: f64 = 2.0;
+/// What an element takes that is copied alone out of windows, in operations: where it lies in them (divisions of the reduction's index
+/// by the window's sizes) and whether that is inside. ResNet's 7x7 stem takes 75 instructions an element on AMD and NVIDIA, of which
+/// integer products are slow: 70 to 270 operations by their compilers' own counts.
+pub(super) const PLACE_IN_WINDOW: f64 = 128.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 
@@ -58,7 +68,7 @@ impl Rates {
                 sector_bytes: 32.0 * cores,
                 memory_bytes: known(p.gb_s, 12.0 * cores),
                 lanes: i64::from(lanes),
-                busy: cores,
+                schedulers: 1.0,
                 software: true,
                 cores,
                 launch: 20_000.0,
@@ -78,12 +88,32 @@ impl Rates {
             sector_bytes: 4.0 * memory,
             memory_bytes: memory,
             lanes: i64::from(lanes),
-            busy: THREADS_A_CORE * cores,
+            schedulers: (LANES_A_CORE / lanes as f64).max(1.0),
             software: false,
             cores,
             // A dispatch that depends on the one before costs a GPU 2 to 5 us.
             launch: 3_000.0,
             workgroup: 10.0,
         }
+    }
+    /// The part of what the device can do that workgroups of so many threads reach, each thread with so many independent results:
+    /// schedulers that have a subgroup, and what of their latency is hidden by others and by results beside each other.
+    pub fn busy_part(&self, workgroups: f64, threads: f64, results: f64) -> f64 {
+        if self.software {
+            return (workgroups / self.cores).clamp(1e-3, 1.0);
+        }
+        let each = workgroups * threads / (LANES_A_CORE * self.cores);
+        let results = (results / INDEPENDENT).clamp(1.0, MOST_RESULTS / INDEPENDENT);
+        let hidden = (each.max(1.0) / SUBGROUPS).sqrt() * results.powf(0.25);
+        (each.min(1.0) * hidden.min(1.0)).max(1e-3)
+    }
+    /// By how much longer the busiest scheduler of the busiest core computes than all would if they shared alike.
+    pub fn rounds(&self, workgroups: f64, threads: f64) -> f64 {
+        if self.software {
+            return 1.0;
+        }
+        let subgroups = (threads / self.lanes as f64).ceil().max(1.0);
+        let longest = ((workgroups / self.cores).ceil() * subgroups / self.schedulers).ceil();
+        longest * self.schedulers * self.cores / (workgroups.max(1.0) * subgroups)
     }
 }

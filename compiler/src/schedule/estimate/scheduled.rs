@@ -38,6 +38,9 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
             tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
         }
         tally.operations += operations_of(block, around) * runs;
+        if block.reduce.is_some() {
+            tally.results = tally.results.max(at_once(block, around));
+        }
         let loads = block.value.loads().into_iter().map(|l| l.0);
         loads.chain([block.buffer]).for_each(|b| tally.touch(b, runs));
     }
@@ -53,6 +56,13 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         tally.sector_bytes += times * a.sectors.max(apart) * SECTOR_BYTES as f64;
     }
     tally
+}
+
+/// Results that a thread computes side by side: those of unrolled loops and vectors.
+fn at_once(block: &Block, around: &[Around]) -> f64 {
+    let together = |l: &&Around| matches!(l.1, LoopKind::Unroll | LoopKind::Vectorize);
+    let own = around.iter().filter(together).filter(|l| block.indices.iter().any(|i| i.uses(l.2)));
+    own.map(|l| l.0 as f64).product()
 }
 
 /// Operations of one run of a block. What conditions on unrolled loops leave out of it is no code.

@@ -54,6 +54,8 @@ pub(super) struct Tally {
     pub touched: FxHashMap<BufferId, f64>,
     pub workgroups: f64,
     pub threads: f64,
+    /// Results that a thread computes side by side, each from operands of its own or shared ones; 0 where that is not told.
+    pub results: f64,
     /// Bytes of workgroup memory that no buffer of the function stands for.
     pub shared_bytes: u64,
 }
@@ -101,13 +103,9 @@ impl Tally {
         if !rates.software {
             cost.hidden = computed.min(cost.sectors);
         }
-        let parallel = self.workgroups * if rates.software { 1.0 } else { self.threads };
-        let busy = (parallel / rates.busy).clamp(1e-3, 1.0);
-        let rounds = match rates.software {
-            true => 1.0,
-            false => (self.workgroups / rates.cores).ceil() * rates.cores / self.workgroups.max(1.0),
-        };
-        // The core with the most workgroups computes longest, where there are enough of them; memory serves all alike.
+        let busy = rates.busy_part(self.workgroups, self.threads, self.results);
+        let rounds = rates.rounds(self.workgroups, self.threads);
+        // The scheduler with the most subgroups computes longest, where there are enough of them; memory serves all alike.
         let (longest, moved) = (computed * rounds.max(1.0 / busy), cost.sectors / busy);
         let both = if rates.software { longest + moved } else { longest.max(moved) };
         cost.waves = both - (computed + cost.sectors - cost.hidden);

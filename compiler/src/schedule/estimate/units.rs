@@ -213,6 +213,7 @@ fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize) -> Tally {
     let tile = usual_windows(stages.profile, stages.list[r].block, &taps, &order);
     let windows = tile.map_or(1.0, |t| t.1 as f64);
     tally.workgroups = (tally.workgroups / windows).ceil();
+    tally.results = width as f64 * windows;
     tally.operations += demand.operations * iterations(&order) * iterations(&taps);
     let lanes = Lanes { order: &order, width, along: None };
     for x in &demand.reads {

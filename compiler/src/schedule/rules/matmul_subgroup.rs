@@ -183,7 +183,7 @@ fn accumulate(
     let steps: Vec<i64> = [4, 3, 2, 1].into_iter().filter(|s| *s <= extent).collect();
     let step = sketch.choose("depth", &steps, default)?;
     let k = sketch.split(inner, &[0, step], &["o", "i"])?;
-    let spatial = tile_loops(sketch, reduce, lane, columns)?;
+    let spatial = tile_loops(sketch, reduce, lane, (0, columns))?;
     // kh, kw, k_outer, then rows, k_inner, columns: the four products of a row follow each other.
     let mut order: Vec<Name> = c.k[..c.k.len() - 1].to_vec();
     order.push(k[0]);

@@ -104,8 +104,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     }
     let batch = product(&c.batch);
     let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
-    let tiles = Tiles::new(sketch.profile, (batch, rows, columns), taps, (channels, element_bytes(sketch, unit)));
-    let candidates = tiles.candidates(depth);
+    let tiles =
+        Tiles::new(sketch.profile, [batch, rows, columns, depth], taps, (channels, element_bytes(sketch, unit)));
+    let candidates = tiles.candidates();
     let blocks = [unit.name(), unit.output];
     let costs = match &unit.window {
         Some(_) => None,
@@ -181,7 +182,9 @@ struct Tiles<'p> {
     /// Batch, rows and columns.
     size: (i64, i64, i64),
     taps: i64,
-    /// Elements of the reduction that lie next to each other.
+    /// Elements of the reduction.
+    whole: i64,
+    /// Those that lie next to each other.
     channels: i64,
     /// Bytes of an operand's element.
     bytes: i64,
@@ -189,9 +192,14 @@ struct Tiles<'p> {
 }
 
 impl Tiles<'_> {
-    fn new(profile: &DeviceProfile, size: (i64, i64, i64), taps: i64, (channels, bytes): (i64, i64)) -> Tiles<'_> {
-        let width = [4, 2, 1].into_iter().find(|w| size.2 % w == 0).unwrap_or(1);
-        Tiles { profile, size, taps, channels, bytes, width }
+    fn new(
+        profile: &DeviceProfile,
+        [batch, rows, columns, whole]: [i64; 4],
+        taps: i64,
+        (channels, bytes): (i64, i64),
+    ) -> Tiles<'_> {
+        let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
+        Tiles { profile, size: (batch, rows, columns), taps, whole, channels, bytes, width }
     }
     /// Elements of the reduction that a workgroup has at a time: so many that each thread loads 16 bytes of both operands.
     fn depth(&self, t: &Candidate) -> i64 {
@@ -200,17 +208,23 @@ impl Tiles<'_> {
             return DEPTH / 2;
         }
         let (run, threads) = (LOAD_BYTES / self.bytes, t.0 * t.1);
-        if self.channels % DEPTH != 0 && self.shares_odd(self.rows(t), self.columns(t), threads) {
+        if self.whole == 2 * DEPTH && self.fits(t, self.whole) {
+            // As few as two steps: what would be loaded ahead is loaded at once, and nobody waits in between.
+            return self.whole;
+        }
+        if self.channels % DEPTH != 0 && self.goes_odd(self.rows(t), self.columns(t), threads) {
             return ODD_DEPTH;
         }
         // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them.
         let short = self.width == PIECE && run > PIECE && self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
         if short && self.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
     }
-    /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and threads share its copies without one.
-    fn shares_odd(&self, rows: i64, columns: i64, threads: i64) -> bool {
+    /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and either is all of it or threads share its copies without
+    /// one: in a loop, what some threads alone copy stands under a condition each time.
+    fn goes_odd(&self, rows: i64, columns: i64, threads: i64) -> bool {
         let run = LOAD_BYTES / self.bytes;
-        self.channels % ODD_DEPTH == 0 && [rows, columns].iter().all(|n| n * ODD_DEPTH % (run * threads) == 0)
+        let shared = [rows, columns].iter().all(|n| n * ODD_DEPTH % (run * threads) == 0);
+        self.whole == ODD_DEPTH || self.channels % ODD_DEPTH == 0 && shared
     }
     /// True when tiles of both operands, so deep, fit the workgroup's memory.
     fn fits(&self, t: &Candidate, depth: i64) -> bool {
@@ -220,7 +234,7 @@ impl Tiles<'_> {
     fn depths(&self, tile: &Tile) -> Vec<i64> {
         let n = tile.in_numbers();
         let fits = |depth: &i64| (n.rows + PAD + n.columns) * depth * 4 <= i64::from(self.profile.shared_memory);
-        let odd = Some(ODD_DEPTH).filter(|_| self.shares_odd(n.rows, n.columns, n.threads));
+        let odd = Some(ODD_DEPTH).filter(|_| self.goes_odd(n.rows, n.columns, n.threads));
         [2 * DEPTH, DEPTH, DEPTH / 2].into_iter().chain(odd).filter(fits).collect()
     }
     /// A thread has whole windows.
@@ -243,6 +257,7 @@ impl Tiles<'_> {
                 (16, 8, 2, 2, 4),
                 (8, 8, 2, 2, 4),
                 (8, 8, 2, 1, 4),
+                (16, 8, 1, 1, 4),
                 (8, 16, 1, 1, 4),
                 (8, 8, 1, 1, 4),
                 (8, 16, 1, 1, 2),
@@ -252,6 +267,7 @@ impl Tiles<'_> {
                 (16, 16, 2, 1, 4),
                 (16, 8, 2, 1, 4),
                 (8, 8, 2, 1, 4),
+                (16, 8, 1, 1, 4),
                 (8, 16, 1, 1, 4),
                 (8, 8, 1, 1, 4),
                 (8, 16, 1, 1, 2),
@@ -270,21 +286,22 @@ impl Tiles<'_> {
         let whole = |t: &&Candidate| t.4 == PIECE;
         usable.iter().find(enough).or(usable.iter().rev().find(whole)).copied()
     }
-    /// Tiles for a product of this depth, each with every number of slices that its reduction may be cut into; with windows behind
-    /// the product there is one.
-    fn candidates(&self, depth: i64) -> Vec<ProductTile> {
+    /// Tiles, each with every number of slices that the reduction may be cut into; with windows behind the product there is one.
+    fn candidates(&self) -> Vec<ProductTile> {
         let usable = self.usable();
         let each = |t: Candidate| {
             let (step, tile) = (self.depth(&t), self.tile(&t).in_numbers());
             let steps = if self.channels % step == 0 { self.channels / step } else { 1 };
-            let numbers = if self.size.0 > 1 || self.taps > 1 { vec![1] } else { slices(depth, steps) };
+            let numbers = if self.size.0 > 1 || self.taps > 1 { vec![1] } else { slices(self.whole, steps) };
             numbers.into_iter().map(move |n| ProductTile { slices: n, ..tile })
         };
         usable.into_iter().flat_map(each).collect()
     }
     fn tile(&self, t: &Candidate) -> Tile {
         let of_thread = self.rows(t) / t.1;
-        let (row_pieces, rows) = if self.taps > 1 { (1, of_thread) } else { (t.2, t.4) };
+        // Pieces of whole windows, where those are vectors.
+        let windows = self.taps == 1 || of_thread % PIECE == 0 && PIECE % self.taps == 0;
+        let (row_pieces, rows) = if windows { (t.2, of_thread / t.2) } else { (1, of_thread) };
         let (taps, width, depth) = (self.taps, self.width, self.depth(t));
         Tile { threads: (t.0, t.1), row_pieces, rows, taps, column_pieces: t.3, width, depth }
     }
@@ -301,11 +318,11 @@ fn element_bytes(sketch: &Sketch<'_>, unit: &Unit) -> i64 {
 /// reduction may be cut into. Of the reduction, `channels` elements lie next to each other; the wider operand's have so many `bytes`.
 pub(super) fn candidates(
     p: &DeviceProfile,
-    [batch, rows, columns, depth]: [i64; 4],
+    size: [i64; 4],
     taps: i64,
     (channels, bytes): (i64, i64),
 ) -> Vec<ProductTile> {
-    Tiles::new(p, (batch, rows, columns), taps, (channels, bytes)).candidates(depth)
+    Tiles::new(p, size, taps, (channels, bytes)).candidates()
 }
 
 /// The tile: `least` where nothing else is chosen.
@@ -361,7 +378,7 @@ fn accumulate(
     }
     sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;
     let spatial = match window {
-        Some(_) => tile_loops(sketch, reduce, thread, columns)?,
+        Some(_) => tile_loops(sketch, reduce, thread, (usize::from(tile.row_pieces > 1), columns))?,
         None => spatial_loops(sketch, reduce, thread)?,
     };
     let mut order = c.k.clone();

@@ -216,16 +216,21 @@ pub(super) fn open_windows(
     Ok(())
 }
 
-/// The loops of a contraction's tile inside loop `at`, the `columns` innermost of them columns. Rows and the elements of
-/// their windows become one loop.
-pub(super) fn tile_loops(sketch: &mut Sketch<'_>, block: Name, at: Name, columns: usize) -> Result<Vec<Name>, Decline> {
+/// The loops of a contraction's tile inside loop `at`: so many of pieces outermost, so many of columns innermost. Rows and the
+/// elements of their windows become one loop.
+pub(super) fn tile_loops(
+    sketch: &mut Sketch<'_>,
+    block: Name,
+    at: Name,
+    (pieces, columns): (usize, usize),
+) -> Result<Vec<Name>, Decline> {
     let reductions = sketch.f.reduction_loops(block);
     let mut spatial: Vec<Name> = inside(sketch, block, at)?;
     spatial.retain(|v| !reductions.contains(v));
     let rows = spatial.len().saturating_sub(columns);
-    if rows > 1 {
-        let row = sketch.fuse(&spatial[..rows], Name::new(&format!("{block}_row")))?;
-        spatial.splice(..rows, [row]);
+    if rows > pieces + 1 {
+        let row = sketch.fuse(&spatial[pieces..rows], Name::new(&format!("{block}_row")))?;
+        spatial.splice(pieces..rows, [row]);
     }
     Ok(spatial)
 }

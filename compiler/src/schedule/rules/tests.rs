@@ -49,7 +49,7 @@ fn products_on_real_devices_go_through_shared_memory() {
 fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
     for name in ["ada", "navi31", "bmg"] {
         let p = DeviceProfile { cores: 1, ..DeviceProfile::named(name).expect("a profile") };
-        for f in [matmul(256, 256, 64), matmul(70, 140, 32), conv(1, 16, 12, 12, 64, 3, 1, 1)] {
+        for f in [matmul(256, 256, 64), matmul(70, 140, 48), conv(1, 16, 12, 12, 64, 3, 1, 1)] {
             let constants: Vec<_> = f.inputs().skip(1).collect();
             let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(s.rule, "matmul-tiled", "{:?}", s.declined);
@@ -62,6 +62,26 @@ fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
             for a in all.iter().filter(|a| copies(a)) {
                 assert!(a.width == 16 && a.used() >= 0.9, "{name}: {a:?}");
             }
+        }
+    }
+}
+
+/// What would be two steps, of which one is loaded ahead of nothing, and 24 of which half would be padded.
+#[test]
+fn short_reductions_are_one_step_of_whole_vectors() {
+    for name in ["ada", "navi31", "bmg"] {
+        let p = DeviceProfile::named(name).expect("a profile");
+        for f in [matmul(300, 96, 32), matmul(3136, 96, 24), matmul(70, 140, 32)] {
+            let constants: Vec<_> = f.inputs().skip(1).collect();
+            let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(s.rule, "matmul-tiled", "{:?}", s.declined);
+            let (_, body) = s.function.kernels()[0];
+            let all = traffic(&s.function, body, &p);
+            let copies = |end: &'static str| all.iter().filter(move |a| !a.shared && a.block.as_str().ends_with(end));
+            let first: Vec<&AccessTraffic> = copies("_first").collect();
+            assert!(first.len() == 2 && first.iter().all(|a| a.width == 16), "{name}: {all:?}");
+            assert_eq!(copies("_next").count(), 0, "{name}: {all:?}");
+            check(&f, &p, "matmul-tiled");
         }
     }
 }
@@ -101,7 +121,7 @@ fn halves_are_copied_in_runs_of_sixteen_bytes() {
 #[test]
 fn long_products_with_few_results_are_cut_into_slices() {
     let p = DeviceProfile::named("ada").expect("a profile");
-    for f in [matmul(8, 12, 512), matmul(5, 16, 1024), conv(1, 64, 4, 5, 8, 3, 1, 1)] {
+    for f in [matmul(8, 12, 4096), matmul(5, 16, 2048), conv(1, 256, 4, 5, 8, 3, 1, 1)] {
         let s = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((s.rule, s.function.kernels().len()), ("matmul-tiled", 2), "{:?}", s.declined);
         let mut g = s.function.clone();
