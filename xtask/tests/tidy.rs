@@ -75,6 +75,16 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "the one state keeps what each pane keeps for itself, and each pane shows all of it; keys and exports act on it, and panes offer them",
     ),
     ("shaders-gen", &["across", "kernel"], "one emitter in two files"),
+    (
+        "runtime-gpu",
+        &["device_tensor", "host_functions", "readback", "resources", "session"],
+        "a run takes tensors of another session and hands its buffers to host functions, and both keep what they got alive",
+    ),
+    (
+        "cli",
+        &["driver_stats", "executor", "staged", "trace"],
+        "a model in stages is executed by the executors of its parts; a trace is recorded by one, and shows what drivers said",
+    ),
 ];
 
 /// Files that know ops by type, and which: the op that a rewrite is about, or those of an equation. The tables of equations
