@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
-use crate::executor::{Device, compile_options, compile_with, has_halved, open_session};
+use crate::executor::{CPU_EXECUTOR, Device, compile_options, compile_with, has_halved, open_session};
 use compiler::compile::{CompileError, split_stages};
 use compiler::graph::Module;
 use compiler::passes::PipelineOptions;
@@ -51,7 +51,7 @@ impl StagedModel {
     }
     /// Where runs took place so far.
     pub fn place(&self) -> &'static str {
-        if self.staged.has_device_steps() { "device and host" } else { "host" }
+        if self.staged.has_device_steps() { "device and host" } else { CPU_EXECUTOR }
     }
     /// Names of the results in order.
     pub fn output_names(&self) -> Vec<String> {

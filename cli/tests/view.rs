@@ -123,18 +123,14 @@ fn without_a_display_the_window_says_what_needs_none() {
 }
 
 #[test]
-fn a_model_with_branches_is_shown_without_kernels() {
-    let out = folder("view-branches").join("a.png");
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/if.weft");
+fn a_model_that_calls_itself_is_shown_without_kernels() {
+    let out = folder("view-recursion").join("a.png");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/recursion.weft");
     let o = weft(&["view", text(&model), "--target", "lavapipe", "--screenshot", text(&out), "--view", "remarks"]);
     if cannot_draw(&o) {
         return;
     }
     assert!(o.status.success(), "{}", said(&o));
-    assert!(
-        said(&o).contains("no kernels: `if_2` (if) is control flow that only the CPU executor runs"),
-        "{}",
-        said(&o)
-    );
+    assert!(said(&o).contains("no kernels: `call_6` calls @doubled, which only the CPU executor runs"), "{}", said(&o));
     assert!(out.exists());
 }

@@ -12,6 +12,8 @@
 //! - what is stored in a loop over the axis, inside the buffer's life, is read in such a loop, and by the index that stored
 //!   it; what is stored outside of such a loop and differs between the indices is not read inside of one.
 //!
+//! Fragments are a subgroup's as a whole: no loop over threads or lanes stands around what accesses them.
+//!
 //! Two loops over one axis inside each other run only where both indices agree, so what stands inside must not depend on
 //! the outer one. A buffer that is not global stays in one kernel.
 //!
@@ -75,6 +77,7 @@ fn of_view(view: &View<'_>, strict: bool, out: &mut Vec<Violation>) {
     }
     let mut sharing = Sharing { view, strict, varying: FxHashMap::default(), out };
     sharing.nested_loops();
+    sharing.fragments();
     sharing.find_varying();
     for b in view.buffers() {
         sharing.buffer(b);
@@ -168,6 +171,29 @@ impl<'f> Sharing<'_, 'f> {
                     let text = format!("has more iterations than `{o}` around it, which runs along the same axis");
                     self.report(i, None, text);
                 }
+            }
+        }
+    }
+
+    /// What a subgroup holds as a whole, single threads and lanes neither store nor load.
+    fn fragments(&mut self) {
+        let view = self.view;
+        let threads =
+            |l: &&For| matches!(Parallel::of(l), Some(Parallel::Local(_) | Parallel::Lane(_))) && !l.extent.is(1);
+        for leaf in &view.leaves {
+            let Some(l) = leaf.loops.iter().copied().find(threads) else { continue };
+            let mut held = None;
+            visit_accesses(leaf.block, &mut |b, _, _| {
+                if matches!(view.f.buffers[b].scope, Scope::Fragment(_)) {
+                    held.get_or_insert(b);
+                }
+            });
+            if let Some(b) = held {
+                let text = format!(
+                    "`{}` is fragment memory, which the threads of `{}` do not share out",
+                    view.f.buffers[b].name, l.var
+                );
+                self.report(leaf.block.name, Some(b), text);
             }
         }
     }

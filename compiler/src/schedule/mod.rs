@@ -54,7 +54,8 @@ use crate::attr::{AttrStruct, Attrs};
 use crate::check::sharing::{Violation, violations};
 use crate::name::Name;
 use crate::registry::Table;
-use crate::tir::TensorFunction;
+use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
+use crate::verify::verify_tensor_function;
 
 /// Why an instruction does not apply.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -179,9 +180,27 @@ fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, Schedul
         let text = format!("`{buffer}` would take {} KiB inside a workgroup, which no device has", bytes >> 10);
         return Err(refused(&after, i, text, buffer));
     }
+    if let Some(message) = unfit_for_subgroups(&after) {
+        return Err(ScheduleError { instruction: i.text(), message, loops: None });
+    }
     after.note_instruction(f, i);
     after.trace.push(i.clone());
     Ok(after)
+}
+
+/// What the verifier finds wrong with kernels that subgroups work on as a whole: what a list of instructions has staged in fragments
+/// but left to single threads is no operation.
+fn unfit_for_subgroups(f: &TensorFunction) -> Option<String> {
+    let mut used = f.buffers.iter().any(|(_, b)| matches!(b.scope, Scope::Fragment(_)));
+    f.body.visit(&mut |s| {
+        let kinds = |k: LoopKind| matches!(k, LoopKind::Subgroup(_) | LoopKind::Lane | LoopKind::Tensor);
+        used |= matches!(s, Stmt::For(l) if kinds(l.kind));
+    });
+    if !used || f.kernels().is_empty() {
+        return None;
+    }
+    let errors = verify_tensor_function(f).err()?;
+    errors.first().map(|e| format!("{}: {}", e.place.as_deref().unwrap_or("the function"), e.message))
 }
 
 /// A refusal for what `i` would make.

@@ -5,7 +5,7 @@ use super::keep::KeepF32;
 use super::stem::stem_nodes;
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
-use crate::int::product;
+use crate::int::{const_dims, product};
 use crate::name::Name;
 use crate::ops::cast::Cast;
 use crate::ops::control::Const;
@@ -38,6 +38,9 @@ pub(super) enum Choice {
 /// Constants of fewer elements than one in so many of the data that their op reads and writes are slight: f16 would save a
 /// few percent of its traffic at most, and round every result the same way.
 const SLIGHT: i64 = 16;
+
+/// Rows and columns of a matrix that matrix units multiply, at most.
+const DEEP: usize = 16;
 
 /// What is known of a value that the model has in f32.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -230,9 +233,17 @@ impl Decider<'_> {
         if !self.matrices || op.precision() != Precision::Always {
             return single;
         }
-        let (own, slight): (Vec<usize>, Vec<usize>) =
-            single.into_iter().partition(|i| op.single_operands().contains(i));
+        let stays = |i: &usize| op.single_operands().contains(i) || !self.is_deep(n, *i);
+        let (own, slight): (Vec<usize>, Vec<usize>) = single.into_iter().partition(stays);
         if self.check_constants(n, &own).is_ok() { own } else { [own, slight].concat() }
+    }
+
+    /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices: those of a depthwise
+    /// convolution do not.
+    fn is_deep(&self, n: NodeId, i: usize) -> bool {
+        let dims = self.f.nodes[n].inputs[i].and_then(|v| const_dims(&self.f.ty(v).shape)).unwrap_or_default();
+        let largest = dims.iter().copied().max().unwrap_or(1).max(1);
+        dims.iter().product::<usize>() / largest >= DEEP
     }
 
     /// Operand `i` has few elements beside the data that node `n` reads and writes.
