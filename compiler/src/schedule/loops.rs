@@ -384,7 +384,7 @@ pub fn too_long(f: &TensorFunction) -> Option<(Name, String)> {
         let (text, n) = (format!("loop `{}` would have {}", l.var, l.extent), l.extent.as_const());
         if n.is_none_or(|n| n > i64::from(i32::MAX)) {
             found = Some((l.var, format!("{text} iterations, more than 32 bits count")));
-        } else if matches!(l.kind, LoopKind::Local(_)) && n.is_some_and(|n| n > MAX_LOCAL) {
+        } else if matches!(l.kind, LoopKind::Local(_) | LoopKind::Subgroup(_)) && n.is_some_and(|n| n > MAX_LOCAL) {
             found = Some((l.var, format!("{text} threads, which no workgroup has")));
         }
     });

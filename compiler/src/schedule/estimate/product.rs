@@ -1,8 +1,9 @@
 //! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
 
-use super::rates::{PLACE_IN_WINDOW, STEP};
+use super::rates::{MATRICES, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
+use crate::dtype::DType;
 use crate::name::Name;
 use crate::schedule::rules::{ProductTile, product_candidates};
 use crate::tir::{BinaryOp, Combiner, Expr};
@@ -103,6 +104,11 @@ impl<'f> Product<'f> {
         let bytes = reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype.size() as i64).max().unwrap_or(4);
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, (channels, bytes))
     }
+    /// Both operands are f16 in memory, and the device multiplies matrices of it.
+    fn multiplies_matrices(&self, stages: &Stages<'_>) -> bool {
+        let halves = |e: &Expr| e.loads().iter().all(|l| stages.f.buffers[l.0].dtype == DType::F16);
+        stages.profile.multiplies_matrices() && halves(self.left) && halves(self.right)
+    }
     /// Counts a kernel with this tile: both operands and the products.
     pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<PoolingWindows>) -> Tally {
         let times = windows.map_or(1.0, |w| w.times);
@@ -119,7 +125,8 @@ impl<'f> Product<'f> {
         let [left, right] = [tile.rows, tile.columns].map(|n| tiles * n as f64 * depth);
         let groups = tiles * tile.slices as f64;
         let mut tally = Tally { workgroups: groups, threads: tile.threads as f64, ..Tally::default() };
-        tally.operations = 2.0 * left * tile.columns as f64;
+        let matrices = if windows.is_none() && self.multiplies_matrices(stages) { MATRICES } else { 1.0 };
+        tally.operations = 2.0 * left * tile.columns as f64 / matrices;
         let left_demand = stages.demand(self.left);
         tally.operations += left_demand.operations * left;
         self.operand(stages, &mut tally, &left_demand, (&self.rows, left), false);
@@ -132,7 +139,7 @@ impl<'f> Product<'f> {
             // several lanes.
             let vectors = up(tile.thread_rows as f64, 4) + up(tile.thread_columns as f64, 4);
             let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
-            tally.passes += subgroups * depth * vectors * 1.5;
+            tally.passes += subgroups * depth * vectors * 1.5 / matrices;
             tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0;
             tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64;
             tally.operations += tiles * tile.threads as f64 * (depth / tile.depth as f64).ceil() * STEP;

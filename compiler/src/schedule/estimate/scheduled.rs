@@ -1,6 +1,6 @@
 //! Kernels that are scheduled: how often each block runs, and what it does each time.
 
-use super::rates::{BARRIER, HALVING, Rates};
+use super::rates::{BARRIER, HALVING, MATRICES, Rates};
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -29,15 +29,21 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
     let size = |kind: fn(u8) -> LoopKind| (0..3).map(|n| axis(kind, n)).product::<f64>();
     let mut tally = Tally { workgroups: size(LoopKind::Group), threads: size(LoopKind::Local), ..Tally::default() };
     let all = tally.workgroups * tally.threads;
+    let tasks = axis(LoopKind::Subgroup, 0) * axis(LoopKind::Subgroup, 1);
     let subgroups = tally.workgroups * (tally.threads / rates.lanes as f64).ceil();
     for (around, block) in &blocks {
-        let own = around.iter().filter(|l| !matches!(l.1, LoopKind::Group(_) | LoopKind::Local(_)));
+        let shared_out = |k: LoopKind| matches!(k, LoopKind::Group(_) | LoopKind::Local(_) | LoopKind::Subgroup(_));
+        let own = around.iter().filter(|l| !shared_out(l.1));
+        // A subgroup's own work is not each thread's.
+        let alone = around.iter().any(|l| matches!(l.1, LoopKind::Lane | LoopKind::Tensor));
+        let all = if alone { tally.workgroups * tasks } else { all };
         let combined = around.iter().any(|l| l.1 == LoopKind::Combine);
         let runs = own.filter(|l| l.1 != LoopKind::Combine).map(|l| l.0 as f64).product::<f64>() * all;
         if combined {
             tally.operations += (2.0 * f64::from(rates.lanes.ilog2()) * HALVING + BARRIER) * runs;
         }
-        tally.operations += operations_of(block, around) * runs;
+        let matrices = if around.iter().any(|l| l.1 == LoopKind::Tensor) { MATRICES } else { 1.0 };
+        tally.operations += operations_of(block, around) * runs / matrices;
         if block.reduce.is_some() {
             tally.results = tally.results.max(at_once(block, around));
         }
