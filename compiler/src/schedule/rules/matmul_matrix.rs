@@ -8,6 +8,7 @@
 
 use super::analysis::{Contraction, Unit, contraction};
 use super::cooperate::copy_cooperatively;
+use super::matmul_tiled::fuse_output;
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use crate::dtype::DType;
@@ -211,14 +212,7 @@ fn bind_output(
     matrix: Matrix,
     tile: Tile,
 ) -> Result<Loops, Decline> {
-    let order: Vec<Name> = c.batch.iter().chain(&c.m).chain(&c.n).copied().collect();
-    sketch.reorder(&order)?;
-    if !c.batch.is_empty() {
-        let b = sketch.fuse(&c.batch, Name::new(&format!("{out}_b")))?;
-        sketch.bind(b, Axis::GroupZ)?;
-    }
-    let m = sketch.fuse(&c.m, Name::new(&format!("{out}_m")))?;
-    let n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
+    let [m, n] = fuse_output(sketch, out, c)?;
     let parts = ["o", "s", "p", "i"];
     let rows = sketch.split(m, &[0, tile.subgroups.0, tile.pieces.0, matrix.m], &parts)?;
     let columns = sketch.split(n, &[0, tile.subgroups.1, tile.pieces.1, matrix.n], &parts)?;

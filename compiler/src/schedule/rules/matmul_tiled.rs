@@ -339,9 +339,8 @@ fn choose_tile(sketch: &mut Sketch<'_>, tiles: &Tiles<'_>, least: Option<Product
     Ok(tiles.tile(&usable.iter().find(|t| listed(t) == chosen).copied().unwrap_or(t)))
 }
 
-/// Binds the output's loops; returns the innermost thread loop.
-fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -> Result<Name, Decline> {
-    let out = unit.output;
+/// Makes one loop of the rows of a product's result, and one of its columns; batches become workgroups.
+pub(super) fn fuse_output(sketch: &mut Sketch<'_>, out: Name, c: &Contraction) -> Result<[Name; 2], Decline> {
     let order: Vec<Name> = c.batch.iter().chain(&c.m).chain(&c.n).copied().collect();
     sketch.reorder(&order)?;
     if !c.batch.is_empty() {
@@ -350,6 +349,13 @@ fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Til
     }
     let m = sketch.fuse(&c.m, Name::new(&format!("{out}_m")))?;
     let n = sketch.fuse(&c.n, Name::new(&format!("{out}_n")))?;
+    Ok([m, n])
+}
+
+/// Binds the output's loops; returns the innermost thread loop.
+fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -> Result<Name, Decline> {
+    let out = unit.output;
+    let [m, n] = fuse_output(sketch, out, c)?;
     let rows = sketch.split(m, &[0, tile.row_pieces, tile.threads.1, tile.rows / tile.taps], &["o", "p", "t", "i"])?;
     let columns = sketch.split(n, &[0, tile.column_pieces, tile.threads.0, tile.width], &["o", "p", "t", "v"])?;
     sketch.reorder(&[rows[0], columns[0], rows[2], columns[2], rows[1], rows[3], columns[1], columns[3]])?;
