@@ -211,13 +211,13 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
             v["compile_ms"] = json!({ "cold": cold, "warm": warm });
             Ok(Measured { value: v, dispatches: Some(times), stats })
         }
-        Executor::Cpu { .. } | Executor::Staged(_) if a.driver_stats => {
+        Executor::Cpu { .. } | Executor::Staged(_) | Executor::Open { .. } if a.driver_stats => {
             let why = format!(
                 "{DRIVER_STATS}: the model runs in parts or on the CPU executor: its kernels are not known before a run"
             );
             Err(CliError::new(Code::Device, why))
         }
-        Executor::Cpu { .. } | Executor::Staged(_) => {
+        Executor::Cpu { .. } | Executor::Staged(_) | Executor::Open { .. } => {
             let batch = batch(inputs);
             let run = || executor.run(inputs).map(|_| 0.0);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
@@ -248,7 +248,7 @@ fn batch(inputs: &[Tensor]) -> usize {
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
 fn first_run(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<(Executor, f64)> {
     let start = Instant::now();
-    let executor = Executor::new(module, common, device, inputs)?;
+    let executor = Executor::new(module, common, device, inputs)?.sized_for(inputs)?;
     common.state.time("first run", || executor.run(inputs))?;
     Ok((executor, start.elapsed().as_secs_f64() * 1e3))
 }

@@ -22,7 +22,7 @@ use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use compiler::trace::{CompileTrace, Contents};
-use runtime_gpu::{DeviceChoice, Gpu, GpuError, HostFunctions, Session, SessionOptions};
+use runtime_gpu::{DeviceChoice, Gpu, GpuError, HostFunctions, OpenSession, Session, SessionOptions};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -159,7 +159,8 @@ fn named_profile(name: &str) -> CliResult<DeviceProfile> {
 /// Measured costs that cannot be read.
 pub fn compile_options(pipeline: PipelineOptions, common: &Common) -> CliResult<CompileOptions> {
     let measurements = crate::layout_options::measurements(common)?;
-    Ok(CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false, measurements })
+    let dims = crate::models::declared_ranges(common)?;
+    Ok(CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false, measurements, dims })
 }
 
 /// Passes and modes for a module: with `--amp auto`, calibrated on `inputs`.
@@ -275,6 +276,13 @@ pub enum Executor {
         /// What was compiled.
         compiled: Box<Compiled>,
     },
+    /// On a device, for inputs of any sizes.
+    Open {
+        /// Sessions by sizes.
+        session: Box<OpenSession>,
+        /// What was compiled.
+        compiled: Box<Compiled>,
+    },
     /// On a device in parts, since it decides sizes while it runs.
     Staged(Box<StagedModel>),
     /// On the CPU executor.
@@ -323,7 +331,22 @@ impl Executor {
         };
         drop(module);
         let session = open_session(gpu, &compiled, common)?;
-        Ok(Executor::Gpu { session: Box::new(session), compiled: Box::new(compiled) })
+        let compiled = Box::new(compiled);
+        Ok(match compiled.open.clone() {
+            Some(open) => Executor::Open { session: Box::new(OpenSession::new(open, session)), compiled },
+            None => Executor::Gpu { session: Box::new(session), compiled },
+        })
+    }
+    /// The same for inputs of just these sizes, where any were possible.
+    pub fn sized_for(self, inputs: &[Tensor]) -> CliResult<Executor> {
+        let Executor::Open { session, mut compiled } = self else { return Ok(self) };
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        if let Some(open) = &compiled.open {
+            let plan = open.sizes(&shapes).and_then(|sizes| open.at(&sizes)).map_err(GpuError::from)?;
+            (compiled.plan, compiled.memory) = plan;
+        }
+        let session = session.first().with_plan(compiled.plan.clone())?;
+        Ok(Executor::Gpu { session: Box::new(session), compiled })
     }
     /// Runs once.
     pub fn run(&self, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
@@ -339,6 +362,7 @@ impl Executor {
                 }
                 other => Ok((other?, self.place())),
             },
+            Executor::Open { session, .. } => Ok((session.run(inputs)?, self.place())),
             Executor::Staged(staged) => {
                 let results = staged.run(inputs)?;
                 Ok((results, staged.place()))
@@ -349,7 +373,7 @@ impl Executor {
     /// True when mixed precision has put anything into f16.
     pub fn is_mixed(&self) -> bool {
         match self {
-            Executor::Gpu { compiled, .. } => has_halved(&compiled.passes),
+            Executor::Gpu { compiled, .. } | Executor::Open { compiled, .. } => has_halved(&compiled.passes),
             Executor::Staged(staged) => staged.is_mixed(),
             Executor::Cpu { mixed, .. } => *mixed,
         }
@@ -357,11 +381,8 @@ impl Executor {
     /// Where a run takes place.
     pub fn place(&self) -> &'static str {
         match self {
-            Executor::Gpu { session, .. } => match (session.has_device_steps(), session.has_host_steps()) {
-                (true, false) => "device",
-                (true, true) => "device and host",
-                (false, _) => "host",
-            },
+            Executor::Gpu { session, .. } => place_of(session),
+            Executor::Open { session, .. } => place_of(session.first()),
             Executor::Staged(staged) => staged.place(),
             Executor::Cpu { .. } => CPU_EXECUTOR,
         }
@@ -369,12 +390,23 @@ impl Executor {
     /// Names of the results in order.
     pub fn output_names(&self) -> Vec<String> {
         match self {
-            Executor::Gpu { session, .. } => {
-                session.plan().outputs.iter().map(|s: &BufferView| s.name.to_string()).collect()
-            }
+            Executor::Gpu { session, .. } => names_of(&session.plan().outputs),
+            Executor::Open { session, .. } => names_of(&session.first().plan().outputs),
             Executor::Staged(staged) => staged.output_names(),
             Executor::Cpu { module, .. } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
         }
+    }
+}
+
+fn names_of(views: &[BufferView]) -> Vec<String> {
+    views.iter().map(|s| s.name.to_string()).collect()
+}
+
+fn place_of(session: &Session) -> &'static str {
+    match (session.has_device_steps(), session.has_host_steps()) {
+        (true, false) => "device",
+        (true, true) => "device and host",
+        (false, _) => "host",
     }
 }
 

@@ -5,7 +5,7 @@ mod shapes;
 mod values;
 
 pub use files::read_onnx;
-pub use shapes::decide_shapes;
+pub use shapes::{declared_ranges, decide_shapes};
 pub use values::{calibration_inputs, inputs_for};
 
 use crate::args::Common;
@@ -13,12 +13,12 @@ use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
 use crate::files::read_text;
 use benches::zoo::ZooError;
-use compiler::graph::{Module, TensorType, choose_shapes, input_ports, set_input_shapes};
+use compiler::graph::{Module, TensorType, bind_dims, choose_shapes, input_ports, open_dims, set_input_shapes};
 use compiler::name::Name;
 use compiler::onnx::{ImportOptions, import_onnx_with};
 use compiler::passes::{PassContext, Sequential, default_pipeline};
 use compiler::tensor::Tensor;
-use shapes::{chosen_shapes, decide_dims};
+use shapes::{Chosen, chosen_shapes, decide_dims, decide_open};
 use std::path::Path;
 
 /// True when `model` names a file rather than a zoo model.
@@ -32,6 +32,11 @@ pub fn load(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<M
     load_with_values(model, common, inputs, &[])
 }
 
+/// As [`load`], where all dimensions of which nothing is said stay open.
+pub fn load_to_compile(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Module> {
+    load_as(model, common, inputs, &[], true)
+}
+
 /// As [`load`]; `values` are inputs of an ONNX model that become constants.
 pub fn load_with_values(
     model: &str,
@@ -39,17 +44,41 @@ pub fn load_with_values(
     inputs: Option<&Named>,
     values: &[(Name, Tensor)],
 ) -> CliResult<Module> {
+    load_as(model, common, inputs, values, false)
+}
+
+fn load_as(
+    model: &str,
+    common: &Common,
+    inputs: Option<&Named>,
+    values: &[(Name, Tensor)],
+    keep_open: bool,
+) -> CliResult<Module> {
     if is_onnx(model) {
         let (bytes, external) = read_onnx(Path::new(model))?;
         let ports = compiler::onnx::onnx_inputs(bytes.clone()).map_err(|e| CliError::from(e).at(model))?;
-        let shapes = decide_shapes(ports, common, inputs)?;
+        let chosen = decide_open(ports, common, inputs, keep_open)?;
+        let shapes = chosen.closed.clone();
         let options = ImportOptions { shapes, values: values.to_vec(), ..ImportOptions::default() };
-        return import_onnx_with(bytes, &*external, &options).map_err(|e| CliError::from(e).at(model));
+        let mut module = import_onnx_with(bytes, &*external, &options).map_err(|e| CliError::from(e).at(model))?;
+        bind_chosen(&mut module, &chosen)?;
+        return Ok(module);
     }
     let mut module = load_open(model, common)?;
-    let shapes = decide_shapes(input_ports(&module), common, inputs)?;
-    set_input_shapes(&mut module, &shapes)?;
+    let chosen = decide_open(input_ports(&module), common, inputs, keep_open)?;
+    set_input_shapes(&mut module, &chosen.closed)?;
+    bind_chosen(&mut module, &chosen)?;
     Ok(module)
+}
+
+/// Gives the dimensions their sizes that are still open and have some.
+fn bind_chosen(module: &mut Module, chosen: &Chosen) -> CliResult<()> {
+    let open = open_dims(module);
+    let dims: Vec<(Name, i64)> = chosen.dims.iter().copied().filter(|d| open.contains(&d.0)).collect();
+    if !dims.is_empty() {
+        bind_dims(module, &dims)?;
+    }
+    Ok(())
 }
 
 /// Names of a model's inputs.

@@ -6,6 +6,7 @@ pub use stand_in::StandInEmitter;
 
 use crate::cpu::HostFunctions;
 use crate::dtype::DType;
+use crate::int::Int;
 use crate::name::Name;
 use crate::tensor::Tensor;
 use crate::tir::{Access, BufferId, Encoding, TensorFunction};
@@ -36,6 +37,39 @@ pub struct LineSpan {
     pub r#loop: Option<Name>,
 }
 
+/// Workgroups along x, y and z that the sizes of a run tell.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenGrid {
+    /// Expressions of the symbols of the kernel's function.
+    pub extents: [Int; 3],
+    /// The kernel counts workgroups one after another, so many along x and the rest along y; none: the extents are the grid.
+    pub row: Option<u32>,
+    /// Workgroups along an axis, at most.
+    pub most: u32,
+}
+
+impl OpenGrid {
+    /// The grid for these values of the symbols.
+    ///
+    /// # Errors
+    /// A symbol without a value, and more workgroups than the device takes.
+    pub fn at(&self, value: &dyn Fn(Name) -> Option<i64>) -> Result<[u32; 3], String> {
+        let mut grid = [0u64; 3];
+        for (g, e) in grid.iter_mut().zip(&self.extents) {
+            let n = e.eval(value).and_then(|n| u64::try_from(n).ok());
+            *g = n.ok_or_else(|| format!("{e} workgroups are no number"))?;
+        }
+        if let Some(row) = self.row.map(u64::from) {
+            let total = grid.iter().fold(1u64, |a, &g| a.saturating_mul(g));
+            grid = [total.min(row), total.div_ceil(row.max(1)), 1];
+        }
+        if let Some(&g) = grid.iter().find(|&&g| g > u64::from(self.most)) {
+            return Err(format!("{g} workgroups along an axis, the device takes {}", self.most));
+        }
+        Ok(grid.map(|g| g as u32))
+    }
+}
+
 /// A kernel as the shader generator made it.
 #[derive(Clone)]
 pub struct EmittedKernel {
@@ -43,8 +77,10 @@ pub struct EmittedKernel {
     pub name: String,
     /// Threads of a workgroup.
     pub workgroup: [u32; 3],
-    /// Workgroups to dispatch (already folded against the device's limit per axis).
+    /// Workgroups to dispatch (already folded against the device's limit per axis). With an `open_grid` the run's sizes say it.
     pub grid: [u32; 3],
+    /// Workgroups as expressions of the function's symbols, where they are.
+    pub open_grid: Option<OpenGrid>,
     /// Bindings in order.
     pub bindings: Vec<Binding>,
     /// Bytes of immediates: one i32 per symbol of the function, in order; 0 without symbols.
@@ -168,6 +204,8 @@ pub struct Dispatch {
     pub kernel: KernelIndex,
     /// A plan buffer and slice for each binding of the kernel.
     pub buffers: Vec<(BufferIndex, u32)>,
+    /// Workgroups.
+    pub grid: [u32; 3],
     /// Values of the kernel's symbols.
     pub symbols: Vec<i32>,
     /// Group the dispatch belongs to (index into the compiled module's groups).

@@ -17,6 +17,7 @@ mod error;
 mod figures;
 mod host_functions;
 mod measure;
+mod open;
 mod pipelines;
 mod poller;
 mod pool;
@@ -38,6 +39,7 @@ pub use measure::KernelTimer;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{Session, SessionOptions, available_memory};
+pub use open::OpenSession;
 pub use staged::{Open, Part, Staged};
 pub use storage::{decode_tensor, encode_tensor};
 /// The library that device functions are written with.

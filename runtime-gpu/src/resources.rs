@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Shared {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) plan: Plan,
-    pub(crate) pipelines: Vec<Pipeline>,
+    pub(crate) pipelines: Arc<Vec<Pipeline>>,
     /// Slices of the plan's constant buffers; none for its other buffers.
     pub(crate) constants: Vec<Vec<wgpu::Buffer>>,
     /// Tensors of the plan's constants on the host.
@@ -314,7 +314,7 @@ fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: &[Step]) ->
 }
 
 fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
-    let (name, e) = (&shared.plan.kernels[d.kernel].name, &shared.plan.kernels[d.kernel].emitted);
+    let name = &shared.plan.kernels[d.kernel].name;
     let entry = |(i, (buffer, slice)): (usize, &(usize, u32))| wgpu::BindGroupEntry {
         binding: i as u32,
         resource: buffers[*buffer][*slice as usize].as_entire_binding(),
@@ -326,5 +326,5 @@ fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], d: &Dispatch) -> Bound {
         entries: &entries,
     });
     let immediates = d.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
-    Bound { kernel: d.kernel, bind_group, grid: e.grid, immediates, group: d.group }
+    Bound { kernel: d.kernel, bind_group, grid: d.grid, immediates, group: d.group }
 }

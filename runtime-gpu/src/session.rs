@@ -4,6 +4,7 @@ use crate::constants::{Upload, constant_encoding, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
+use crate::open::same_constants;
 use crate::pipelines::{build_all, cache_file, open_cache, store_cache};
 use crate::pool::Pool;
 use crate::resources::{Resources, Shared, allocate};
@@ -88,7 +89,7 @@ impl Session {
         }
         let file = cache_file(&gpu, options.cache_dir.as_ref());
         let cache = open_cache(&gpu, file.as_ref());
-        let pipelines = build_all(&gpu, plan, cache.as_ref(), progress)?;
+        let pipelines = Arc::new(build_all(&gpu, plan, cache.as_ref(), progress)?);
         store_cache(cache.as_ref(), file.as_ref());
         let device_functions = options.host_functions.prepare(&gpu, plan)?;
         let host_functions = options.host_functions.clone();
@@ -96,6 +97,36 @@ impl Session {
             Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
         let pool = Pool::of((0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect());
         Ok(Session { shared, pool })
+    }
+
+    /// A session with the same pipelines and constants for another plan: one with the same kernels and constants, for other sizes.
+    ///
+    /// # Errors
+    /// Limits and memory.
+    pub fn with_plan(&self, plan: Plan) -> Result<Session, GpuError> {
+        let s = &self.shared;
+        check_limits(&s.gpu, &plan)?;
+        let from = same_constants(&s.plan, &plan);
+        let constants = from.iter().map(|i| i.map_or(vec![], |i| s.constants[i].clone())).collect();
+        let host_constants = from.iter().map(|i| i.and_then(|i| s.host_constants[i].clone())).collect();
+        let memory = s.gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let need = plan.buffers.iter().map(|b| b.bytes).sum();
+        let shared = Shared {
+            gpu: s.gpu.clone(),
+            plan,
+            pipelines: s.pipelines.clone(),
+            constants,
+            host_constants,
+            host_functions: s.host_functions.clone(),
+            device_functions: s.device_functions.clone(),
+        };
+        let pool = Pool::of(vec![Resources::new(&shared)]);
+        match pollster::block_on(memory.pop()) {
+            None => Ok(Session { shared, pool }),
+            Some(e) => {
+                Err(GpuError::OutOfMemory { device: s.gpu.description.name.clone(), need, why: e.to_string() })
+            }
+        }
     }
 
     /// The plan.

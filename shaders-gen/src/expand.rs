@@ -95,7 +95,7 @@ impl<'a> Expander<'a> {
     fn bound_loop(&mut self, l: &For, extent: &Int) -> Result<Node, EmitError> {
         let axis = self.axes.get(l.kind).expect("axes hold every bound loop");
         self.env.insert(l.var, Int::var(axis.var));
-        if extent.is(axis.extent) {
+        if self.axes.covers(l.kind, extent) {
             return self.stmt(&l.body);
         }
         let cond = Cond::lt(Int::var(axis.var), extent);

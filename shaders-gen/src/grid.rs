@@ -1,10 +1,11 @@
 //! Thread axes: which loops share an index, how large workgroup and grid are.
 
 use crate::error::EmitError;
-use compiler::int::Int;
+use compiler::int::{self, Bounds, Int};
 use compiler::name::Name;
+use compiler::plan::OpenGrid;
 use compiler::profile::DeviceProfile;
-use compiler::tir::{LoopKind, Stmt};
+use compiler::tir::{For, LoopKind, Stmt};
 
 /// A group or local axis: the variable that stands for all loops bound to it, and its size.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Axis {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Axes {
     pub group: [Option<Axis>; 3],
+    /// Workgroups along each axis, where only the run knows how many: [`Axis::extent`] is then what there may be.
+    pub open: [Option<Int>; 3],
     pub local: [Option<Axis>; 3],
     /// Subgroups along x and y.
     pub subgroup: [Option<Axis>; 2],
@@ -29,18 +32,35 @@ pub(crate) enum Grid {
     Direct([u32; 3]),
     /// The dispatch is folded: the linear workgroup index is split along the axes; `exact` when none is beyond the end.
     Folded { dispatch: [u32; 3], total: u64, exact: bool },
+    /// The run knows how many there are.
+    Open(OpenGrid),
 }
 
 impl Axes {
     /// Collects the bound loops of a kernel.
     ///
     /// # Errors
-    /// When the extent of one is no positive constant.
-    pub fn of(kernel: Name, body: &Stmt) -> Result<Axes, EmitError> {
+    /// When the extent of one is no positive constant; of a loop over workgroups it may be an expression of the symbols, whose ranges
+    /// are in `symbols`.
+    pub fn of(kernel: Name, body: &Stmt, symbols: &Bounds) -> Result<Axes, EmitError> {
         let mut axes = Axes::default();
         let mut bad = None;
         body.visit(&mut |s| {
             let Stmt::For(l) = s else { return };
+            if let (LoopKind::Group(a), None) = (l.kind, l.extent.as_const())
+                && usize::from(a) < 3
+            {
+                match int::range(&l.extent, symbols) {
+                    Some((_, most)) if most > 0 => axes.open_group(usize::from(a), l, most),
+                    _ => bad = Some(l.var),
+                }
+                return;
+            }
+            if let (LoopKind::Group(a), Some(n)) = (l.kind, l.extent.as_const())
+                && let Some(open) = axes.open.get_mut(usize::from(a)).filter(|o| o.is_some())
+            {
+                *open = open.take().map(|e| e.max(n));
+            }
             let slot = match l.kind {
                 LoopKind::Group(a) => axes.group.get_mut(a as usize),
                 LoopKind::Local(a) => axes.local.get_mut(a as usize),
@@ -60,6 +80,26 @@ impl Axes {
                 "kernel `{kernel}`: loop `{v}` is bound to a thread axis, so its extent must be a positive constant"
             ))),
             None => Ok(axes),
+        }
+    }
+    /// Adds a loop over workgroups of which there are `most` at most.
+    fn open_group(&mut self, axis: usize, l: &For, most: i64) {
+        let known = self.group[axis].map(|a| Int::from(a.extent));
+        let before = self.open[axis].take().or(known);
+        self.open[axis] = Some(match before {
+            Some(e) if e != l.extent => e.max(l.extent.clone()),
+            _ => l.extent.clone(),
+        });
+        match &mut self.group[axis] {
+            Some(known) => known.extent = known.extent.max(most),
+            none => *none = Some(Axis { var: l.var, extent: most }),
+        }
+    }
+    /// True when a bound loop has as many iterations as its axis.
+    pub fn covers(&self, kind: LoopKind, extent: &Int) -> bool {
+        match kind {
+            LoopKind::Group(a) if self.open[a as usize].is_some() => self.open[a as usize].as_ref() == Some(extent),
+            _ => self.get(kind).is_some_and(|axis| extent.is(axis.extent)),
         }
     }
     /// The axis of a bound loop.
@@ -108,11 +148,27 @@ impl Axes {
             let what = ["threads along x", "threads along y", "threads along z"][axis];
             limit(what, u64::from(*s), u64::from(profile.max_workgroup_size[axis]))?;
         }
+        if self.open.iter().any(Option::is_some) {
+            return Ok(Grid::Open(self.open_grid(profile)));
+        }
         fold_grid(
             kernel,
             self.group.map(|a| a.map_or(1, |a| a.extent.unsigned_abs())),
             u64::from(profile.max_workgroups),
         )
+    }
+}
+
+impl Axes {
+    /// How the run tells the number of workgroups. It is folded where an axis may be longer than the device's.
+    fn open_grid(&self, profile: &DeviceProfile) -> OpenGrid {
+        let extent = |a: usize| {
+            self.open[a].clone().unwrap_or_else(|| Int::from(self.group[a].map_or(1, |axis| axis.extent)))
+        };
+        let long = |a: &Axis| a.extent > i64::from(profile.max_workgroups);
+        let most = profile.max_workgroups;
+        let row = self.group.iter().flatten().any(long).then_some(most);
+        OpenGrid { extents: [0, 1, 2].map(extent), row, most }
     }
 }
 
@@ -137,10 +193,11 @@ fn fold_grid(kernel: Name, extents: [u64; 3], max: u64) -> Result<Grid, EmitErro
 }
 
 impl Grid {
-    /// Workgroups to dispatch.
-    pub fn dispatch(&self) -> [u32; 3] {
+    /// Workgroups to dispatch; what each run asks, where the run knows.
+    pub fn dispatch(&self) -> ([u32; 3], Option<OpenGrid>) {
         match self {
-            Grid::Direct(d) | Grid::Folded { dispatch: d, .. } => *d,
+            Grid::Direct(d) | Grid::Folded { dispatch: d, .. } => (*d, None),
+            Grid::Open(open) => ([1; 3], Some(open.clone())),
         }
     }
 }
@@ -153,7 +210,7 @@ mod tests {
     fn folds_within_the_limit_and_covers_everything() {
         for extents in [[5, 1, 1], [100, 1, 1], [97, 3, 1], [1000, 1, 1], [7, 11, 13]] {
             let grid = fold_grid("k".into(), extents, 11).expect("folds");
-            let d = grid.dispatch();
+            let (d, _) = grid.dispatch();
             assert!(d.iter().all(|&d| (1..=11).contains(&d)), "{extents:?} -> {d:?}");
             let cover: u64 = d.iter().map(|&d| u64::from(d)).product();
             let total: u64 = extents.iter().product();

@@ -9,7 +9,7 @@ use crate::lines::Source;
 use crate::tree::{Leaf, Node};
 use compiler::int::{Facts, Int};
 use compiler::name::Name;
-use compiler::plan::Binding;
+use compiler::plan::{Binding, OpenGrid};
 use compiler::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
 use naga::{AddressSpace, Barrier, BinaryOperator, Expression, Handle, Statement, StorageAccess};
 use rustc_hash::FxHashMap;
@@ -182,7 +182,7 @@ impl<'a> KernelEmitter<'a> {
     /// Emits the whole kernel: axis variables, then the body.
     pub fn kernel(&mut self, grid: &Grid, root: &Node) -> Result<(), EmitError> {
         self.declare_symbols();
-        let beyond = self.axis_variables(grid);
+        let beyond = self.axis_variables(grid)?;
         match beyond {
             Some(inside) => self.branch(inside, |this| this.subgroup_tasks(root)),
             None => self.subgroup_tasks(root),
@@ -202,7 +202,7 @@ impl<'a> KernelEmitter<'a> {
     }
 
     /// Defines the group and local variables; returns the condition under which a folded group exists.
-    fn axis_variables(&mut self, grid: &Grid) -> Option<Handle<Expression>> {
+    fn axis_variables(&mut self, grid: &Grid) -> Result<Option<Handle<Expression>>, EmitError> {
         let mut inside = None;
         if self.axes.group.iter().flatten().any(|a| a.extent > 1) {
             let id = self.builtin(naga::BuiltIn::WorkGroupId, "group");
@@ -217,22 +217,32 @@ impl<'a> KernelEmitter<'a> {
                 }
                 Grid::Folded { dispatch, total, exact } => {
                     let linear = self.folded_index(id, *dispatch);
-                    let mut rest = linear;
-                    let last = (0..3).rev().find(|a| self.axes.group[*a].is_some());
-                    for axis in 0..3 {
-                        let Some(a) = self.axes.group[axis] else { continue };
-                        let extent = Value { handle: self.b.i32(a.extent as i32), ..rest };
-                        let v =
-                            if Some(axis) == last { rest } else { self.b.binary(BinaryOperator::Modulo, rest, extent) };
-                        self.define(a.var, v.handle);
-                        if Some(axis) != last {
-                            rest = self.b.binary(BinaryOperator::Divide, rest, extent);
-                        }
-                    }
+                    let extents = self.axes.group.map(|a| self.b.i32(a.map_or(1, |a| a.extent as i32)));
+                    self.unfold(linear, extents);
                     if !exact {
                         let total = Value { handle: self.b.i32(*total as i32), ..linear };
                         inside = Some(self.b.binary(BinaryOperator::Less, linear, total).handle);
                     }
+                }
+                Grid::Open(OpenGrid { row: None, .. }) => {
+                    for axis in 0..3 {
+                        if let Some(a) = self.axes.group[axis].filter(|a| a.extent > 1) {
+                            let v = self.axis_component(id, axis as u32);
+                            self.define(a.var, v.handle);
+                        }
+                    }
+                }
+                Grid::Open(OpenGrid { row: Some(row), extents, .. }) => {
+                    let linear = self.folded_index(id, [*row, u32::MAX, 1]);
+                    let mut sizes = [self.b.i32(1); 3];
+                    for (size, e) in sizes.iter_mut().zip(extents) {
+                        *size = self.int(e)?;
+                    }
+                    self.unfold(linear, sizes);
+                    let [x, y, z] = sizes.map(|handle| Value { handle, ..linear });
+                    let plane = self.b.mul(x, y);
+                    let total = self.b.mul(plane, z);
+                    inside = Some(self.b.binary(BinaryOperator::Less, linear, total).handle);
                 }
             }
         }
@@ -249,7 +259,22 @@ impl<'a> KernelEmitter<'a> {
             let zero = self.b.i32(0);
             self.vars.insert(axis.var, (zero, 0));
         }
-        inside
+        Ok(inside)
+    }
+
+    /// Defines the group variables as digits of the linear workgroup index.
+    fn unfold(&mut self, linear: Value, extents: [Handle<Expression>; 3]) {
+        let mut rest = linear;
+        let last = (0..3).rev().find(|a| self.axes.group[*a].is_some());
+        for axis in 0..3 {
+            let Some(a) = self.axes.group[axis] else { continue };
+            let extent = Value { handle: extents[axis], ..rest };
+            let v = if Some(axis) == last { rest } else { self.b.binary(BinaryOperator::Modulo, rest, extent) };
+            self.define(a.var, v.handle);
+            if Some(axis) != last {
+                rest = self.b.binary(BinaryOperator::Divide, rest, extent);
+            }
+        }
     }
 
     fn folded_index(&mut self, id: Handle<Expression>, dispatch: [u32; 3]) -> Value {

@@ -77,12 +77,12 @@ impl EmitKernel for Emitter {
 pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, EmitError> {
     let kernels = f.kernels();
     let body = kernels.iter().find(|k| k.0 == kernel).ok_or(EmitError::NoKernel(kernel))?.1;
-    let axes = grid::Axes::of(kernel, body)?;
+    let mut symbols = compiler::int::Bounds::new();
+    f.symbols.iter().for_each(|(name, low, high)| symbols.insert(*name, *low, *high));
+    let axes = grid::Axes::of(kernel, body, &symbols)?;
     let grid = axes.grid(kernel, profile)?;
     check_subgroups(f, kernel, &axes, profile)?;
 
-    let mut symbols = compiler::int::Bounds::new();
-    f.symbols.iter().for_each(|(name, low, high)| symbols.insert(*name, *low, *high));
     let mut ranges = compiler::int::Facts::in_words(symbols);
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
     let root = barriers::Barriers::new(f, &axes, &root).insert(root);
@@ -116,12 +116,14 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let wgsl = generated.emit_wgsl()?;
     let lines = generated.lines(&wgsl);
     debug_assert!(lines.is_some(), "the text of {name} is not in the order of its statements:\n{wgsl}");
+    let (grid, open_grid) = grid.dispatch();
     Ok(EmittedKernel {
         wgsl,
         lines: lines.unwrap_or_default(),
         name,
         workgroup,
-        grid: grid.dispatch(),
+        grid,
+        open_grid,
         bindings,
         immediate_bytes,
         shared_bytes,

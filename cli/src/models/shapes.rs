@@ -4,7 +4,90 @@ use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult};
 use compiler::graph::{TensorType, choose_shapes};
+use compiler::int::DimRanges;
 use compiler::name::Name;
+
+/// What is chosen of a model's inputs.
+pub struct Chosen {
+    /// Inputs without open sizes.
+    pub closed: Vec<(Name, Vec<usize>)>,
+    /// Sizes of dimensions.
+    pub dims: Vec<(Name, i64)>,
+}
+
+/// As [`decide_shapes`], where dimensions with a declared range (`--dim NAME=A..B`) stay open; with `keep_open`, all of which nothing
+/// is said.
+pub fn decide_open(
+    ports: Vec<(Name, TensorType)>,
+    common: &Common,
+    inputs: Option<&Named>,
+    keep_open: bool,
+) -> CliResult<Chosen> {
+    let ranges = decide_ranges(&ports, common)?;
+    let all: Vec<Name> = ports.iter().flat_map(|p| &p.1.shape).flat_map(|d| d.vars()).collect();
+    let stays = |d: Name| ranges.is_declared(d) || keep_open && inputs.is_none();
+    if !all.iter().any(|&d| stays(d)) {
+        let closed = decide_shapes(ports, common, inputs)?;
+        return Ok(Chosen { closed, dims: vec![] });
+    }
+    let shapes = chosen_shapes(&ports, common)?;
+    let mut dims = decide_dims(&ports, common)?;
+    for (name, t) in inputs.into_iter().flatten() {
+        let Some((_, ty)) = ports.iter().find(|p| p.0.as_str() == name.as_str()) else { continue };
+        for (symbol, &n) in ty.shape.iter().zip(t.shape()).filter_map(|(d, n)| Some((d.as_var()?, n))) {
+            if !stays(symbol) && !dims.iter().any(|d| d.0 == symbol) {
+                dims.push((symbol, n as i64));
+            }
+        }
+    }
+    if !keep_open {
+        for symbol in ports.iter().filter_map(|p| p.1.shape.first()?.as_var()).filter(|&s| !stays(s)) {
+            if !dims.iter().any(|d| d.0 == symbol) {
+                dims.push((symbol, 1));
+            }
+        }
+    }
+    let names: Vec<Name> = ports.iter().map(|p| p.0).collect();
+    let types = choose_shapes(ports, common.batch.map(|b| b as usize), &dims, &shapes).map_err(CliError::from)?;
+    let left = |t: &TensorType| t.shape.iter().flat_map(|d| d.vars()).any(|d| !stays(d));
+    if types.iter().any(left) {
+        check_closed(&names, &types)?;
+    }
+    let closed = names.iter().zip(&types).filter_map(|(n, t)| Some((*n, t.const_shape()?))).collect();
+    Ok(Chosen { closed, dims })
+}
+
+/// The ranges of `--dim NAME=A..B`.
+pub(super) fn decide_ranges(ports: &[(Name, TensorType)], common: &Common) -> CliResult<DimRanges> {
+    let mut ranges = DimRanges::default();
+    for (name, low, high) in range_options(common)? {
+        ranges.declare(open_dim(ports, &name)?, low, high);
+    }
+    Ok(ranges)
+}
+
+/// The ranges of `--dim`, whatever the model has.
+pub fn declared_ranges(common: &Common) -> CliResult<DimRanges> {
+    let mut ranges = DimRanges::default();
+    range_options(common)?.into_iter().for_each(|(name, low, high)| ranges.declare(Name::new(&name), low, high));
+    Ok(ranges)
+}
+
+fn range_options(common: &Common) -> CliResult<Vec<(String, i64, i64)>> {
+    let mut out = vec![];
+    for (name, value) in pairs(&common.dim, "--dim")? {
+        let Some((low, high)) = value.split_once("..") else { continue };
+        let number = |s: &str| s.parse::<i64>().ok().filter(|n| *n > 0 && *n <= i64::from(i32::MAX));
+        let (Some(low), Some(high)) = (number(low), number(high)) else {
+            return Err(CliError::usage(format!("--dim {name}={value}: needs a range of sizes such as 1..64")));
+        };
+        if low > high {
+            return Err(CliError::usage(format!("--dim {name}={value}: the range is empty")));
+        }
+        out.push((name, low, high));
+    }
+    Ok(out)
+}
 
 fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
     list.iter()
@@ -88,26 +171,30 @@ fn check_closed(inputs: &[Name], types: &[TensorType]) -> CliResult<()> {
 /// The sizes of `--dim`.
 pub(super) fn decide_dims(ports: &[(Name, TensorType)], common: &Common) -> CliResult<Vec<(Name, i64)>> {
     let mut dims = Vec::new();
-    for (name, value) in pairs(&common.dim, "--dim")? {
+    for (name, value) in pairs(&common.dim, "--dim")?.into_iter().filter(|p| !p.1.contains("..")) {
         let n: i64 = value
             .parse()
             .ok()
             .filter(|&n| n > 0)
             .ok_or_else(|| CliError::usage(format!("--dim {name}={value}: needs a positive size")))?;
-        let open: Vec<Name> = ports.iter().flat_map(|p| &p.1.shape).flat_map(|d| d.vars()).collect();
-        let found = open.iter().copied().find(|d| d.as_str() == name).ok_or_else(|| {
-            let mut names: Vec<&str> = open.iter().map(|d| d.as_str()).collect();
-            names.dedup();
-            let list = if open.is_empty() {
-                "the model leaves none open".into()
-            } else {
-                format!("open: {}", names.join(", "))
-            };
-            CliError::usage(format!("--dim {name}: no such dimension; {list}"))
-        })?;
-        dims.push((found, n));
+        dims.push((open_dim(ports, &name)?, n));
     }
     Ok(dims)
+}
+
+/// The open dimension of this name.
+fn open_dim(ports: &[(Name, TensorType)], name: &str) -> CliResult<Name> {
+    let open: Vec<Name> = ports.iter().flat_map(|p| &p.1.shape).flat_map(|d| d.vars()).collect();
+    open.iter().copied().find(|d| d.as_str() == name).ok_or_else(|| {
+        let mut names: Vec<&str> = open.iter().map(|d| d.as_str()).collect();
+        names.dedup();
+        let list = if open.is_empty() {
+            "the model leaves none open".into()
+        } else {
+            format!("open: {}", names.join(", "))
+        };
+        CliError::usage(format!("--dim {name}: no such dimension; {list}"))
+    })
 }
 
 fn check_input(known: &[Name], name: &str, flag: &str) -> CliResult<Name> {

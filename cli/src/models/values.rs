@@ -4,8 +4,10 @@ use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
 use crate::memory::check_memory;
+use crate::models::declared_ranges;
 use compiler::dtype::DType;
 use compiler::graph::Module;
+use compiler::int::Dim;
 use compiler::tensor::{Tensor, ensure_room};
 use rand::{RngExt, SeedableRng};
 
@@ -32,10 +34,20 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
         }
     }
     check_memory(module)?;
+    let ranges = declared_ranges(common)?;
     for (i, &p) in f.params().iter().enumerate() {
         let ty = f.ty(p);
-        let shape =
-            ty.const_shape().ok_or_else(|| CliError::usage(format!("input `{}` has open dimensions", names[i])))?;
+        let at_least = |d: &Dim| d.eval(&|v| Some(ranges.least(v))).and_then(|n| usize::try_from(n).ok());
+        let one = given.and_then(|list| list.iter().find(|(n, _)| *n == names[i])).map(|(_, t)| t);
+        // What stays open is as large as what is given, else as the least of its range.
+        let open = one.filter(|t| t.shape().len() == ty.rank()).map_or_else(
+            || ty.shape.iter().map(at_least).collect(),
+            |t| ty.shape.iter().zip(t.shape()).map(|(d, &n)| d.as_const().map_or(Some(n), |d| usize::try_from(d).ok())).collect(),
+        );
+        let shape: Vec<usize> = ty
+            .const_shape()
+            .or(open)
+            .ok_or_else(|| CliError::usage(format!("input `{}` has open dimensions", names[i])))?;
         match given {
             Some(list) => {
                 let t = list.iter().find(|(n, _)| *n == names[i]).map(|(_, t)| t.clone());
@@ -53,7 +65,7 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
                 out.push(t);
             }
             None => {
-                let bytes = ty.bytes().unwrap_or(usize::MAX);
+                let bytes = shape.iter().fold(ty.dtype.size(), |a, &d| a.saturating_mul(d));
                 ensure_room(bytes).map_err(|e| CliError::new(Code::Device, format!("input `{}`: {e}", names[i])))?;
                 out.push(draw_input(ty.dtype, shape, common.seed.wrapping_add(i as u64)));
             }

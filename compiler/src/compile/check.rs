@@ -1,7 +1,8 @@
 //! What a module must be to have a plan; anything else is for the CPU executor, or has open dimensions.
 
 use super::CompileError;
-use crate::graph::{Function, Module, ValueId};
+use crate::graph::{Function, Module, ValueId, open_dims};
+use crate::name::Name;
 use crate::ops::control::{Call, If};
 
 /// Refuses an entry function that has no plan.
@@ -9,12 +10,12 @@ use crate::ops::control::{Call, If};
 /// # Errors
 /// Open dimensions, and what only the CPU executor can run.
 pub(super) fn check(module: &Module, main: &Function) -> Result<(), CompileError> {
-    check_sizes(main)?;
+    check_sizes(main, open_dims(module))?;
     check_nodes(module, main)
 }
 
 /// All sizes must be known, except that the CPU executor runs what has sizes that a node's run defines.
-fn check_sizes(main: &Function) -> Result<(), CompileError> {
+fn check_sizes(main: &Function, known: Vec<Name>) -> Result<(), CompileError> {
     let nodes = main.walk();
     for &n in &nodes {
         let node = &main.nodes[n];
@@ -26,12 +27,13 @@ fn check_sizes(main: &Function) -> Result<(), CompileError> {
         }
     }
     let results = nodes.iter().flat_map(|&n| main.nodes[n].outputs.iter());
-    main.params().iter().chain(results).try_for_each(|&v| check_value(main, v))
+    main.params().iter().chain(results).try_for_each(|&v| check_value(main, v, &known))
 }
 
-fn check_value(f: &Function, v: ValueId) -> Result<(), CompileError> {
+fn check_value(f: &Function, v: ValueId, known: &[Name]) -> Result<(), CompileError> {
     for d in &f.ty(v).shape {
-        if d.as_const().is_none() {
+        // What no input has, no run can know.
+        if !d.vars().iter().all(|v| known.contains(v)) || d.as_const().is_none() && d.vars().is_empty() {
             let value = f.values[v].name.map_or_else(|| f.describe_value(v), |n| n.to_string());
             return Err(CompileError::OpenDim { dim: d.to_string(), value });
         }

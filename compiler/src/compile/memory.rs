@@ -6,6 +6,10 @@
 
 use crate::arena::{Arena, Id};
 use crate::define_id;
+use crate::dtype::DType;
+use crate::int::Int;
+use crate::name::Name;
+use crate::tir::Encoding;
 
 define_id!(/// A value of the activation pool.
     PoolId);
@@ -14,13 +18,16 @@ define_id!(/// A buffer that values of the pool share.
     SlotId);
 
 /// The values that kernels leave for later ones, with their lifetimes in steps.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Pool {
     values: Arena<PoolId, PoolValue>,
 }
 
+#[derive(Clone)]
 struct PoolValue {
     life: Lifetime,
+    /// Elements, where the bytes follow from sizes that are open.
+    open: Option<(Int, DType, Encoding)>,
     /// Between kernels of one group.
     scratch: bool,
 }
@@ -28,11 +35,28 @@ struct PoolValue {
 impl Pool {
     /// A value of `bytes` that step `at` defines.
     pub fn add(&mut self, bytes: u64, at: usize) -> PoolId {
-        self.values.push(PoolValue { life: Lifetime { bytes, first: at, last: at }, scratch: false })
+        self.values.push(PoolValue { life: Lifetime { bytes, first: at, last: at }, open: None, scratch: false })
     }
     /// A value between the kernels of a group, which are the steps from `first` to `last`.
     pub fn add_scratch(&mut self, bytes: u64, first: usize, last: usize) -> PoolId {
-        self.values.push(PoolValue { life: Lifetime { bytes, first, last }, scratch: true })
+        self.values.push(PoolValue { life: Lifetime { bytes, first, last }, open: None, scratch: true })
+    }
+    /// The value has `elements`, which are no number yet.
+    pub fn leave_open(&mut self, id: PoolId, elements: &Int, dtype: DType, encoding: Encoding) {
+        if elements.as_const().is_none() {
+            self.values[id].open = Some((elements.clone(), dtype, encoding));
+        }
+    }
+    /// The pool with numbers for open sizes; what has none counts nothing.
+    pub fn at(&self, size: &dyn Fn(Name) -> Option<i64>) -> Pool {
+        let mut pool = self.clone();
+        for (_, v) in pool.values.iter_mut() {
+            if let Some((elements, dtype, encoding)) = &v.open {
+                let n = elements.eval(size).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+                v.life.bytes = encoding.storage_bytes(*dtype, n);
+            }
+        }
+        pool
     }
     /// Step `at` uses the value.
     pub fn touch(&mut self, id: PoolId, at: usize) {

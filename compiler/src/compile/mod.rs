@@ -13,6 +13,7 @@ mod measure;
 mod memory;
 mod names;
 mod numbering;
+mod open;
 mod planning;
 mod residency;
 mod stages;
@@ -26,9 +27,12 @@ pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
+pub use open::{OpenPlan, SizeError};
 pub use stages::{StageValue, Stages, split_stages};
 
 use crate::graph::Module;
+use crate::int::DimRanges;
+use crate::cost::EstimatedCost;
 use crate::name::Name;
 use crate::passes::mixed_precision::check_listed;
 use crate::passes::{Clock, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline};
@@ -92,8 +96,10 @@ pub struct Compiled {
     pub unscheduled: IndexMap<Name, TensorFunction>,
     /// The groups, in execution order.
     pub groups: Vec<Group>,
-    /// The plan.
+    /// The plan; with open sizes, that for the least of them.
     pub plan: Plan,
+    /// What makes the plan for other sizes; none where none is open.
+    pub open: Option<Arc<OpenPlan>>,
     /// Byte counts.
     pub memory: MemoryReport,
     /// Remarks of all passes.
@@ -139,6 +145,8 @@ pub struct CompileOptions {
     pub record: bool,
     /// Times of kernels on the device; costs are estimated without them.
     pub measurements: Option<Arc<KernelTimes>>,
+    /// What open dimensions may be.
+    pub dims: DimRanges,
 }
 
 /// Compiles a module for a device: passes, groups, schedules, kernels, plan.
@@ -158,7 +166,7 @@ pub fn compile(
     let mut graph = run_passes(module, options, profile, progress)?;
     let lowering = now();
     let remarks = std::mem::take(&mut graph.cx.remarks);
-    let mut compiled = planning::plan_module(graph.module, profile, emitter, remarks, &sources, progress)?;
+    let mut compiled = planning::plan_module(graph.module, profile, emitter, remarks, &sources, &options.dims, progress)?;
     compiled.passes = graph.cx.stats;
     compiled.printed = graph.cx.printed;
     compiled.transposes = graph.transposes;
@@ -197,6 +205,7 @@ pub fn compile_graph(
         unscheduled: IndexMap::new(),
         groups: vec![],
         plan: Plan::default(),
+        open: None,
         memory: MemoryReport::default(),
         remarks: graph.cx.remarks,
         passes: graph.cx.stats,
@@ -235,9 +244,10 @@ fn run_passes(
     cx.clock = options.clock.clone();
     cx.verify |= options.verify;
     cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));
-    if let Some(m) = &options.measurements {
-        cx.cost_model = Some(Arc::new(MeasuredCost::new(m.clone(), profile)));
-    }
+    cx.cost_model = Some(match &options.measurements {
+        Some(m) => Arc::new(MeasuredCost::new(m.clone(), profile)),
+        None => Arc::new(EstimatedCost::new(profile).with_dims(options.dims.clone())),
+    });
     let list = default_pipeline(&options.pipeline);
     let (graph, fusion): (Vec<&String>, Vec<&String>) = list.iter().partition(|p| *p != "fuse-ops");
     progress("passes", 0, list.len());
@@ -302,5 +312,5 @@ pub fn lower_module(
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
     let sources = names::Sources::of(&module);
-    planning::plan_module(module, profile, emitter, remarks, &sources, progress)
+    planning::plan_module(module, profile, emitter, remarks, &sources, &DimRanges::default(), progress)
 }

@@ -8,25 +8,30 @@ use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
 use super::kernels::{Built, Emitted, FunctionId, Requests};
 use super::memory::{Pool, PoolId};
+use super::host::host_module;
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
 use super::residency::{
-    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, value_encoding,
+    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, unify_symbols,
+    value_encoding,
 };
 use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
 use super::work::{dispatch_flops, stage_flops};
-use super::{CompileError, Compiled, Group, GroupKind, Progress, TransposeReport};
+use super::open::OpenPlan;
+use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
 use crate::arena::Id;
-use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId};
+use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims, substitute_dims};
+use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::{CallHost, CallTensor, Const, If};
-use crate::plan::{Binding, EmitKernel, HostContent, KernelIndex, PlanKernel};
+use crate::plan::{Binding, EmitKernel, HostContent, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
 use crate::tir::{BufferId, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// The pass of remarks about what groups become.
 const LOWERING: &str = "lower-groups";
@@ -59,11 +64,15 @@ pub(super) fn plan_module(
     emitter: &dyn EmitKernel,
     remarks: Vec<Remark>,
     sources: &Sources,
+    dims: &DimRanges,
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
     let main = module.main().clone();
     check(&module, &main)?;
-    let mut lowered = lower_all(&module, &main, profile);
+    let open = open_dims(&module);
+    let least: FxHashMap<Name, Int> = open.iter().map(|&d| (d, Int::new(dims.least(d)))).collect();
+    let shown = at_sizes(&module, &least);
+    let mut lowered = lower_all(&module, &main, profile, dims);
     check_bindings(&main, &lowered, profile)?;
     check_device_calls(&main, profile)?;
     let on_device = device_values(&main, &lowered);
@@ -78,8 +87,8 @@ pub(super) fn plan_module(
             let constant =
                 t.inputs().zip(operands).filter(|(_, v)| constants.contains_key(v)).map(|(b, _)| b).collect();
             let own = main.nodes[n].op.is::<CallTensor>();
-            let called = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
-            let flops = called.map_or(vec![], |f| stage_flops(f, &stages, &t));
+            let called = main.nodes[n].op.callee().and_then(|c| shown.functions.get(&c));
+            let flops = called.map_or(vec![], |f| stage_flops(f, &stages, &at_least_sizes(&t)));
             functions.insert(n, Origin { stages, flops, function: requests.add(t, constant, own) });
         }
     }
@@ -88,6 +97,7 @@ pub(super) fn plan_module(
     let mut planner = Planner {
         module: &mut module,
         main: &main,
+        shown: &shown,
         profile,
         sources,
         built: &built,
@@ -108,13 +118,20 @@ pub(super) fn plan_module(
     planner.walk(&lowered, &functions)?;
     planner.relate();
     planner.name(&mut kernels);
-    let (plan, memory) = planner.steps().number(kernels)?;
-    let (groups, remarks) = (planner.groups, planner.remarks);
+    let (plan, memory) = planner.numbered(&shown, &least, kernels.clone())?;
+    let Planner { groups, remarks, location, pool, packers, pending, .. } = planner;
+    let open = (!open.is_empty()).then(|| {
+        let mut module = host_module(&module);
+        module.functions.insert(module.entry, main.clone());
+        let (profile, ranges) = (profile.clone(), dims.clone());
+        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, pending, kernels })
+    });
     Ok(Compiled {
         module,
         unscheduled,
         groups,
         plan,
+        open,
         memory,
         remarks,
         passes: vec![],
@@ -127,10 +144,27 @@ pub(super) fn plan_module(
     })
 }
 
+/// The module with numbers for open sizes.
+fn at_sizes(module: &Module, sizes: &FxHashMap<Name, Int>) -> Module {
+    let mut shown = module.clone();
+    substitute_dims(&mut shown, sizes);
+    shown
+}
+
+/// The function for the least sizes that its symbols may have: what is reported of it.
+fn at_least_sizes(f: &TensorFunction) -> std::borrow::Cow<'_, TensorFunction> {
+    match f.symbols.is_empty() {
+        true => std::borrow::Cow::Borrowed(f),
+        false => std::borrow::Cow::Owned(f.with_sizes(&f.symbols.iter().map(|s| (s.0, s.1)).collect())),
+    }
+}
+
 /// Makes steps of the nodes of the entry function and gives its values storage locations.
 struct Planner<'a> {
     module: &'a mut Module,
     main: &'a Function,
+    /// The module with numbers for open sizes, for what is reported.
+    shown: &'a Module,
     profile: &'a DeviceProfile,
     sources: &'a Sources,
     built: &'a [Built],
@@ -195,10 +229,10 @@ impl Planner<'_> {
     fn describe(&self, n: NodeId, stages: &[Option<NodeId>]) -> Group {
         let op = &self.main.nodes[n].op;
         if let Some(call) = op.downcast::<CallTensor>() {
-            return written_group(self.main, n, call.callee, self.sources);
+            return written_group(self.shown.main(), n, call.callee, self.sources);
         }
-        match op.callee().and_then(|c| self.module.functions.get(&c)) {
-            Some(f) => fused_group(self.main, n, f, stages, self.sources),
+        match op.callee().and_then(|c| self.shown.functions.get(&c)) {
+            Some(f) => fused_group(self.shown.main(), n, f, stages, self.sources),
             None => host_group(self.main, n, self.sources),
         }
     }
@@ -336,6 +370,7 @@ impl Planner<'_> {
         let n = ty.numel().as_const().unwrap_or(0) as u64;
         let encoding = value_encoding(ty.dtype, self.profile).unwrap_or_default();
         let id = self.pool.add(encoding.storage_bytes(ty.dtype, n), step);
+        self.pool.leave_open(id, &ty.numel(), ty.dtype, encoding);
         self.location.insert(v, StorageLocation::Pool(id));
     }
 
@@ -351,14 +386,15 @@ impl Planner<'_> {
         let (index, report) = self.group();
         report.rule = built.rule;
         report.tensor_function = Some(built.name());
-        let flops = dispatch_flops(report.flops, &origin.flops, &built.function);
+        let flops = dispatch_flops(report.flops, &origin.flops, &at_least_sizes(&built.function));
         for line in &built.applied {
             self.remark(SCHEDULING, RemarkKind::Applied, line.clone());
         }
         for why in &built.declined {
             self.remark(SCHEDULING, RemarkKind::Missed, why.clone());
         }
-        let locations = self.bind(n, built);
+        let symbols = self.symbols(n, &built.function);
+        let locations = self.bind(n, built, &symbols);
         let sizes = self.buffer_bytes(n, built);
         self.group().1.bytes = 0;
         for (at, kernel) in built.kernels.iter().enumerate() {
@@ -375,14 +411,20 @@ impl Planner<'_> {
             let bytes: u64 = buffers.iter().filter_map(|b| sizes.get(b)).sum();
             let (kernel, flops) = (first_kernel + at, flops.get(at).copied().unwrap_or(0));
             self.group().1.bytes += bytes;
-            self.pending.push(Pending::Dispatch { kernel, locations, group: index, flops, bytes });
+            let symbols = symbols.clone();
+            self.pending.push(Pending::Dispatch { kernel, locations, group: index, flops, bytes, symbols });
         }
         self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name() });
         Ok(())
     }
 
     /// The storage locations of the buffers that the kernels of a group bind.
-    fn bind(&mut self, n: NodeId, built: &Built) -> FxHashMap<BufferId, StorageLocation> {
+    fn bind(
+        &mut self,
+        n: NodeId,
+        built: &Built,
+        symbols: &[(Name, Int)],
+    ) -> FxHashMap<BufferId, StorageLocation> {
         let (node, f) = (&self.main.nodes[n], &built.function);
         let first = self.pending.len();
         let last = first + built.kernels.len().saturating_sub(1);
@@ -405,9 +447,12 @@ impl Planner<'_> {
         let bound: FxHashSet<BufferId> = built.kernels.iter().flat_map(|k| &k.bindings).map(|b| b.buffer).collect();
         for (b, buffer) in f.buffers.iter() {
             if buffer.scope == Scope::Global && !locations.contains_key(&b) && bound.contains(&b) {
-                let elements = buffer.numel().as_const().unwrap_or(0) as u64;
-                let bytes = buffer.encoding.storage_bytes(buffer.dtype, elements);
-                locations.insert(b, StorageLocation::Pool(self.pool.add_scratch(bytes, first, last)));
+                let of = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());
+                let elements = buffer.numel().replace(&mut |v| of(v));
+                let known = elements.as_const().unwrap_or(0) as u64;
+                let id = self.pool.add_scratch(buffer.encoding.storage_bytes(buffer.dtype, known), first, last);
+                self.pool.leave_open(id, &elements, buffer.dtype, buffer.encoding);
+                locations.insert(b, StorageLocation::Pool(id));
             }
         }
         locations
@@ -416,7 +461,7 @@ impl Planner<'_> {
     /// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the
     /// buffer's.
     fn buffer_bytes(&self, n: NodeId, built: &Built) -> FxHashMap<BufferId, u64> {
-        let (node, f) = (&self.main.nodes[n], &built.function);
+        let (node, f) = (&self.main.nodes[n], &at_least_sizes(&built.function));
         let scratch = f.buffers.iter().filter(|(_, b)| b.scope == Scope::Global).map(|(id, b)| {
             let elements = b.numel().as_const().unwrap_or(0).max(0) as u64;
             (id, elements * b.dtype.size() as u64)
@@ -424,7 +469,7 @@ impl Planner<'_> {
         let mut out: FxHashMap<BufferId, u64> = scratch.collect();
         let values = node.inputs.iter().flatten().chain(&node.outputs);
         for (b, &v) in f.inputs().chain(f.outputs()).zip(values) {
-            out.insert(b, self.main.ty(v).bytes().unwrap_or(0) as u64);
+            out.insert(b, self.shown.main().ty(v).bytes().unwrap_or(0) as u64);
         }
         out
     }
@@ -463,15 +508,31 @@ impl Planner<'_> {
         }
     }
 
-    fn steps(&self) -> Steps<'_> {
-        Steps {
-            module: self.module,
-            main: self.main,
+    /// The steps with numbers for open sizes: `sizes`, which those of `shown` are too.
+    fn numbered(
+        &self,
+        shown: &Module,
+        sizes: &FxHashMap<Name, Int>,
+        kernels: Vec<PlanKernel>,
+    ) -> Result<(Plan, MemoryReport), CompileError> {
+        let steps = Steps {
+            module: shown,
+            main: shown.main(),
             profile: self.profile,
             location: &self.location,
-            pool: &self.pool,
+            pool: &self.pool.at(&|v| sizes.get(&v).and_then(Int::as_const)),
             packers: &self.packers,
             pending: &self.pending,
-        }
+            sizes,
+        };
+        steps.number(kernels)
+    }
+
+    /// The symbols of the tensor function that node `n` calls, as expressions of the module's: those of what a group was lowered to
+    /// are the module's own, those of a function that came with it follow from the types of operands and results.
+    fn symbols(&self, n: NodeId, f: &TensorFunction) -> Vec<(Name, Int)> {
+        let known = unify_symbols(self.main, n, f);
+        let of = |s: &(Name, i64, i64)| (s.0, known.get(&s.0).cloned().unwrap_or_else(|| Int::var(s.0)));
+        f.symbols.iter().map(of).collect()
     }
 }

@@ -8,6 +8,7 @@ use super::host::is_device_call;
 use super::lower::{LoweredGroup, assign_encodings, is_view, lower_group};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::ops::control::{CallTensor, Const};
 use crate::profile::DeviceProfile;
@@ -39,12 +40,13 @@ pub(super) enum Lowered {
 }
 
 /// Lowers the group `f` that node `n` of `main` calls.
-pub(super) fn lower(module: &Module, main: &Function, n: NodeId, f: &Function, profile: &DeviceProfile) -> Lowered {
+pub(super) fn lower(module: &Module, main: &Function, n: NodeId, f: &Function, (profile, dims): (&DeviceProfile, &DimRanges)) -> Lowered {
     let mut group = match lower_group(module, f, Name::new(&format!("t_{}", f.name))) {
         Ok(group) => group,
         Err(e) => return Lowered::Host(e.to_string()),
     };
     let t = &mut group.function;
+    t.declare_symbols(dims);
     if is_view(t) {
         return Lowered::View;
     }
@@ -72,8 +74,8 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
         return Lowered::Host("the called tensor function is missing".into());
     };
     let mut t = f.clone();
-    if !t.symbols.is_empty() {
-        return Lowered::Host("it is written for open sizes".into());
+    if let Err(why) = fit_symbols(main, n, &t) {
+        return Lowered::Host(why);
     }
     if let Some(why) = main.nodes[n].inputs.iter().flatten().find_map(|&v| too_wide(module, main, v)) {
         return Lowered::Host(why);
@@ -90,6 +92,38 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
         Some(b) => Lowered::Host(format!("%{} is stored in another device's form of {}", b.name, b.dtype)),
         None => Lowered::Kernel(Box::new(LoweredGroup { function: t, stages: vec![] })),
     }
+}
+
+/// Each symbol of a called function follows from the type of an operand or result, and is within its range where that is a number.
+fn fit_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> Result<(), String> {
+    let known = unify_symbols(main, n, t);
+    for (symbol, low, high) in &t.symbols {
+        match known.get(symbol) {
+            None => return Err(format!("no operand's shape says what `{symbol}` of @{} is", t.name)),
+            Some(is) => match is.as_const() {
+                Some(size) if !(*low..=*high).contains(&size) => {
+                    return Err(format!("`{symbol}` of @{} is {size}, declared {low} to {high}", t.name));
+                }
+                _ => {}
+            },
+        }
+    }
+    Ok(())
+}
+
+/// What the symbols of the tensor function `t` are, that node `n` calls: dimensions of operands and results.
+pub(super) fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Name, Int> {
+    let node = &main.nodes[n];
+    let mut known: FxHashMap<Name, Int> = FxHashMap::default();
+    let values = node.inputs.iter().flatten().chain(&node.outputs);
+    for (b, &v) in t.inputs().chain(t.outputs()).zip(values) {
+        for (d, is) in t.declared_shape(b).iter().zip(&main.ty(v).shape) {
+            if let Some(symbol) = d.as_var() {
+                known.entry(symbol).or_insert_with(|| is.clone());
+            }
+        }
+    }
+    known
 }
 
 /// Why a constant operand cannot be stored in 32 bits.
@@ -223,7 +257,12 @@ pub(super) fn constant_values(main: &Function, lowered: &FxHashMap<NodeId, Lower
 }
 
 /// The groups of `main`, lowered.
-pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfile) -> FxHashMap<NodeId, Lowered> {
+pub(super) fn lower_all(
+    module: &Module,
+    main: &Function,
+    profile: &DeviceProfile,
+    dims: &DimRanges,
+) -> FxHashMap<NodeId, Lowered> {
     let mut out = FxHashMap::default();
     for n in main.walk() {
         if let Some(call) = main.nodes[n].op.downcast::<CallTensor>() {
@@ -231,7 +270,7 @@ pub(super) fn lower_all(module: &Module, main: &Function, profile: &DeviceProfil
         }
         let callee = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
         if let Some(f) = callee.filter(|f| f.primitive) {
-            out.insert(n, lower(module, main, n, f, profile));
+            out.insert(n, lower(module, main, n, f, (profile, dims)));
         }
     }
     out

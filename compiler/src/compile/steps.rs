@@ -6,9 +6,10 @@ use super::numbering::{Numbering, Packers};
 use super::storage::{StorageLocation, Tensors};
 use super::{CompileError, MemoryReport};
 use crate::graph::{Function, Module, Node, NodeId, ValueId};
+use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::CallHost;
-use crate::plan::{Branch, BufferView, Dispatch, HostStep, KernelIndex, Plan, PlanKernel, Step};
+use crate::plan::{Branch, BufferView, Dispatch, EmittedKernel, HostStep, KernelIndex, Plan, PlanKernel, Step};
 use crate::profile::DeviceProfile;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) enum Pending {
         group: usize,
         flops: u64,
         bytes: u64,
+        /// The symbols of the kernel's function, and what they are in open sizes of the module.
+        symbols: Vec<(Name, Int)>,
     },
     Host {
         node: NodeId,
@@ -47,6 +50,14 @@ struct Open {
     then: Option<Vec<Step>>,
 }
 
+/// Kernels of open sizes show the grid of their first dispatch.
+fn show_grids(plan: &mut Plan) {
+    let first: Vec<(KernelIndex, [u32; 3])> = plan.dispatches().map(|d| (d.kernel, d.grid)).collect();
+    for (kernel, grid) in first.into_iter().rev() {
+        plan.kernels[kernel].emitted.grid = grid;
+    }
+}
+
 /// What the steps are made of.
 pub(super) struct Steps<'a> {
     pub module: &'a Module,
@@ -56,6 +67,8 @@ pub(super) struct Steps<'a> {
     pub pool: &'a Pool,
     pub packers: &'a Packers,
     pub pending: &'a [Pending],
+    /// What open sizes are.
+    pub sizes: &'a FxHashMap<Name, Int>,
 }
 
 impl Steps<'_> {
@@ -73,7 +86,7 @@ impl Steps<'_> {
         for (i, &p) in self.main.params().iter().enumerate() {
             plan.inputs.push(tensors.view(p, self.location[&p], Name::new(&format!("input{i}")))?);
         }
-        plan.steps = self.tree(&mut tensors)?;
+        plan.steps = self.tree(&mut tensors, &plan.kernels)?;
         for (i, &r) in self.main.results().iter().enumerate() {
             let name = self.main.result_names.get(i).copied();
             let name = name.unwrap_or_else(|| Name::new(&format!("output{i}")));
@@ -81,11 +94,12 @@ impl Steps<'_> {
             plan.outputs.push(BufferView { name, ..view });
         }
         plan.buffers = tensors.numbering.finish(&mut memory);
+        show_grids(&mut plan);
         Ok((plan, memory))
     }
 
     /// The pending steps as a tree.
-    fn tree(&self, tensors: &mut Tensors<'_>) -> Result<Vec<Step>, CompileError> {
+    fn tree(&self, tensors: &mut Tensors<'_>, kernels: &[PlanKernel]) -> Result<Vec<Step>, CompileError> {
         let module = Arc::new(host_module(self.module));
         let mut open: Vec<Open> = vec![];
         let mut steps: Vec<Step> = vec![];
@@ -108,7 +122,7 @@ impl Steps<'_> {
                         }
                     }
                 }
-                _ => self.step(p, tensors, &module, &mut steps)?,
+                _ => self.step(p, (tensors, kernels), &module, &mut steps)?,
             }
         }
         Ok(steps)
@@ -118,16 +132,17 @@ impl Steps<'_> {
     fn step(
         &self,
         pending: &Pending,
-        tensors: &mut Tensors<'_>,
+        (tensors, kernels): (&mut Tensors<'_>, &[PlanKernel]),
         module: &Arc<Module>,
         steps: &mut Vec<Step>,
     ) -> Result<(), CompileError> {
         match pending {
-            Pending::Dispatch { kernel, locations, group, flops, bytes } => {
+            Pending::Dispatch { kernel, locations, group, flops, bytes, symbols } => {
                 let number = |&(location, slice): &(StorageLocation, u32)| Ok((tensors.buffer(location, None)?, slice));
                 let buffers = locations.iter().map(number).collect::<Result<Vec<_>, CompileError>>()?;
                 let (kernel, group, flops, bytes) = (*kernel, *group, *flops, *bytes);
-                let d = Dispatch { kernel, buffers, symbols: vec![], group, flops, bytes };
+                let (grid, symbols) = self.open_values(&kernels[kernel].emitted, symbols)?;
+                let d = Dispatch { kernel, buffers, grid, symbols, group, flops, bytes };
                 match steps.last_mut() {
                     Some(Step::Gpu(list)) => list.push(d),
                     _ => steps.push(Step::Gpu(vec![d])),
@@ -151,6 +166,26 @@ impl Steps<'_> {
             Pending::Branch { .. } | Pending::EndBranch => {}
         }
         Ok(())
+    }
+
+    /// The grid of a dispatch and the values of its kernel's symbols.
+    fn open_values(&self, kernel: &EmittedKernel, symbols: &[(Name, Int)]) -> Result<([u32; 3], Vec<i32>), CompileError> {
+        let beyond = |why: String| CompileError::NeedsCpu(format!("kernel {}: {why}", kernel.name));
+        let mut values: FxHashMap<Name, i64> = FxHashMap::default();
+        for (name, e) in symbols {
+            let n = e.eval(&|v| self.sizes.get(&v).and_then(Int::as_const));
+            values.insert(*name, n.ok_or_else(|| beyond(format!("`{name}` = {e} has no value")))?);
+        }
+        let narrow = |(name, _): &(Name, Int)| {
+            let n = values.get(name).copied().unwrap_or(0);
+            i32::try_from(n).map_err(|_| beyond(format!("`{name}` is {n}, which 32 bits do not hold")))
+        };
+        let numbers = symbols.iter().map(narrow).collect::<Result<_, _>>()?;
+        let grid = match &kernel.open_grid {
+            None => kernel.grid,
+            Some(open) => open.at(&|v| values.get(&v).copied()).map_err(beyond)?,
+        };
+        Ok((grid, numbers))
     }
 
     /// Operands and results of a host function on device buffers. An operand whose place a result takes is seen there: in its own

@@ -11,6 +11,7 @@ mod measured;
 pub use measured::{Measurement, Measurements, code_digest, single_node_module};
 
 use crate::graph::{Function, NodeId, TensorType, ValueId};
+use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::Const;
@@ -57,17 +58,23 @@ pub trait CostModel: Send + Sync {
 /// Costs by [`schedule::estimate`](crate::schedule::estimate) for one device, each different question answered once.
 pub struct EstimatedCost {
     estimator: Estimator,
+    /// Ranges of open sizes, of which typical ones are asked.
+    dims: DimRanges,
     nodes: Mutex<FxHashMap<String, u64>>,
 }
 
 impl EstimatedCost {
     /// For a device.
     pub fn new(profile: &DeviceProfile) -> EstimatedCost {
-        EstimatedCost { estimator: Estimator::new(profile), nodes: Mutex::default() }
+        EstimatedCost { estimator: Estimator::new(profile), dims: DimRanges::default(), nodes: Mutex::default() }
+    }
+    /// The same where open sizes have these ranges.
+    pub fn with_dims(self, dims: DimRanges) -> EstimatedCost {
+        EstimatedCost { dims, ..self }
     }
     fn ask(&self, form: &NodeForm) -> u64 {
         let estimated = expression(form).and_then(|(te, constants)| {
-            let found = self.estimator.estimate(&te, &constants);
+            let found = self.function(&te, &constants);
             found.as_ref().as_ref().map(Estimate::total).map_err(String::clone)
         });
         // What has no tensor expression moves its operands and results once.
@@ -98,7 +105,12 @@ impl CostModel for EstimatedCost {
         cost
     }
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
-        self.estimator.estimate(f, constants)
+        if f.free_variables().is_empty() {
+            return self.estimator.estimate(f, constants);
+        }
+        let mut open = f.clone();
+        open.declare_symbols(&self.dims);
+        self.estimator.estimate(&open.at_typical_sizes(0), constants)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::int::{Int, const_dims};
 use crate::name::Name;
 use crate::tensor::Tensor;
-use crate::tir::{BufferId, Stmt, TensorFunction};
+use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
@@ -60,7 +60,7 @@ pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[T
     }
     let size = |d: &Int| d.eval(&|v| values.get(&v).copied()).and_then(|n| usize::try_from(n).ok());
     let declared = |b: BufferId| f.declared_shape(b).iter().map(size).collect::<Option<Vec<usize>>>();
-    let bound = if values.is_empty() { Cow::Borrowed(f) } else { Cow::Owned(substitute(f, &values)) };
+    let bound = if values.is_empty() { Cow::Borrowed(f) } else { Cow::Owned(f.with_sizes(&values)) };
     for (&b, t) in buffers.iter().zip(&mut ready) {
         let buffer = &bound.buffers[b];
         let shape = const_dims(&buffer.shape).filter(|s| s == t.shape() || declared(b).is_some_and(|d| d == t.shape()));
@@ -86,21 +86,6 @@ impl Bound<'_> {
 
 fn shape_error(f: &TensorFunction, want: &[Int], name: Name, got: &[usize]) -> String {
     format!("`{name}` of @{} has shape {want:?}, got {got:?}", f.name)
-}
-
-pub(super) fn substitute(f: &TensorFunction, values: &FxHashMap<Name, i64>) -> TensorFunction {
-    let mut replace = |e: &Int| e.replace(&mut |v| values.get(&v).map(|&n| Int::new(n)));
-    let mut out = f.clone();
-    out.symbols.clear();
-    for (_, b) in out.buffers.iter_mut() {
-        b.shape = b.shape.iter().map(&mut replace).collect();
-    }
-    out.body.visit_mut(&mut |s| match s {
-        Stmt::For(l) => l.extent = replace(&l.extent),
-        Stmt::Block(b) => b.map_ints(&mut replace),
-        _ => {}
-    });
-    out
 }
 
 /// Constant dimensions of a buffer, or which one is symbolic.

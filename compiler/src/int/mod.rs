@@ -10,6 +10,7 @@
 //! Always holds: evaluation is in i64; a shader evaluates in i32, and [`Facts::fits_i32`] proves that nothing overflows.
 
 mod cond;
+mod dims;
 mod divisor;
 mod facts;
 mod interval;
@@ -20,6 +21,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 pub use cond::{Cond, CondOp};
+pub use dims::{DimRanges, typical_size};
 pub use divisor::divisor;
 pub use facts::Facts;
 pub use interval::Interval;

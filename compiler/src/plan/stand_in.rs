@@ -20,6 +20,7 @@ impl EmitKernel for StandInEmitter {
             name: kernel.to_string(),
             workgroup: [64, 1, 1],
             grid: [2, 1, 1],
+            open_grid: None,
             bindings: bindings.collect(),
             immediate_bytes: 0,
             shared_bytes: 0,

@@ -25,6 +25,7 @@ mod expr;
 mod fingerprint;
 mod instruction;
 pub mod intrinsic;
+mod open;
 mod plain;
 mod print_loops;
 mod provenance;

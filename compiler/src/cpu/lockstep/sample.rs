@@ -3,7 +3,6 @@
 //!
 //! Loops that fill a tile of local memory are not cut, unless the kernel would be too long to run.
 
-use super::super::bind::substitute;
 use super::code::{Code, IntCode, Resolver};
 use super::machine::{Cuts, Machine};
 use super::value::Fingerprint;
@@ -35,7 +34,7 @@ pub(crate) fn sample_kernels(f: &TensorFunction, effort: u64) -> Result<(), Foun
         |low: i64, high: i64| high.min(low.saturating_add(12)),
     ] {
         let values = f.symbols.iter().map(|(n, low, high)| (*n, pick(*low, *high))).collect();
-        run(&substitute(f, &values), effort)?;
+        run(&f.with_sizes(&values), effort)?;
     }
     Ok(())
 }

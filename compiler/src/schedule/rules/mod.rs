@@ -22,6 +22,7 @@ mod matmul_subgroup;
 mod matmul_tiled;
 #[cfg(test)]
 mod matrix_tests;
+mod open;
 mod packing;
 mod partition;
 mod pooling;
@@ -182,6 +183,9 @@ pub fn schedule(
     constants: &[BufferId],
     profile: &DeviceProfile,
 ) -> Result<Scheduled, ScheduleError> {
+    if !f.symbols.is_empty() {
+        return open::schedule(f, constants, profile);
+    }
     units::schedule(f, constants, profile, &script::NOTHING)
 }
 

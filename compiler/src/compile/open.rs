@@ -1,0 +1,141 @@
+//! A plan whose sizes are open: everything but numbers is decided, and each list of sizes gives a plan with the same kernels.
+
+use super::memory::Pool;
+use super::numbering::Packers;
+use super::steps::{Pending, Steps};
+use super::storage::StorageLocation;
+use super::{CompileError, MemoryReport};
+use crate::graph::{BindError, Function, Module, ValueId, choose_shapes, input_ports, open_dims, substitute_dims};
+use crate::int::{DimRanges, Int};
+use crate::name::Name;
+use crate::plan::{Content, Plan, PlanKernel};
+use crate::profile::DeviceProfile;
+use rustc_hash::FxHashMap;
+
+/// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
+pub struct OpenPlan {
+    /// Functions and constants, with open sizes; the entry function as it was planned.
+    pub(super) module: Module,
+    pub(super) profile: DeviceProfile,
+    pub(super) ranges: DimRanges,
+    pub(super) location: FxHashMap<ValueId, StorageLocation>,
+    pub(super) pool: Pool,
+    pub(super) packers: Packers,
+    pub(super) pending: Vec<Pending>,
+    pub(super) kernels: Vec<PlanKernel>,
+}
+
+impl std::fmt::Debug for OpenPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OpenPlan({:?})", self.dims())
+    }
+}
+
+/// A size that a run cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SizeError {
+    /// Inputs that do not go with the network, or with each other.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// A dimension beyond its range.
+    #[error("`{dim}` is {size}, and was declared to be from {low} to {high}")]
+    OutOfRange {
+        /// The dimension.
+        dim: Name,
+        /// What it would be.
+        size: i64,
+        /// The least it may be.
+        low: i64,
+        /// The most it may be.
+        high: i64,
+    },
+    /// A dimension of which the inputs say nothing.
+    #[error("the inputs do not say how large `{0}` is")]
+    Unknown(Name),
+    /// What the device does not have for these sizes.
+    #[error("{0}")]
+    BeyondDevice(String),
+}
+
+impl OpenPlan {
+    /// The open dimensions, in the order in which the inputs have them.
+    pub fn dims(&self) -> Vec<Name> {
+        open_dims(&self.module)
+    }
+
+    /// What the dimensions may be.
+    pub fn ranges(&self) -> &DimRanges {
+        &self.ranges
+    }
+
+    /// The sizes of the open dimensions that inputs of these shapes have, in the order of [`OpenPlan::dims`].
+    ///
+    /// # Errors
+    /// Shapes that do not go with the network's inputs.
+    pub fn sizes(&self, shapes: &[&[usize]]) -> Result<Vec<(Name, i64)>, SizeError> {
+        let ports = input_ports(&self.module);
+        let given: Vec<_> = ports.iter().zip(shapes).map(|(p, s)| (p.0, s.to_vec())).collect();
+        choose_shapes(ports.clone(), None, &[], &given)?;
+        let mut sizes: FxHashMap<Name, i64> = FxHashMap::default();
+        for ((_, ty), shape) in ports.iter().zip(shapes) {
+            for (d, &n) in ty.shape.iter().zip(*shape) {
+                if let Some(v) = d.as_var() {
+                    sizes.insert(v, n as i64);
+                }
+            }
+        }
+        let of = |dim: Name| Ok((dim, *sizes.get(&dim).ok_or(SizeError::Unknown(dim))?));
+        let sizes: Vec<(Name, i64)> = self.dims().into_iter().map(of).collect::<Result<_, SizeError>>()?;
+        sizes.iter().try_for_each(|s| self.check_range(*s))?;
+        Ok(sizes)
+    }
+
+    fn check_range(&self, (dim, size): (Name, i64)) -> Result<(), SizeError> {
+        let (low, high) = self.ranges.range(dim);
+        if (low..=high).contains(&size) { Ok(()) } else { Err(SizeError::OutOfRange { dim, size, low, high }) }
+    }
+
+    /// The plan for these sizes of all open dimensions, and what memory it takes.
+    ///
+    /// # Errors
+    /// Sizes beyond their range, or beyond the device.
+    pub fn at(&self, sizes: &[(Name, i64)]) -> Result<(Plan, MemoryReport), SizeError> {
+        sizes.iter().try_for_each(|s| self.check_range(*s))?;
+        let values: FxHashMap<Name, Int> = sizes.iter().map(|&(d, n)| (d, Int::new(n))).collect();
+        if let Some(dim) = self.dims().into_iter().find(|d| !values.contains_key(d)) {
+            return Err(SizeError::Unknown(dim));
+        }
+        let mut module = self.module.clone();
+        substitute_dims(&mut module, &values);
+        let main: &Function = module.main();
+        let pool = self.pool.at(&|v| values.get(&v).and_then(Int::as_const));
+        let steps = Steps {
+            module: &module,
+            main,
+            profile: &self.profile,
+            location: &self.location,
+            pool: &pool,
+            packers: &self.packers,
+            pending: &self.pending,
+            sizes: &values,
+        };
+        let (plan, memory) = steps.number(self.kernels.clone()).map_err(|e| match e {
+            CompileError::Bug { at, message } => SizeError::BeyondDevice(format!("internal error in `{at}`: {message}")),
+            other => SizeError::BeyondDevice(other.to_string()),
+        })?;
+        self.check_bindings(&plan)?;
+        Ok((plan, memory))
+    }
+
+    /// Each value must fit one binding: where a value is cut is a part of kernels.
+    fn check_bindings(&self, plan: &Plan) -> Result<(), SizeError> {
+        let open = |b: &&crate::plan::PlanBuffer| matches!(b.content, Content::Input(_) | Content::Pool);
+        match plan.buffers.iter().filter(open).find(|b| b.bytes > self.profile.max_binding) {
+            None => Ok(()),
+            Some(b) => Err(SizeError::BeyondDevice(format!(
+                "a tensor of {} bytes is beyond one binding of {} ({} bytes); compiled for fixed sizes (`--dim`) it is cut",
+                b.bytes, self.profile.name, self.profile.max_binding
+            ))),
+        }
+    }
+}

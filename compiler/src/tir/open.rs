@@ -1,0 +1,61 @@
+//! Functions of open sizes: which symbols they have, and what they are for given ones.
+
+use super::{Stmt, TensorFunction};
+use crate::int::{DimRanges, Int, typical_size};
+use crate::name::Name;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+impl TensorFunction {
+    /// The variables of shapes and of the body that no loop defines, in the order in which they occur.
+    pub fn free_variables(&self) -> Vec<Name> {
+        let mut loops: FxHashSet<Name> = FxHashSet::default();
+        self.body.visit(&mut |s| {
+            if let Stmt::For(l) = s {
+                loops.insert(l.var);
+            }
+        });
+        let mut free = vec![];
+        let mut note = |i: &Int| {
+            for v in i.vars() {
+                if !loops.contains(&v) && !free.contains(&v) {
+                    free.push(v);
+                }
+            }
+        };
+        self.buffers.iter().flat_map(|(_, b)| &b.shape).for_each(&mut note);
+        self.body.visit(&mut |s| match s {
+            Stmt::For(l) => note(&l.extent),
+            Stmt::Block(b) => b.visit_ints(&mut note),
+            Stmt::Seq(_) | Stmt::Barrier | Stmt::Kernel(..) => {}
+        });
+        free
+    }
+
+    /// Declares the free variables as symbols, with these ranges.
+    pub fn declare_symbols(&mut self, ranges: &DimRanges) {
+        let free = self.free_variables().into_iter();
+        self.symbols = free.map(|v| (v, ranges.range(v).0, ranges.range(v).1)).collect();
+    }
+
+    /// The function with values for symbols, whose declarations go.
+    pub fn with_sizes(&self, values: &FxHashMap<Name, i64>) -> TensorFunction {
+        let mut replace = |e: &Int| e.replace(&mut |v| values.get(&v).map(|&n| Int::new(n)));
+        let mut out = self.clone();
+        out.symbols.retain(|s| !values.contains_key(&s.0));
+        for (_, b) in out.buffers.iter_mut() {
+            b.shape = b.shape.iter().map(&mut replace).collect();
+        }
+        out.body.visit_mut(&mut |s| match s {
+            Stmt::For(l) => l.extent = replace(&l.extent),
+            Stmt::Block(b) => b.map_ints(&mut replace),
+            Stmt::Seq(_) | Stmt::Barrier | Stmt::Kernel(..) => {}
+        });
+        out
+    }
+
+    /// The function for sizes that stand for all others, each `more` larger: for choices that have to be made for all of them.
+    pub fn at_typical_sizes(&self, more: i64) -> TensorFunction {
+        let within = |&(name, low, high): &(Name, i64, i64)| (name, (typical_size((low, high)) + more).min(high));
+        self.with_sizes(&self.symbols.iter().map(within).collect())
+    }
+}
