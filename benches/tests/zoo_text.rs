@@ -104,5 +104,5 @@ macro_rules! networks {
     };
 }
 networks! {
-    resnet18 resnet50 resnet101 mobilenet_v2 mobilenet_v3_small efficientnet_b0 squeezenet1_1 vgg16 densenet121 unet vit_b_16
+    resnet18 resnet50 resnet101 mobilenet_v2 mobilenet_v3_small efficientnet_b0 squeezenet1_1 vgg16 densenet121 unet vit_b_16 encoder
 }

@@ -5,7 +5,7 @@ mod shapes;
 mod values;
 
 pub use files::read_onnx;
-pub use shapes::{declared_ranges, decide_shapes};
+pub use shapes::{decide_shapes, declared_ranges};
 pub use values::{calibration_inputs, inputs_for};
 
 use crate::args::Common;
@@ -14,6 +14,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::files::read_text;
 use benches::zoo::ZooError;
 use compiler::graph::{Module, TensorType, bind_dims, choose_shapes, input_ports, open_dims, set_input_shapes};
+use compiler::int::Dim;
 use compiler::name::Name;
 use compiler::onnx::{ImportOptions, import_onnx_with};
 use compiler::passes::{PassContext, Sequential, default_pipeline};
@@ -112,7 +113,7 @@ pub fn is_onnx(model: &str) -> bool {
 pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     let path = Path::new(model);
     if !is_path(model) {
-        return benches::zoo::build(model, common.batch.unwrap_or(1) as usize, common.seed).map_err(|e| match e {
+        return build_zoo(model, common).map_err(|e| match e {
             ZooError::BadBatch(_) => CliError::new(Code::Device, e.to_string()).help("give a smaller --batch"),
             _ => CliError::input(format!("no model `{model}`: {e}"))
                 .help("`weft zoo` lists the built-in models; a file needs its path"),
@@ -128,6 +129,22 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     }
     let (bytes, external) = read_onnx(path)?;
     compiler::onnx::import_onnx(bytes, &*external).map_err(|e| CliError::from(e).at(model))
+}
+
+/// A model of the zoo. `--dim` may speak of its `batch` and of the `sequence` of tokens: these are then open.
+fn build_zoo(model: &str, common: &Common) -> Result<Module, ZooError> {
+    let asked = |name: &str| {
+        let named = |d: &String| d.rsplit_once('=').is_some_and(|(n, _)| n == name);
+        common.dim.iter().any(named).then(|| Dim::var(name))
+    };
+    let plain = model.split(':').next().unwrap_or(model);
+    let tokens = benches::zoo::find(plain).is_some_and(|z| matches!(z.input, benches::zoo::Input::Tokens(_)));
+    let (batch, sequence) = (asked("batch"), asked("sequence").filter(|_| tokens));
+    if batch.is_none() && sequence.is_none() {
+        return benches::zoo::build(model, common.batch.unwrap_or(1) as usize, common.seed);
+    }
+    let batch = batch.unwrap_or(Dim::from(common.batch.unwrap_or(1) as usize));
+    benches::zoo::build_open(model, &batch, sequence.as_ref(), common.seed)
 }
 
 /// Parses text of a model, which anything may have written: what the passes rely on is checked.

@@ -9,7 +9,7 @@ pub fn execute(a: &ZooArgs) -> CliResult<()> {
     let list = benches::zoo::list();
     let json: Vec<serde_json::Value> = list
         .iter()
-        .map(|z| serde_json::json!({ "name": z.name, "parameters": z.parameters, "macs": z.macs, "input": z.input, "preset": z.preset, "about": z.description }))
+        .map(|z| serde_json::json!({ "name": z.name, "parameters": z.parameters, "macs": z.macs, "input": z.input.extents(), "preset": z.preset, "about": z.description }))
         .collect();
     if write_json(&a.common, &serde_json::json!({ "schema": 1, "models": json }))? {
         return Ok(());
@@ -20,7 +20,7 @@ pub fn execute(a: &ZooArgs) -> CliResult<()> {
             z.name.to_string(),
             si(z.parameters as f64),
             si(z.macs as f64),
-            format!("{:?}", z.input),
+            format!("{:?}", z.input.extents()),
             z.description.to_string(),
         ]);
     }

@@ -36,10 +36,10 @@ pub use error::GpuError;
 pub use figures::{DeviceFigures, Figure, Source};
 pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 pub use measure::KernelTimer;
+pub use open::OpenSession;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{Session, SessionOptions, available_memory};
-pub use open::OpenSession;
 pub use staged::{Open, Part, Staged};
 pub use storage::{decode_tensor, encode_tensor};
 /// The library that device functions are written with.

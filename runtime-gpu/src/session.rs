@@ -123,9 +123,7 @@ impl Session {
         let pool = Pool::of(vec![Resources::new(&shared)]);
         match pollster::block_on(memory.pop()) {
             None => Ok(Session { shared, pool }),
-            Some(e) => {
-                Err(GpuError::OutOfMemory { device: s.gpu.description.name.clone(), need, why: e.to_string() })
-            }
+            Some(e) => Err(GpuError::OutOfMemory { device: s.gpu.description.name.clone(), need, why: e.to_string() }),
         }
     }
 

@@ -162,9 +162,8 @@ impl Axes {
 impl Axes {
     /// How the run tells the number of workgroups. It is folded where an axis may be longer than the device's.
     fn open_grid(&self, profile: &DeviceProfile) -> OpenGrid {
-        let extent = |a: usize| {
-            self.open[a].clone().unwrap_or_else(|| Int::from(self.group[a].map_or(1, |axis| axis.extent)))
-        };
+        let extent =
+            |a: usize| self.open[a].clone().unwrap_or_else(|| Int::from(self.group[a].map_or(1, |axis| axis.extent)));
         let long = |a: &Axis| a.extent > i64::from(profile.max_workgroups);
         let most = profile.max_workgroups;
         let row = self.group.iter().flatten().any(long).then_some(most);

@@ -7,6 +7,7 @@
 
 mod densenet;
 mod efficientnet;
+mod encoder;
 mod mobilenet_v2;
 mod mobilenet_v3;
 pub mod moments;
@@ -20,8 +21,27 @@ mod vit;
 pub mod weights;
 
 use compiler::graph::{BuildError, Module};
+use compiler::int::Dim;
 use net::{Act, Net};
 pub use size::Size;
+
+/// What a network reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// `input: f32[batch, channels, height, width]`.
+    Image([usize; 3]),
+    /// `tokens: i64[batch, sequence]`, where nobody says how many: so many. The sequence may stay open.
+    Tokens(usize),
+}
+impl Input {
+    /// Extents of one element of a batch.
+    pub fn extents(&self) -> Vec<usize> {
+        match *self {
+            Input::Image(extents) => extents.to_vec(),
+            Input::Tokens(length) => vec![length],
+        }
+    }
+}
 
 /// A model of the zoo.
 #[derive(Clone, Copy)]
@@ -34,8 +54,8 @@ pub struct ZooEntry {
     pub parameters: u64,
     /// Multiply-accumulates of one run at batch 1.
     pub macs: u64,
-    /// Channels, height and width of the input.
-    pub input: [usize; 3],
+    /// What the input is.
+    pub input: Input,
     /// Name of the output.
     pub output: &'static str,
     /// How networks of this kind are trained to see pixels: `imagenet` (torchvision's classifiers) or `unit` (0..1).
@@ -77,7 +97,7 @@ pub enum ZooError {
 /// The largest batch.
 const BATCH_LIMIT: usize = 65_536;
 
-const IMAGE: [usize; 3] = [3, 224, 224];
+const IMAGE: Input = Input::Image([3, 224, 224]);
 
 macro_rules! zoo {
     ($($name:literal, $parameters:literal, $macs:literal, $input:expr, $output:literal, $preset:literal, $build:expr, $smallest:expr, $description:literal;)*) => {
@@ -109,7 +129,8 @@ static MODELS: &[ZooEntry] = zoo! {
     "squeezenet1_1", 1_235_496, 349_151_936, IMAGE, "logits", "imagenet", squeezenet::squeezenet1_1, (64, 1, 1), "fire modules: squeeze, then two expansions side by side";
     "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", "imagenet", vgg::vgg16, (32, 4, 3), "plain 3x3 convolutions and three large dense layers";
     "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", "imagenet", densenet::densenet121, (32, 4, 6), "each layer reads all before it in its block";
-    "unet", 31_031_810, 48_171_581_440, [3, 256, 256], "output", "unit", unet::unet, (16, 4, 1), "segmentation, widths 64 to 1024, transposed convolutions, two classes";
+    "unet", 31_031_810, 48_171_581_440, Input::Image([3, 256, 256]), "output", "unit", unet::unet, (16, 4, 1), "segmentation, widths 64 to 1024, transposed convolutions, two classes";
+    "encoder", 5_522_432, 436_207_616, Input::Tokens(128), "encoded", "unit", encoder::encoder, (0, 4, 2), "transformer encoder of texts, 4 layers of width 256, any length";
     "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", "imagenet", vit::vit_b_16, (32, 4, 2), "vision transformer, 12 layers, patches of 16";
 };
 
@@ -130,19 +151,29 @@ pub fn find(name: &str) -> Option<&'static ZooEntry> {
 /// # Errors
 /// An unknown name or form, or a batch of 0.
 pub fn build(name: &str, batch: usize, seed: u64) -> Result<Module, ZooError> {
+    if batch == 0 || batch > BATCH_LIMIT {
+        return Err(ZooError::BadBatch(batch));
+    }
+    build_open(name, &Dim::from(batch), None, seed)
+}
+
+/// As [`build`], with a batch and a `sequence` of tokens that may be open.
+///
+/// # Errors
+/// An unknown name or form.
+pub fn build_open(name: &str, batch: &Dim, sequence: Option<&Dim>, seed: u64) -> Result<Module, ZooError> {
     let (plain, form) = name.split_once(':').map_or((name, None), |(plain, form)| (plain, Some(form)));
     let Some(entry) = find(plain) else {
         return Err(ZooError::UnknownModel { name: plain.into(), known: MODELS.iter().map(|m| m.name).collect() });
     };
     let size = form.map_or(Ok(Size::FULL), |text| Size::parse(text, entry.smallest))?;
-    if batch == 0 || batch > BATCH_LIMIT {
-        return Err(ZooError::BadBatch(batch));
-    }
     let mut module = Module::new("main");
     let mut net = Net::new(&mut module, seed, size);
-    let [channels, height, width] = entry.input;
-    let image = if size.image > 0 { [channels, size.image, size.image] } else { [channels, height, width] };
-    let input = net.input(batch, image);
+    let input = match entry.input {
+        Input::Image([channels, ..]) if size.image > 0 => net.input(batch, [channels, size.image, size.image]),
+        Input::Image(image) => net.input(batch, image),
+        Input::Tokens(length) => net.tokens(batch, sequence.cloned().unwrap_or(Dim::from(length))),
+    };
     let output = (entry.build)(&mut net, &input)?;
     net.finish(entry.output, &output);
     Ok(module)

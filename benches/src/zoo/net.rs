@@ -5,6 +5,7 @@ use super::size::Size;
 use super::weights::{Fill, Generated, stream_of};
 use compiler::dtype::DType;
 use compiler::graph::{BuildError, Constant, FunctionBuilder, Module, Origins, TensorType, ValueId};
+use compiler::int::Dim;
 use compiler::name::Name;
 use compiler::ops::OpRef;
 use compiler::ops::activation::HardSigmoid;
@@ -101,9 +102,16 @@ impl<'m> Net<'m> {
     }
 
     /// The images: normalised, so of mean 0 and variance 1.
-    pub(super) fn input(&mut self, batch: usize, [c, h, w]: [usize; 3]) -> Act {
-        let value = self.b.param("input", TensorType::fixed(DType::F32, &[batch, c, h, w]));
+    pub(super) fn input(&mut self, batch: &Dim, [c, h, w]: [usize; 3]) -> Act {
+        let shape = vec![batch.clone(), Dim::from(c), Dim::from(h), Dim::from(w)];
+        let value = self.b.param("input", TensorType::new(DType::F32, shape));
         self.act(value, Moments::uniform(c, 0.0, 1.0))
+    }
+
+    /// Numbers of tokens.
+    pub(super) fn tokens(&mut self, batch: &Dim, sequence: Dim) -> Act {
+        let value = self.b.param("tokens", TensorType::new(DType::I64, vec![batch.clone(), sequence]));
+        self.act(value, Moments::uniform(1, 0.0, 1.0))
     }
 
     pub(super) fn finish(mut self, name: &str, output: &Act) {

@@ -20,7 +20,11 @@ fn sizes_are_those_of_torchvision() {
             wrong.push((entry.name, found));
         }
         let f = module.main();
-        let want = if entry.name == "unet" { vec![1, 2, 256, 256] } else { vec![1, 1000] };
+        let want = match entry.name {
+            "unet" => vec![1, 2, 256, 256],
+            "encoder" => vec![1, 128, 256],
+            _ => vec![1, 1000],
+        };
         assert_eq!(f.result_types[0].const_shape(), Some(want), "{}", entry.name);
         assert_eq!(f.result_names[0].as_str(), entry.output);
     }

@@ -6,7 +6,7 @@ use super::moments::Moments;
 use super::net::{Act, Built, ConvSpec, LOGIT_SPREAD, Net};
 use super::weights::Fill;
 use compiler::graph::{BuildError, ValueId};
-use compiler::int::Int;
+use compiler::int::{Int, const_dims};
 use compiler::ops::activation::Gelu;
 use compiler::ops::binary::{Add, Mul};
 use compiler::ops::broadcast::Expand;
@@ -30,22 +30,24 @@ const EPSILON: f64 = 1e-6;
 
 /// Extents of the form that is built.
 #[derive(Clone, Copy)]
-struct Form {
-    width: usize,
-    hidden: usize,
-    heads: usize,
-    patches: usize,
+pub(super) struct Form {
+    pub(super) width: usize,
+    pub(super) hidden: usize,
+    pub(super) heads: usize,
+    /// Patches and the class token, as a reshape has them.
+    pub(super) tokens: i64,
 }
 
 type Value = Result<ValueId, BuildError>;
 
 pub(super) fn vit_b_16(net: &mut Net<'_>, x: &Act) -> Built {
     let size = net.size;
-    let patches: usize = net.b.ty(x.value).const_shape().map_or(0, |s| s[2..].iter().map(|d| d / PATCH).product());
+    let pixels = const_dims(&net.b.ty(x.value).shape[2..]);
+    let patches: usize = pixels.map_or(0, |s| s.iter().map(|d| d / PATCH).product());
     let width = size.width(WIDTH);
     let heads = (1..=(width / HEAD).max(1)).rev().find(|h| width.is_multiple_of(*h)).unwrap_or(1);
-    let form = Form { width, hidden: size.width(HIDDEN), heads, patches };
-    let mut x = embed(net, x, form)?;
+    let form = Form { width, hidden: size.width(HIDDEN), heads, tokens: patches as i64 + 1 };
+    let mut x = embed(net, x, width, patches)?;
     for i in 0..size.depth(LAYERS) {
         x = encoder_layer(net, x, &format!("encoder.layers.encoder_layer_{i}"), form)?;
     }
@@ -58,7 +60,7 @@ pub(super) fn vit_b_16(net: &mut Net<'_>, x: &Act) -> Built {
 }
 
 /// Patches and the class token, with positions: `[batch, 197, 768]` at full size.
-fn embed(net: &mut Net<'_>, x: &Act, Form { width, patches, .. }: Form) -> Value {
+fn embed(net: &mut Net<'_>, x: &Act, width: usize, patches: usize) -> Value {
     let batch = net.b.ty(x.value).shape[0].clone();
     let projection = ConvSpec { stride: PATCH, pad: 0, ..ConvSpec::same(width, PATCH).biased() };
     let x = net.conv(x, "conv_proj", projection)?;
@@ -73,7 +75,7 @@ fn embed(net: &mut Net<'_>, x: &Act, Form { width, patches, .. }: Form) -> Value
 }
 
 /// `y = x + attention(norm(x))`, then `y + mlp(norm(y))`.
-fn encoder_layer(net: &mut Net<'_>, x: ValueId, path: &str, form: Form) -> Value {
+pub(super) fn encoder_layer(net: &mut Net<'_>, x: ValueId, path: &str, form: Form) -> Value {
     let Form { width, hidden: inner, .. } = form;
     let normed = layer_norm(net, x, &format!("{path}.ln_1"), width)?;
     let attended = attention(net, normed, &format!("{path}.self_attention"), form)?;
@@ -86,7 +88,7 @@ fn encoder_layer(net: &mut Net<'_>, x: ValueId, path: &str, form: Form) -> Value
     net.node(path, "Add", Add {}, &[y, out])
 }
 
-fn layer_norm(net: &mut Net<'_>, x: ValueId, path: &str, width: usize) -> Value {
+pub(super) fn layer_norm(net: &mut Net<'_>, x: ValueId, path: &str, width: usize) -> Value {
     let runs = |base: f64, std: f64| Fill::Runs { runs: vec![(width, base, std)], spread: 0.0 };
     let scale = net.param(&format!("{path}.weight"), &[width], runs(1.0, 0.1)).0;
     let bias = net.param(&format!("{path}.bias"), &[width], runs(0.0, 0.05)).0;
@@ -117,8 +119,8 @@ fn reshape(net: &mut Net<'_>, x: ValueId, path: &str, shape: &[i64]) -> Value {
 }
 
 /// Multi-head self-attention: `softmax(q k^T / sqrt(d)) v` for each head of `d` features.
-fn attention(net: &mut Net<'_>, x: ValueId, path: &str, Form { width, heads: count, patches, .. }: Form) -> Value {
-    let (tokens, head) = ((patches + 1) as i64, (width / count) as i64);
+fn attention(net: &mut Net<'_>, x: ValueId, path: &str, Form { width, heads: count, tokens, .. }: Form) -> Value {
+    let head = (width / count) as i64;
     // A little sharper than unit scale, so that heads differ from a plain mean.
     let qkv = dense(net, x, path, ["in_proj_weight", "in_proj_bias"], (width, 3 * width), 1.2)?;
     let parts = net.split(qkv, path, Split { axis: 2, sizes: vec![Int::from(width); 3] })?;

@@ -188,11 +188,8 @@ fn open_dim(ports: &[(Name, TensorType)], name: &str) -> CliResult<Name> {
     open.iter().copied().find(|d| d.as_str() == name).ok_or_else(|| {
         let mut names: Vec<&str> = open.iter().map(|d| d.as_str()).collect();
         names.dedup();
-        let list = if open.is_empty() {
-            "the model leaves none open".into()
-        } else {
-            format!("open: {}", names.join(", "))
-        };
+        let list =
+            if open.is_empty() { "the model leaves none open".into() } else { format!("open: {}", names.join(", ")) };
         CliError::usage(format!("--dim {name}: no such dimension; {list}"))
     })
 }

@@ -42,7 +42,13 @@ pub fn inputs_for(module: &Module, given: Option<&Named>, common: &Common) -> Cl
         // What stays open is as large as what is given, else as the least of its range.
         let open = one.filter(|t| t.shape().len() == ty.rank()).map_or_else(
             || ty.shape.iter().map(at_least).collect(),
-            |t| ty.shape.iter().zip(t.shape()).map(|(d, &n)| d.as_const().map_or(Some(n), |d| usize::try_from(d).ok())).collect(),
+            |t| {
+                ty.shape
+                    .iter()
+                    .zip(t.shape())
+                    .map(|(d, &n)| d.as_const().map_or(Some(n), |d| usize::try_from(d).ok()))
+                    .collect()
+            },
         );
         let shape: Vec<usize> = ty
             .const_shape()

@@ -30,9 +30,9 @@ pub use memory::{Lifetime, assign_pool};
 pub use open::{OpenPlan, SizeError};
 pub use stages::{StageValue, Stages, split_stages};
 
+use crate::cost::EstimatedCost;
 use crate::graph::Module;
 use crate::int::DimRanges;
-use crate::cost::EstimatedCost;
 use crate::name::Name;
 use crate::passes::mixed_precision::check_listed;
 use crate::passes::{Clock, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline};
@@ -166,7 +166,8 @@ pub fn compile(
     let mut graph = run_passes(module, options, profile, progress)?;
     let lowering = now();
     let remarks = std::mem::take(&mut graph.cx.remarks);
-    let mut compiled = planning::plan_module(graph.module, profile, emitter, remarks, &sources, &options.dims, progress)?;
+    let mut compiled =
+        planning::plan_module(graph.module, profile, emitter, remarks, &sources, &options.dims, progress)?;
     compiled.passes = graph.cx.stats;
     compiled.printed = graph.cx.printed;
     compiled.transposes = graph.transposes;

@@ -120,7 +120,9 @@ impl OpenPlan {
             sizes: &values,
         };
         let (plan, memory) = steps.number(self.kernels.clone()).map_err(|e| match e {
-            CompileError::Bug { at, message } => SizeError::BeyondDevice(format!("internal error in `{at}`: {message}")),
+            CompileError::Bug { at, message } => {
+                SizeError::BeyondDevice(format!("internal error in `{at}`: {message}"))
+            }
             other => SizeError::BeyondDevice(other.to_string()),
         })?;
         self.check_bindings(&plan)?;

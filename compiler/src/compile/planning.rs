@@ -6,11 +6,12 @@
 
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
+use super::host::host_module;
 use super::kernels::{Built, Emitted, FunctionId, Requests};
 use super::memory::{Pool, PoolId};
-use super::host::host_module;
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
+use super::open::OpenPlan;
 use super::residency::{
     Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, unify_symbols,
     value_encoding,
@@ -18,7 +19,6 @@ use super::residency::{
 use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
 use super::work::{dispatch_flops, stage_flops};
-use super::open::OpenPlan;
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
 use crate::arena::Id;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims, substitute_dims};
@@ -419,12 +419,7 @@ impl Planner<'_> {
     }
 
     /// The storage locations of the buffers that the kernels of a group bind.
-    fn bind(
-        &mut self,
-        n: NodeId,
-        built: &Built,
-        symbols: &[(Name, Int)],
-    ) -> FxHashMap<BufferId, StorageLocation> {
+    fn bind(&mut self, n: NodeId, built: &Built, symbols: &[(Name, Int)]) -> FxHashMap<BufferId, StorageLocation> {
         let (node, f) = (&self.main.nodes[n], &built.function);
         let first = self.pending.len();
         let last = first + built.kernels.len().saturating_sub(1);

@@ -40,7 +40,13 @@ pub(super) enum Lowered {
 }
 
 /// Lowers the group `f` that node `n` of `main` calls.
-pub(super) fn lower(module: &Module, main: &Function, n: NodeId, f: &Function, (profile, dims): (&DeviceProfile, &DimRanges)) -> Lowered {
+pub(super) fn lower(
+    module: &Module,
+    main: &Function,
+    n: NodeId,
+    f: &Function,
+    (profile, dims): (&DeviceProfile, &DimRanges),
+) -> Lowered {
     let mut group = match lower_group(module, f, Name::new(&format!("t_{}", f.name))) {
         Ok(group) => group,
         Err(e) => return Lowered::Host(e.to_string()),
@@ -77,6 +83,9 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
     if let Err(why) = fit_symbols(main, n, &t) {
         return Lowered::Host(why);
     }
+    let known = unify_symbols(main, n, &t);
+    let numbers = known.iter().filter_map(|(&symbol, d)| Some((symbol, d.as_const()?))).collect();
+    t = t.with_sizes(&numbers);
     if let Some(why) = main.nodes[n].inputs.iter().flatten().find_map(|&v| too_wide(module, main, v)) {
         return Lowered::Host(why);
     }
@@ -114,16 +123,8 @@ fn fit_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> Result<(), Str
 /// What the symbols of the tensor function `t` are, that node `n` calls: dimensions of operands and results.
 pub(super) fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Name, Int> {
     let node = &main.nodes[n];
-    let mut known: FxHashMap<Name, Int> = FxHashMap::default();
-    let values = node.inputs.iter().flatten().chain(&node.outputs);
-    for (b, &v) in t.inputs().chain(t.outputs()).zip(values) {
-        for (d, is) in t.declared_shape(b).iter().zip(&main.ty(v).shape) {
-            if let Some(symbol) = d.as_var() {
-                known.entry(symbol).or_insert_with(|| is.clone());
-            }
-        }
-    }
-    known
+    let values = node.inputs.iter().flatten().chain(&node.outputs).map(|&v| main.ty(v).shape.as_slice());
+    t.unify(t.inputs().chain(t.outputs()).zip(values))
 }
 
 /// Why a constant operand cannot be stored in 32 bits.

@@ -169,7 +169,11 @@ impl Steps<'_> {
     }
 
     /// The grid of a dispatch and the values of its kernel's symbols.
-    fn open_values(&self, kernel: &EmittedKernel, symbols: &[(Name, Int)]) -> Result<([u32; 3], Vec<i32>), CompileError> {
+    fn open_values(
+        &self,
+        kernel: &EmittedKernel,
+        symbols: &[(Name, Int)],
+    ) -> Result<([u32; 3], Vec<i32>), CompileError> {
         let beyond = |why: String| CompileError::NeedsCpu(format!("kernel {}: {why}", kernel.name));
         let mut values: FxHashMap<Name, i64> = FxHashMap::default();
         for (name, e) in symbols {

@@ -291,7 +291,7 @@ pub fn substitute_dims(module: &mut Module, map: &FxHashMap<Name, Int>) {
         }
     }
     for t in module.tensor_functions.values_mut() {
-        substitute_tensor_function(t, map, &subst);
+        substitute_tensor_function(t, map);
     }
 }
 
@@ -319,8 +319,10 @@ fn substitute_attrs(op: &OpRef, subst: &dyn Fn(&Int) -> Int) -> Option<OpRef> {
     op.with_attrs(&new).ok()
 }
 
-fn substitute_tensor_function(t: &mut TensorFunction, map: &FxHashMap<Name, Int>, subst: &dyn Fn(&Int) -> Int) {
-    t.symbols.retain(|(name, ..)| !map.contains_key(name));
+/// Declared symbols are the function's own.
+fn substitute_tensor_function(t: &mut TensorFunction, map: &FxHashMap<Name, Int>) {
+    let own: Vec<Name> = t.symbols.iter().map(|s| s.0).collect();
+    let subst = |e: &Int| e.replace(&mut |v| map.get(&v).filter(|_| !own.contains(&v)).cloned());
     for (_, b) in t.buffers.iter_mut() {
         b.shape.iter_mut().for_each(|d| *d = subst(d));
     }
@@ -333,7 +335,7 @@ fn substitute_tensor_function(t: &mut TensorFunction, map: &FxHashMap<Name, Int>
         }
         Stmt::Seq(_) | Stmt::Barrier | Stmt::Kernel(..) => {}
     });
-    t.prepacks.iter_mut().for_each(|p| substitute_tensor_function(&mut p.packer, map, subst));
+    t.prepacks.iter_mut().for_each(|p| substitute_tensor_function(&mut p.packer, map));
 }
 
 #[cfg(test)]

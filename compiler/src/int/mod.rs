@@ -349,9 +349,11 @@ pub fn flatten_index(indices: &[Int], dims: &[Int]) -> Int {
 pub fn unflatten_index(flat: &Int, dims: &[Int]) -> Vec<Int> {
     let mut stride = Int::new(1);
     let mut out = Vec::with_capacity(dims.len());
+    // Leading dimensions of 1 take no part, so that the first other one needs no remainder.
+    let first = dims.iter().position(|d| !d.is(1)).unwrap_or(0);
     for (axis, d) in dims.iter().enumerate().rev() {
-        let quotient = flat.div(&stride);
-        out.push(if axis == 0 { quotient } else { quotient.rem(d) });
+        let quotient = if axis < first { Int::new(0) } else { flat.div(&stride) };
+        out.push(if axis <= first { quotient } else { quotient.rem(d) });
         stride = stride * d;
     }
     out.reverse();

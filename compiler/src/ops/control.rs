@@ -4,6 +4,7 @@ use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::fault::Fault;
 use crate::graph::TensorType;
+use crate::int::{Bounds, Dim, simplify};
 use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
 use crate::te::ComputeContext;
@@ -97,7 +98,11 @@ impl Op for CallTensor {
         if f.inputs().count() != cx.len() {
             return Err(format!("@{} reads {} tensors, got {}", self.callee, f.inputs().count(), cx.len()).into());
         }
-        Ok(f.outputs().map(|b| TensorType::new(f.buffers[b].dtype, f.buffers[b].shape.clone())).collect())
+        let given = (0..cx.len()).map(|i| cx.input(i).map_or(&[][..], |t| t.shape.as_slice()));
+        let known = f.unify(f.inputs().zip(given));
+        let size = |d: &Dim| simplify(&d.replace(&mut |v| known.get(&v).cloned()), &Bounds::new());
+        let result = |b| TensorType::new(f.buffers[b].dtype, f.declared_shape(b).iter().map(size).collect());
+        Ok(f.outputs().map(result).collect())
     }
     fn callee(&self) -> Option<Name> {
         Some(self.callee)

@@ -97,6 +97,8 @@ fn make_packer(f: &TensorFunction, buffer: BufferId, layout: &PhysicalLayout) ->
     let heads: Vec<LoopHead> = vars.iter().zip(&layout.shape).map(|(v, d)| LoopHead::serial(*v, d.clone())).collect();
     out.body = nest(&heads, Stmt::Block(Box::new(block)));
     super::simplify_function(&mut out);
+    let used = out.free_variables();
+    out.symbols.retain(|s| used.contains(&s.0));
     out
 }
 

@@ -85,6 +85,11 @@ impl TensorFunction {
         self.provenance.declared.get(&buffer.name).unwrap_or(&buffer.shape)
     }
 
+    /// Rewrites the shapes for callers.
+    pub(crate) fn map_declared_shapes(&mut self, f: &mut dyn FnMut(&Int) -> Int) {
+        self.provenance.declared.values_mut().flatten().for_each(|d| *d = f(d));
+    }
+
     /// Keeps the present shape of a parameter for callers.
     pub(crate) fn keep_declared_shape(&mut self, b: BufferId) {
         let buffer = &self.buffers[b];

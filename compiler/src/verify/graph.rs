@@ -178,7 +178,14 @@ impl Verifier<'_> {
         if let Some(call) = node.op.downcast::<CallTensor>()
             && let Some(callee) = self.module.tensor_functions.get(&call.callee)
         {
-            let want: Vec<Option<TensorType>> = callee.inputs().map(|b| source_type(callee, b)).collect();
+            let given = node.inputs.iter().map(|v| v.map_or(&[][..], |v| f.ty(v).shape.as_slice()));
+            let known = callee.unify(callee.inputs().zip(given));
+            let of_caller = |mut t: TensorType| {
+                t.shape.iter_mut().for_each(|d| *d = d.replace(&mut |v| known.get(&v).cloned()));
+                t
+            };
+            let want: Vec<Option<TensorType>> =
+                callee.inputs().map(|b| source_type(callee, b).map(of_caller)).collect();
             for (i, (v, want)) in node.inputs.iter().zip(want).enumerate() {
                 let (Some(v), Some(want)) = (*v, want) else { continue };
                 if !same_type(f.ty(v), &want) {
