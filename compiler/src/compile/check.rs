@@ -2,7 +2,7 @@
 
 use super::CompileError;
 use crate::graph::{Function, Module, ValueId};
-use crate::ops::control::{Call, If};
+use crate::ops::control::{Call, If, Loop};
 
 /// Refuses an entry function that has no plan.
 ///
@@ -43,7 +43,7 @@ fn check_value(f: &Function, v: ValueId) -> Result<(), CompileError> {
 fn check_nodes(module: &Module, main: &Function) -> Result<(), CompileError> {
     for n in main.walk() {
         let node = &main.nodes[n];
-        if !node.regions.is_empty() && !node.op.is::<If>() {
+        if !node.regions.is_empty() && !node.op.is::<If>() && !node.op.is::<Loop>() {
             let op = node.op.name();
             let why = format!("`{}` ({op}) is control flow that only the CPU executor runs", node.name);
             return Err(CompileError::NeedsCpu(why));

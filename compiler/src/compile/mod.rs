@@ -14,6 +14,7 @@ mod memory;
 mod names;
 mod numbering;
 mod planning;
+mod regions;
 mod residency;
 mod stages;
 mod steps;
