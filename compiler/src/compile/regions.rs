@@ -145,7 +145,7 @@ impl Planner<'_> {
         }
         let operand = |i: usize| node.inputs.get(i).copied().flatten();
         Ok(PendingLoop {
-            fixed: u64::try_from(op.trips).ok(),
+            fixed: op.trips.as_ref().and_then(|n| u64::try_from(n.as_const()?).ok()),
             trips: operand(0),
             begin: operand(1),
             go_on: op.r#while.then(|| yields[0]),
@@ -172,10 +172,10 @@ impl Planner<'_> {
 
 fn loop_remark(op: &Loop, node: &Node) -> String {
     let given = node.inputs.first().copied().flatten().is_some();
-    let trips = match (op.trips >= 0, given) {
-        (true, _) => format!("a loop of {} iterations", op.trips),
-        (false, true) => "a loop: the host reads the number of iterations".into(),
-        (false, false) => "a loop".into(),
+    let trips = match (&op.trips, given) {
+        (Some(n), _) => format!("a loop of {n} iterations"),
+        (None, true) => "a loop; the host reads the number of iterations".into(),
+        (None, false) => "a loop".into(),
     };
     match op.r#while {
         true => format!("{trips}: of each iteration the host reads the condition alone"),

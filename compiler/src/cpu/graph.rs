@@ -286,7 +286,9 @@ impl<'a> Interpreter<'a> {
         let fail = |why: Fault| node_error(f, n, why);
         let &[body] = node.regions.as_slice() else { return Err(fail("needs one region".into())) };
         let number = |i: usize| inputs.get(i).and_then(|t| t.as_ref()).and_then(|t| t.to_i64_vec().first().copied());
-        let most = number(0).or((op.trips >= 0).then_some(op.trips));
+        let symbols = self.symbols.clone();
+        let size = |d: &Dim| d.eval(&|s| symbols.get(&s).copied());
+        let most = number(0).or(op.trips.as_ref().and_then(size));
         let mut go_on = number(1).is_none_or(|c| c != 0);
         let mut carried = required(inputs[Loop::CONTROL.min(inputs.len())..].to_vec()).map_err(|m| fail(m.into()))?;
         let args = &f.blocks[body].args;
@@ -305,8 +307,7 @@ impl<'a> Interpreter<'a> {
         }
         for (list, &v) in rows.iter().zip(&node.outputs[carried.len()..]) {
             let ty = f.ty(v);
-            let symbols = &self.symbols;
-            let size = |d: &Dim| d.eval(&|s| symbols.get(&s).copied()).and_then(|n| usize::try_from(n).ok());
+            let size = |d: &Dim| size(d).and_then(|n| usize::try_from(n).ok());
             let row = ty.shape.iter().skip(1).map(size).collect::<Option<Vec<_>>>();
             let row = list.first().map(|t| t.shape().to_vec()).or(row);
             let row = row.ok_or_else(|| fail("the size of what it collects is not known".into()))?;

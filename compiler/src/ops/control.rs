@@ -290,8 +290,8 @@ attr_struct! {
     /// (i64, from 0) and the carried values. It yields, with `while`, whether to go on (one bool), then the next carried
     /// values, then what is collected. The results are the last carried values, then what was collected, along a new axis 0.
     pub struct Loop("loop") {
-        /// The number of iterations where it is known and operand 0 absent; -1 for none.
-        pub trips: i64 = -1,
+        /// The number of iterations where it is known, or a size, and operand 0 absent.
+        pub trips: Option<Int> = None,
         /// The region yields whether to go on.
         pub r#while: bool = false,
         /// The symbol of the number of iterations, where only a run decides it and something is collected; empty for none.
@@ -312,23 +312,29 @@ impl Loop {
     }
     /// The number of iterations, for the axis of what is collected.
     fn iterations(&self, cx: &InferContext<'_>) -> OpResult<Int> {
-        match self.count.as_str().is_empty() {
-            false => Ok(Int::var(self.count)),
-            true if self.trips >= 0 && !self.r#while && cx.input(1).is_none() => Ok(Int::new(self.trips)),
-            true => Err("only a run decides the number of iterations: it needs `count`, a symbol for it".into()),
+        let counted = self.trips.clone().filter(|_| !self.r#while && cx.input(1).is_none());
+        match (self.count.as_str().is_empty(), counted) {
+            (false, _) => Ok(Int::var(self.count)),
+            (true, Some(trips)) => Ok(trips),
+            (true, None) => {
+                Err("only a run decides the number of iterations: it needs `count`, a symbol for it".into())
+            }
         }
     }
     fn check_control(&self, cx: &InferContext<'_>) -> OpResult<()> {
+        if self.trips.as_ref().and_then(Int::as_const).is_some_and(|n| n < 0) {
+            return Err("the number of iterations is below 0".into());
+        }
         if let Some(t) = cx.input(0).filter(|t| t.dtype != DType::I64 || !t.numel().is(1)) {
             return Err(format!("the number of iterations is {t:?}, not one i64").into());
         }
         if let Some(t) = cx.input(1).filter(|t| !is_one_bool(t)) {
             return Err(format!("the condition is {t:?}, not one bool").into());
         }
-        if self.trips >= 0 && cx.input(0).is_some() {
+        if self.trips.is_some() && cx.input(0).is_some() {
             return Err("the number of iterations is given twice".into());
         }
-        if self.trips < 0 && cx.input(0).is_none() && !self.r#while {
+        if self.trips.is_none() && cx.input(0).is_none() && !self.r#while {
             return Err("nothing ends it: it needs a number of iterations or `while`".into());
         }
         Ok(())
