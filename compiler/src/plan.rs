@@ -312,6 +312,8 @@ pub struct Collected {
     pub all: BufferIndex,
     /// Bytes of a row on the device.
     pub row_bytes: u64,
+    /// Only a run decides the number of rows: the buffer grows, and views of it have 0 for its first dimension.
+    pub grows: bool,
 }
 
 /// A kernel of the plan: distinct shaders, shared by equal groups.

@@ -151,8 +151,12 @@ impl Resources {
             rows.push(self.read_host(&c.row)?);
             return Ok(());
         }
+        if c.grows {
+            self.grow(shared, encoder, c, at + 1)?;
+        }
         let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
-        let sizes = [c.row.buffer, c.all].map(|b| shared.plan.buffers[b].slice_bytes);
+        let from = shared.plan.buffers[c.row.buffer].slice_bytes;
+        let sizes = [from, if c.grows { u64::MAX } else { shared.plan.buffers[c.all].slice_bytes }];
         let (from, to) = (&self.buffers[c.row.buffer], &self.buffers[c.all]);
         let (mut done, start) = (0, at * c.row_bytes);
         while done < c.row_bytes {
@@ -164,6 +168,31 @@ impl Resources {
             encoder.copy_buffer_to_buffer(from, offset_a, to, offset_b, bytes);
             done += bytes;
         }
+        Ok(())
+    }
+
+    /// Room for so many rows in a buffer that grows: at least twice what there was.
+    fn grow(&mut self, shared: &Shared, encoder: &mut Encoder, c: &Collected, rows: u64) -> Result<(), GpuError> {
+        let gpu = &shared.gpu;
+        let old = self.buffers[c.all].first().cloned();
+        let (held, need) = (old.as_ref().map_or(0, wgpu::Buffer::size), rows.saturating_mul(c.row_bytes));
+        if need <= held {
+            return Ok(());
+        }
+        let limit = gpu.profile.max_buffer;
+        if need > limit {
+            let (what, device) = (c.row.name.to_string(), gpu.description.name.clone());
+            return Err(GpuError::BufferTooLarge { what, need, device, limit });
+        }
+        let size = need.max(held.saturating_mul(2).min(limit / 16 * 16)).next_multiple_of(16);
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        let new = gpu.device.create_buffer(&descriptor);
+        if let Some(old) = old {
+            let encoder = encoder.get_or_insert_with(|| new_encoder(gpu));
+            encoder.copy_buffer_to_buffer(&old, 0, &new, 0, held);
+        }
+        self.buffers[c.all] = vec![new];
         Ok(())
     }
 
@@ -190,6 +219,9 @@ impl Resources {
             self.swap_buffers(c.now, c.next);
         }
         for (c, rows) in bound.plan.collected.iter().zip(&running.rows) {
+            if c.grows {
+                self.rows.insert(c.all, usize::try_from(running.done).unwrap_or(usize::MAX));
+            }
             if shared.holds_tensor(c.all) {
                 let all = Tensor::stack(c.row.dtype, &c.row.shape, rows);
                 self.host[c.all] = Some(all.map_err(|e| GpuError::Host(e.to_string()))?);

@@ -67,6 +67,8 @@ pub(crate) struct Resources {
     pub(crate) host: Vec<Option<Tensor>>,
     /// Buffers that are in each other's places, for the time of a loop.
     pub(crate) swapped: Vec<(usize, usize)>,
+    /// Rows of the buffers that grow as a loop runs.
+    pub(crate) rows: BTreeMap<usize, usize>,
     /// Numbers of iterations, by the buffer that they are copied to.
     pub(crate) numbers: BTreeMap<usize, Numbers>,
 }
@@ -149,7 +151,7 @@ impl Resources {
         }
         let steps = bind_steps(shared, &buffers, &plan.steps);
         let host = shared.host_constants.clone();
-        Resources { buffers, steps, own_inputs: BTreeMap::new(), host, swapped: vec![], numbers: BTreeMap::new() }
+        Resources { buffers, steps, own_inputs: BTreeMap::new(), host, swapped: vec![], rows: BTreeMap::new(), numbers: BTreeMap::new() }
     }
 
     /// Writes the inputs, in the order of the plan's.
@@ -260,12 +262,22 @@ impl Resources {
         Ok(())
     }
 
+    /// The shape of what a view shows now.
+    pub(crate) fn shape_of(&self, tensor: &BufferView) -> Vec<usize> {
+        let mut shape = tensor.shape.clone();
+        if let (Some(&rows), Some(first)) = (self.rows.get(&tensor.buffer), shape.first_mut()) {
+            *first = rows;
+        }
+        shape
+    }
+
     /// A tensor in host memory, in the view's shape.
     pub(crate) fn read_host(&self, tensor: &BufferView) -> Result<Tensor, GpuError> {
+        let shape = self.shape_of(tensor);
         let t = self.host[tensor.buffer].clone();
-        let t = t.filter(|t| t.len() == tensor.shape.iter().product::<usize>());
+        let t = t.filter(|t| t.len() == shape.iter().product::<usize>());
         let t = t.ok_or_else(|| GpuError::Internal(format!("`{}` is read before it is written", tensor.name)))?;
-        Ok(t.reshaped(tensor.shape.clone()))
+        Ok(t.reshaped(shape))
     }
 }
 
@@ -292,7 +304,7 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
             Step::Loop(l) => {
                 let read = l.read_before().chain(&l.go_on).any(|v| v.buffer == index);
                 let carried = l.carried.iter().any(|c| c.now == index || c.next == index);
-                read || carried || l.collected.iter().any(|c| c.row.buffer == index)
+                read || carried || l.collected.iter().any(|c| c.row.buffer == index || c.all == index)
             }
             Step::Gpu(_) => false,
         });

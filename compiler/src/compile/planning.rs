@@ -104,6 +104,7 @@ pub(super) fn plan_module(
         planned: vec![],
         aliases: Aliases::of(&main, &lowered),
         results: FxHashMap::default(),
+        growing: FxHashSet::default(),
     };
     planner.walk(&lowered, &functions)?;
     planner.relate();
@@ -151,6 +152,8 @@ pub(super) struct Planner<'a> {
     pub(super) aliases: Aliases,
     /// Values that a region computes right where they are needed behind it.
     pub(super) results: FxHashMap<ValueId, PoolId>,
+    /// Values that grow as a loop runs.
+    pub(super) growing: FxHashSet<ValueId>,
 }
 
 impl Planner<'_> {
@@ -435,6 +438,7 @@ impl Planner<'_> {
             location: &self.location,
             pool: &self.pool,
             packers: &self.packers,
+            growing: &self.growing,
             pending: &self.pending,
         }
     }

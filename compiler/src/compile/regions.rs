@@ -3,7 +3,8 @@
 
 use super::planning::{LOWERING, Lowering, Origins, Planner};
 use super::residency::value_encoding;
-use super::steps::{Pending, PendingLoop};
+use super::numbering::BufferKey;
+use super::steps::{Pending, PendingLoop, PendingRows};
 use super::storage::StorageLocation;
 use super::{CompileError, GroupKind};
 use crate::graph::{BlockId, Node, NodeId, ValueId};
@@ -139,9 +140,14 @@ impl Planner<'_> {
         let rows = yields.iter().skip(op.leading() + carried.len());
         let mut collected = vec![];
         for (&row, &all) in rows.zip(&node.outputs[carried.len()..]) {
-            self.new_value(main.ty(all), all, step);
+            let grows = main.ty(all).const_shape().is_none();
+            if grows {
+                self.grow(all);
+            } else {
+                self.new_value(main.ty(all), all, step);
+            }
             let location = self.location[&all];
-            collected.push((row, location, self.row_bytes(node, row, location)?));
+            collected.push(PendingRows { row, all: location, row_bytes: self.row_bytes(node, row, location)?, grows });
         }
         let operand = |i: usize| node.inputs.get(i).copied().flatten();
         Ok(PendingLoop {
@@ -154,6 +160,14 @@ impl Planner<'_> {
             collected,
             group: self.group().0,
         })
+    }
+
+    /// Gives a value whose size only a run decides a place of its own.
+    fn grow(&mut self, v: ValueId) {
+        let own = BufferKey::Growing(self.growing.len());
+        let location = if self.on_device.contains(&v) { StorageLocation::Own(own) } else { self.on_host_value() };
+        self.location.insert(v, location);
+        self.growing.insert(v);
     }
 
     /// Bytes of a row that is collected on the device: rows stand one behind the other, and are copied in words.

@@ -12,7 +12,7 @@ use crate::plan::{
     Branch, BufferView, Carried, Collected, Dispatch, HostStep, KernelIndex, Loop, Plan, PlanKernel, Step, Trips,
 };
 use crate::profile::DeviceProfile;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// A step before buffers have numbers. They stand in one list, whose positions the lifetimes of values are told in: both branches of
@@ -55,9 +55,18 @@ pub(super) struct PendingLoop {
     pub index: Option<ValueId>,
     /// Where an iteration reads what is carried, and where it leaves that.
     pub carried: Vec<(StorageLocation, StorageLocation)>,
-    /// What an iteration leaves, where all of it is kept, and the bytes of one on the device.
-    pub collected: Vec<(ValueId, StorageLocation, u64)>,
+    pub collected: Vec<PendingRows>,
     pub group: usize,
+}
+
+/// What a loop collects, before buffers have numbers.
+pub(super) struct PendingRows {
+    /// What an iteration leaves.
+    pub row: ValueId,
+    /// Where all of it is kept.
+    pub all: StorageLocation,
+    pub row_bytes: u64,
+    pub grows: bool,
 }
 
 /// A step whose inner steps are being collected, and the steps around it.
@@ -80,6 +89,7 @@ pub(super) struct Steps<'a> {
     pub location: &'a FxHashMap<ValueId, StorageLocation>,
     pub pool: &'a Pool,
     pub packers: &'a Packers,
+    pub growing: &'a FxHashSet<ValueId>,
     pub pending: &'a [Pending],
 }
 
@@ -93,7 +103,7 @@ impl Steps<'_> {
             weights: 0,
         };
         let numbering = Numbering::new(&sizes, self.packers, self.module, self.profile);
-        let mut tensors = Tensors { main: self.main, location: self.location, slots: &slots, numbering };
+        let mut tensors = Tensors { main: self.main, location: self.location, slots: &slots, growing: self.growing, numbering };
         let mut plan = Plan { kernels, ..Plan::default() };
         for (i, &p) in self.main.params().iter().enumerate() {
             plan.inputs.push(tensors.view(p, self.location[&p], Name::new(&format!("input{i}")))?);
@@ -167,10 +177,12 @@ impl Steps<'_> {
             carried.push(Carried { now: tensors.buffer(now, None)?, next: tensors.buffer(next, None)? });
         }
         let mut collected = vec![];
-        for &(row, all, row_bytes) in &l.collected {
-            let from = if all.is_on_host() { self.location[&row].seen_by_host() } else { self.location[&row] };
-            let row = tensors.view(row, from, Name::new("row"))?;
-            collected.push(Collected { row, all: tensors.buffer(all, None)?, row_bytes });
+        for c in &l.collected {
+            let location = self.location[&c.row];
+            let from = if c.all.is_on_host() { location.seen_by_host() } else { location };
+            let row = tensors.view(c.row, from, Name::new("row"))?;
+            let all = tensors.buffer(c.all, None)?;
+            collected.push(Collected { row, all, row_bytes: c.row_bytes, grows: c.grows });
         }
         Ok(Loop { trips, begin, go_on, index, body: vec![], carried, collected, group: l.group })
     }
