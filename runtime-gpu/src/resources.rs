@@ -151,7 +151,15 @@ impl Resources {
         }
         let steps = bind_steps(shared, &buffers, &plan.steps);
         let host = shared.host_constants.clone();
-        Resources { buffers, steps, own_inputs: BTreeMap::new(), host, swapped: vec![], rows: BTreeMap::new(), numbers: BTreeMap::new() }
+        Resources {
+            buffers,
+            steps,
+            own_inputs: BTreeMap::new(),
+            host,
+            swapped: vec![],
+            rows: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+        }
     }
 
     /// Writes the inputs, in the order of the plan's.

@@ -1,6 +1,6 @@
-//! Networks whose sizes are decided while they run: a session for what comes before, one for a loop that decides sizes (other such
-//! nodes run on the host), and
-//! a session for what comes after, for each list of sizes that has come up. One that has costs nothing but its run.
+//! Networks whose sizes are decided while they run: a session for what comes before, one for the loops that decide sizes (other such
+//! nodes run on the host), and a session for what comes after, for each list of sizes that has come up. One that has costs nothing
+//! but its run.
 
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
@@ -8,6 +8,7 @@ use crate::session::Session;
 use compiler::compile::{StageValue, Stages};
 use compiler::cpu::Interpreter;
 use compiler::graph::{Module, input_ports, set_input_shapes};
+use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +52,11 @@ impl<E: From<GpuError>> Staged<E> {
     /// What `open` says.
     pub fn open(stages: Stages, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
         let head = open(stages.head.clone())?;
-        let sizing = open(stages.sizing.clone())?;
+        let main = stages.sizing.main();
+        let sizing = match main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>()) {
+            true => open(stages.sizing.clone())?,
+            false => Part::Host(Box::new(stages.sizing.clone())),
+        };
         Ok(Staged { head, sizing, stages, tails: Mutex::new(VecDeque::new()), open, functions })
     }
 
@@ -110,7 +115,9 @@ impl<E: From<GpuError>> Staged<E> {
     /// True when one of the parts that are open computes something on the device.
     pub fn has_device_steps(&self) -> bool {
         let tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        self.head.has_device_steps() || self.sizing.has_device_steps() || tails.iter().any(|(_, p)| p.has_device_steps())
+        self.head.has_device_steps()
+            || self.sizing.has_device_steps()
+            || tails.iter().any(|(_, p)| p.has_device_steps())
     }
 }
 

@@ -171,7 +171,12 @@ impl Planner<'_> {
         Ok(())
     }
 
-    pub(super) fn block(&mut self, block: BlockId, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
+    pub(super) fn block(
+        &mut self,
+        block: BlockId,
+        lowered: &Lowering,
+        functions: &Origins,
+    ) -> Result<(), CompileError> {
         let main = self.main;
         for &n in &main.blocks[block].nodes {
             let node = &main.nodes[n];

@@ -1,9 +1,9 @@
 //! What owns regions in the entry function: branches and loops. Their steps stand in the one list of pending ones, between a
 //! beginning and an end.
 
+use super::numbering::BufferKey;
 use super::planning::{LOWERING, Lowering, Origins, Planner};
 use super::residency::value_encoding;
-use super::numbering::BufferKey;
 use super::steps::{Pending, PendingLoop, PendingRows};
 use super::storage::StorageLocation;
 use super::{CompileError, GroupKind};
@@ -17,7 +17,7 @@ impl Planner<'_> {
         let main = self.main;
         let node = &main.nodes[n];
         let (group, report) = self.group();
-        report.kind = GroupKind::Host;
+        report.kind = GroupKind::Control;
         self.remark(LOWERING, RemarkKind::Applied, "a branch: the host reads its condition alone".into());
         let Some(condition) = node.inputs.first().copied().flatten() else { return Ok(()) };
         let step = self.pending.len();
@@ -67,7 +67,7 @@ impl Planner<'_> {
         let main = self.main;
         let node = &main.nodes[n];
         let (Some(op), &[body]) = (node.op.downcast::<Loop>(), node.regions.as_slice()) else { return Ok(()) };
-        self.group().1.kind = GroupKind::Host;
+        self.group().1.kind = GroupKind::Control;
         self.remark(LOWERING, RemarkKind::Applied, loop_remark(op, node));
         let (args, yields) = (&main.blocks[body].args, &main.blocks[body].results);
         let step = self.pending.len();

@@ -103,7 +103,8 @@ impl Steps<'_> {
             weights: 0,
         };
         let numbering = Numbering::new(&sizes, self.packers, self.module, self.profile);
-        let mut tensors = Tensors { main: self.main, location: self.location, slots: &slots, growing: self.growing, numbering };
+        let mut tensors =
+            Tensors { main: self.main, location: self.location, slots: &slots, growing: self.growing, numbering };
         let mut plan = Plan { kernels, ..Plan::default() };
         for (i, &p) in self.main.params().iter().enumerate() {
             plan.inputs.push(tensors.view(p, self.location[&p], Name::new(&format!("input{i}")))?);

@@ -515,9 +515,13 @@ mod tests {
                 run(Slice { starts: vec![Int::new(from)], ends: vec![Int::new(to)], ..Slice::default() }, &[&x])
             };
             let states = if op == "LSTM" { 3 } else { 2 };
-            for (direction, first, second) in [("forward", part(0, 6), part(6, 12)), ("reverse", part(6, 12), part(0, 6))] {
+            for (direction, first, second) in
+                [("forward", part(0, 6), part(6, 12)), ("reverse", part(6, 12), part(0, 6))]
+            {
                 let attrs = [("direction", OnnxAttr::Str(direction.into()))];
-                let weights = [&w, &r].map(|t| run(Slice { starts: vec![Int::new(0)], ends: vec![Int::new(1)], ..Slice::default() }, &[t]));
+                let weights = [&w, &r].map(|t| {
+                    run(Slice { starts: vec![Int::new(0)], ends: vec![Int::new(1)], ..Slice::default() }, &[t])
+                });
                 let of = |x: &Tensor, h: Option<&Tensor>, c: Option<&Tensor>| {
                     let operands = [Some(x), Some(&weights[0]), Some(&weights[1]), None, None, h, c];
                     run_onnx((op, 14), &attrs, &operands[..if op == "LSTM" { 7 } else { 6 }], states).unwrap()
@@ -534,7 +538,9 @@ mod tests {
 
     #[test]
     fn backward_is_forward_over_the_reversed_sequence() {
-        for (op, gates, steps) in [("RNN", 1, 4), ("GRU", 3, 4), ("LSTM", 4, 4), ("RNN", 1, 9), ("GRU", 3, 9), ("LSTM", 4, 9)] {
+        for (op, gates, steps) in
+            [("RNN", 1, 4), ("GRU", 3, 4), ("LSTM", 4, 4), ("RNN", 1, 9), ("GRU", 3, 9), ("LSTM", 4, 9)]
+        {
             let (x, w, r) = (random(&[steps, 2, 3], 1), random(&[1, gates * 5, 3], 2), random(&[1, gates * 5, 5], 3));
             let of = |x: &Tensor, direction: &str| {
                 let attrs = [("direction", OnnxAttr::Str(direction.into()))];

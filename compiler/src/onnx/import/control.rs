@@ -1,8 +1,8 @@
 //! Operators that are part of the importer: constants and control flow.
 
+use super::super::OnnxAttrs;
 use super::super::error::ImportError;
 use super::super::proto::GraphProto;
-use super::super::OnnxAttrs;
 use super::node::{NodeRef, add_constant};
 use super::{Environment, Importer, Scope, attributes};
 use crate::dtype::DType;
