@@ -129,9 +129,9 @@ impl Resources {
             self.finish_loop(shared, encoder, running)?;
             return Ok(None);
         }
-        if running.done % IN_FLIGHT == 0 {
+        if running.done.is_multiple_of(IN_FLIGHT) {
             Readback::submit(shared, self, encoder.take(), []).done(&shared.gpu, polling).await?;
-        } else if running.done % SUBMITTED == 0 {
+        } else if running.done.is_multiple_of(SUBMITTED) {
             submit(shared, encoder);
         }
         self.number_iteration(shared, encoder, l, running.done)?;

@@ -176,7 +176,7 @@ impl Planner<'_> {
         let encoding = value_encoding(ty.dtype, self.profile).unwrap_or_default();
         let elements = ty.numel().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         let bits = elements * u64::from(encoding.element_bits(ty.dtype));
-        if bits % 32 != 0 && !all.is_on_host() {
+        if !bits.is_multiple_of(32) && !all.is_on_host() {
             let why = format!("`{}` collects rows of {elements} {}, which are no whole words", node.name, ty.dtype);
             return Err(CompileError::NeedsCpu(why));
         }

@@ -272,10 +272,7 @@ impl Sequence<'_> {
         for k in 0..steps {
             let t = if self.backward { steps - 1 - k } else { k };
             let now = entry(cx, self.inputs, t)?;
-            let place = match self.lengths {
-                Some(lengths) => Some(cx.number(t as f64, cx.type_of(lengths).dtype)),
-                None => None,
-            };
+            let place = self.lengths.map(|lengths| cx.number(t as f64, cx.type_of(lengths).dtype));
             let visible;
             (visible, h, c) = self.step(cx, now, place, h, c)?;
             shown.push(cx.add(Unsqueeze { axes: vec![0] }, &[visible])?);
