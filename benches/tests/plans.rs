@@ -172,6 +172,126 @@ fn a_branch_reads_its_condition_alone() {
     }
 }
 
+const LOOPS: &str = "const @w : f32[8,8] = random(5)
+const @s : f32[] = [0.1]
+graph @main(%x: f32[4,8], %n: i64[], %q: f32[9,4,8]) -> (y: f32[4,8], rows: f32[trips,4,8], z: f32[4,8]) {
+  %w = const @w
+  %s = const @s
+  %0 = tanh %x
+  %1, %2, %3 = loop %n, _, %0, %x {count=trips} : f32[4,8], f32[4,8], f32[trips,4,8] (%i: i64[], %a: f32[4,8], %b: f32[4,8]) {
+    %scaled = mul %a, %s
+    %4 = matmul %scaled, %w
+    %5 = add %4, %0
+    %6 = tanh %5
+    yield %b, %6, %5
+  }
+  %7 = loop _, _, %0 {trips=9} : f32[4,8] (%j: i64[], %c: f32[4,8]) {
+    %8 = gather %q, %j {axis=0}
+    %9 = loop %n, _, %8 : f32[4,8] (%k: i64[], %d: f32[4,8]) {
+      %10 = add %d, %c
+      %11 = tanh %10
+      yield %11
+    }
+    %12 = mul %9, %s
+    yield %12
+  }
+  %13 = add %7, %2
+  return %1, %3, %13
+}
+";
+
+/// What is carried changes places, also where an iteration hands it on as it is; loops stand in loops; rows grow.
+#[test]
+fn loops_of_any_length_are_right() {
+    let m = module(LOOPS);
+    let c = compiled(&m);
+    assert!(!c.plan.all_steps().iter().any(|s| matches!(s, Step::Host(_))), "{:?}", c.plan.steps);
+    let session = open(&c, &SessionOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let mut drawn: Vec<i64> =
+        (0..6).map(|seed| random_tensor(DType::I64, &[], seed).to_i64_vec()[0].rem_euclid(40)).collect();
+    drawn.extend([0, 1, 2, 1100]);
+    for (seed, n) in drawn.into_iter().enumerate() {
+        let draw = |shape: &[usize], other| random_tensor(DType::F32, shape, 3 * seed as u64 + other);
+        let inputs = [draw(&[4, 8], 0), Tensor::scalar(n), draw(&[9, 4, 8], 1)];
+        let want = run_function(&m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        let got = session.run(&inputs).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(got[1].shape(), [n as usize, 4, 8]);
+        for (g, w) in got.iter().zip(&want) {
+            close(&g.to_f32_vec(), &w.to_f32_vec());
+        }
+    }
+}
+
+/// Of each iteration one bool is read, and nothing of what is carried.
+#[test]
+fn a_loop_ends_when_its_condition_says() {
+    let m = module(
+        "const @limit : f32[] = [0.01]
+graph @main(%x: f32[64], %factor: f32[], %begin: bool[]) -> (y: f32[64], before: f32[64], sums: f32[trips]) {
+  %limit = const @limit
+  %0, %1, %2 = loop _, %begin, %x, %x {while=true, count=trips, trips=100} : f32[64], f32[64], f32[trips] (%i: i64[], %a: f32[64], %b: f32[64]) {
+    %3 = mul %a, %factor
+    %4 = abs %3
+    %5 = reduce %4 {kind=max, axes=[0]}
+    %6 = greater %5, %limit
+    yield %6, %3, %a, %5
+  }
+  return %0, %1, %2
+}
+",
+    );
+    let c = compiled(&m);
+    assert!(!c.plan.all_steps().iter().any(|s| matches!(s, Step::Host(_))), "{:?}", c.plan.steps);
+    let session = open(&c, &SessionOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let mut lengths = vec![];
+    for (factor, begin) in [(0.5f32, 1.0), (0.93, 1.0), (0.0, 1.0), (1.0, 1.0), (0.5, 0.0), (0.7, 1.0)] {
+        let flag = Tensor::from_f64(DType::Bool, vec![], [begin]);
+        let inputs = [floats(64, 4), Tensor::scalar(factor), flag];
+        let want = run_function(&m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        let got = session.run(&inputs).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(got[2].shape(), want[2].shape());
+        lengths.push(got[2].len());
+        for (g, w) in got.iter().zip(&want) {
+            close(&g.to_f32_vec(), &w.to_f32_vec());
+        }
+    }
+    assert!(lengths.contains(&0) && lengths.contains(&1) && lengths.contains(&100), "{lengths:?}");
+}
+
+/// A host function in a loop sees each iteration's values, and its failure leaves a session that is right the next time.
+#[test]
+fn a_run_that_fails_inside_a_loop_leaves_nothing_behind() {
+    let m = module(
+        "graph @main(%x: f32[64]) -> (y: f32[64]) {
+  %0 = loop _, _, %x {trips=7} : f32[64] (%i: i64[], %a: f32[64]) {
+    %1 = tanh %a
+    %2 = call_host @check %1 {dtypes=[f32], shapes=[[64]]} : f32[64]
+    %3 = exp %2
+    yield %3
+  }
+  return %0
+}
+",
+    );
+    let c = compiled(&m);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let mut functions = HostFunctions::new();
+    functions.register("check", move |t| match count.fetch_add(1, Ordering::Relaxed) {
+        2 => Err("the third call fails".into()),
+        _ => Ok(t.to_vec()),
+    });
+    let options = SessionOptions { host_functions: functions, ..SessionOptions::default() };
+    let session = open(&c, &options).unwrap_or_else(|e| panic!("{e}"));
+    let x = floats(64, 2);
+    let e = session.run(std::slice::from_ref(&x)).expect_err("fails").to_string();
+    assert!(e.contains("the third call fails"), "{e}");
+    let got = session.run(std::slice::from_ref(&x)).unwrap_or_else(|e| panic!("{e}"));
+    let step = |v: Vec<f32>| v.into_iter().map(|v| v.tanh().exp()).collect();
+    close(&got[0].to_f32_vec(), &(0..7).fold(x.to_f32_vec(), |v, _| step(v)));
+    assert_eq!(calls.load(Ordering::Relaxed), 3 + 7);
+}
+
 #[test]
 fn sizes_that_a_run_decides_are_planned_once_each() {
     let m = module(

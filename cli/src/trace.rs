@@ -45,9 +45,19 @@ pub fn write(path: &Path, trace: &CompileTrace, common: &Common) -> CliResult<()
     Ok(())
 }
 
+/// How many groups there are, and where they run.
+pub fn count_groups(t: &CompileTrace) -> String {
+    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
+    let (kernels, views, host) = (count(GroupKind::Kernel), count(GroupKind::View), count(GroupKind::Host));
+    let control = match count(GroupKind::Control) {
+        0 => String::new(),
+        n => format!(", {n} control flow"),
+    };
+    format!("{} groups: {kernels} kernels, {views} views, {host} on the host{control}", t.groups.len())
+}
+
 /// The groups and sums of a compilation.
 pub fn show(t: &CompileTrace) -> CliResult<()> {
-    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
     print_text(&format!("{} for {}", t.model, t.profile_name))?;
     let mut rows = table(&["", "name", "rule", "layout", "ops", "flops", "bytes"]);
     for (i, g) in t.groups.iter().enumerate() {
@@ -55,6 +65,7 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
             GroupKind::Kernel => g.rule.as_str(),
             GroupKind::View => "(view)",
             GroupKind::Host => "(host)",
+            GroupKind::Control => "(control flow)",
         };
         rows.add_row([
             i.to_string(),
@@ -68,11 +79,8 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
     }
     print_text(&rows.to_string())?;
     print_text(&format!(
-        "{} groups: {} kernels, {} views, {} on the host; {} dispatches of {} distinct kernels",
-        t.groups.len(),
-        count(GroupKind::Kernel),
-        count(GroupKind::View),
-        count(GroupKind::Host),
+        "{}; {} dispatches of {} distinct kernels",
+        count_groups(t),
         t.calls().count(),
         t.kernels.len()
     ))?;

@@ -272,6 +272,8 @@ pub enum Step {
     },
     /// Steps of which a run takes one list.
     Branch(Branch),
+    /// Steps that a run takes again and again.
+    Loop(Loop),
 }
 
 /// Two lists of steps; one value, which is read back, decides between them.
@@ -285,6 +287,71 @@ pub struct Branch {
     pub otherwise: Vec<Step>,
     /// Group that the branch belongs to.
     pub group: usize,
+}
+
+/// Steps that run again and again; of each iteration the host reads no more than whether to go on.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    /// How often at most.
+    pub trips: Trips,
+    /// One bool: whether to begin at all; none: yes.
+    pub begin: Option<BufferView>,
+    /// One bool, which an iteration leaves: whether to go on. None: until the trips are over.
+    pub go_on: Option<BufferView>,
+    /// The number of the iteration, from 0, which is written before each; none where nothing reads it.
+    pub index: Option<BufferView>,
+    /// An iteration.
+    pub body: Vec<Step>,
+    /// What an iteration reads, and where it leaves that for the next one.
+    pub carried: Vec<Carried>,
+    /// What is kept of each iteration.
+    pub collected: Vec<Collected>,
+    /// Group that the loop belongs to.
+    pub group: usize,
+}
+impl Loop {
+    /// True when the buffers of what is carried may change places, rather than be copied: no loop is inside.
+    pub fn alternates(&self) -> bool {
+        !nested(&self.body).iter().any(|s| matches!(s, Step::Loop(_)))
+    }
+    /// What the host reads before the first iteration.
+    pub fn read_before(&self) -> impl Iterator<Item = &BufferView> {
+        let trips = if let Trips::Read(view) = &self.trips { Some(view) } else { None };
+        trips.into_iter().chain(&self.begin)
+    }
+}
+
+/// The most iterations of a loop.
+#[derive(Clone, Debug)]
+pub enum Trips {
+    /// This many.
+    Fixed(u64),
+    /// As one i64 says, which the host reads before.
+    Read(BufferView),
+    /// Any number.
+    Unlimited,
+}
+
+/// A value that goes from one iteration to the next. Behind the loop it is where iterations read it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Carried {
+    /// Where an iteration reads it.
+    pub now: BufferIndex,
+    /// Where an iteration leaves it.
+    pub next: BufferIndex,
+}
+
+/// What a loop keeps of each iteration, one behind the other.
+#[derive(Clone, Debug)]
+pub struct Collected {
+    /// What an iteration leaves.
+    pub row: BufferView,
+    /// Where it is kept.
+    pub all: BufferIndex,
+    /// Bytes of a row on the device.
+    pub row_bytes: u64,
+    /// Only a run decides the number of rows: the buffer grows, and views of it have 0 for its first dimension.
+    pub grows: bool,
 }
 
 /// A kernel of the plan: distinct shaders, shared by equal groups.
@@ -324,14 +391,18 @@ pub struct Plan {
     pub outputs: Vec<BufferView>,
 }
 
-/// Steps with those inside them: those of a branch behind it, first those of one side, then those of the other.
+/// Steps with those inside them behind them: of a branch first those of one side, then those of the other.
 pub fn nested(steps: &[Step]) -> Vec<&Step> {
     fn collect<'a>(steps: &'a [Step], out: &mut Vec<&'a Step>) {
         for step in steps {
             out.push(step);
-            if let Step::Branch(b) = step {
-                collect(&b.then, out);
-                collect(&b.otherwise, out);
+            match step {
+                Step::Branch(b) => {
+                    collect(&b.then, out);
+                    collect(&b.otherwise, out);
+                }
+                Step::Loop(l) => collect(&l.body, out),
+                Step::Gpu(_) | Step::Host(_) | Step::Copy { .. } => {}
             }
         }
     }

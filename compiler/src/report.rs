@@ -10,6 +10,8 @@ pub enum GroupKind {
     View,
     /// On the host.
     Host,
+    /// It is control flow: the host reads what decides, and what is inside runs where its own groups say.
+    Control,
 }
 
 /// Byte counts of the plan.

@@ -131,6 +131,19 @@ impl Tensor {
             DType::F64 => Tensor::from_vec(shape, v.collect()),
         }
     }
+    /// `rows`, tensors of one shape and dtype, along a new axis 0.
+    ///
+    /// # Errors
+    /// A row of another kind; no room.
+    pub fn stack(dtype: DType, row: &[usize], rows: &[Tensor]) -> Result<Tensor, Fault> {
+        if let Some(t) = rows.iter().find(|t| t.dtype != dtype || t.shape != row) {
+            return Err(format!("a row is {t:?}, not {dtype}{row:?}").into());
+        }
+        let mut data = reserve(rows.iter().map(|t| t.data.len()).sum())?;
+        rows.iter().for_each(|t| data.extend_from_slice(&t.data));
+        let shape = std::iter::once(rows.len()).chain(row.iter().copied()).collect();
+        Ok(Tensor::from_bytes(dtype, shape, Bytes::from(data))?)
+    }
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype

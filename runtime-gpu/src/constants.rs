@@ -131,6 +131,12 @@ pub(crate) fn constant_encoding(plan: &Plan, module: &Module, index: usize) -> O
                     return Some(s.encoding);
                 }
             }
+            Step::Loop(l) => {
+                let mut views = l.read_before().chain(&l.go_on).chain(l.collected.iter().map(|c| &c.row));
+                if let Some(s) = views.find(|s| s.buffer == index) {
+                    return Some(s.encoding);
+                }
+            }
             Step::Copy { .. } | Step::Branch(_) => {}
         }
     }

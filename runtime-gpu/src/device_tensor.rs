@@ -88,7 +88,7 @@ impl DeviceOutputs<'_> {
         DeviceTensor {
             buffers: self.resources.buffers[view.buffer].clone(),
             dtype: view.dtype,
-            shape: view.shape.clone(),
+            shape: self.resources.shape_of(view),
             encoding: view.encoding,
         }
     }

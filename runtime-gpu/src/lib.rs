@@ -16,6 +16,7 @@ mod driver_stats;
 mod error;
 mod figures;
 mod host_functions;
+mod loops;
 mod measure;
 mod open;
 mod pipelines;

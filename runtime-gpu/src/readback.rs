@@ -94,7 +94,7 @@ impl<'a> Readback<'a> {
     /// A tensor on the host that was never written.
     pub(crate) fn tensors(&self, resources: &Resources) -> Result<Vec<Tensor>, GpuError> {
         let read = |(tensor, staging): &(&BufferView, Option<wgpu::Buffer>)| match staging {
-            Some(staging) => decode(staging, tensor),
+            Some(staging) => decode(staging, tensor, &resources.shape_of(tensor)),
             None => resources.read_host(tensor),
         };
         self.tensors.iter().map(read).collect()
@@ -111,7 +111,10 @@ fn copy_out(
     encoder: &mut wgpu::CommandEncoder,
     tensor: &BufferView,
 ) -> wgpu::Buffer {
-    let sizes = slice_sizes(&shared.plan.buffers[tensor.buffer]);
+    let sizes = match resources.rows.contains_key(&tensor.buffer) {
+        true => resources.buffers[tensor.buffer].iter().map(wgpu::Buffer::size).collect(),
+        false => slice_sizes(&shared.plan.buffers[tensor.buffer]),
+    };
     let staging = shared.gpu.device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("readback"),
         size: sizes.iter().sum(),
@@ -126,7 +129,7 @@ fn copy_out(
     staging
 }
 
-fn decode(staging: &wgpu::Buffer, tensor: &BufferView) -> Result<Tensor, GpuError> {
+fn decode(staging: &wgpu::Buffer, tensor: &BufferView, shape: &[usize]) -> Result<Tensor, GpuError> {
     let view = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
-    decode_tensor(&view, tensor.dtype, &tensor.shape, tensor.encoding).map_err(GpuError::Host)
+    decode_tensor(&view, tensor.dtype, shape, tensor.encoding).map_err(GpuError::Host)
 }

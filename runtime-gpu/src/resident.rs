@@ -148,8 +148,10 @@ impl Resident<'_> {
 fn visit<'a>(steps: &'a [BoundStep], go: &mut dyn FnMut(&'a BoundStep)) {
     for step in steps {
         go(step);
-        if let BoundStep::Branch(_, sides) = step {
-            sides.iter().for_each(|side| visit(side, go));
+        match step {
+            BoundStep::Branch(_, sides) => sides.iter().for_each(|side| visit(side, go)),
+            BoundStep::Loop(l) => visit(l.body(), go),
+            _ => {}
         }
     }
 }

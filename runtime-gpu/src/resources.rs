@@ -7,6 +7,7 @@ use crate::device::Gpu;
 use crate::device_tensor::{DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
+use crate::loops::{BoundLoop, Numbers};
 use crate::pipelines::Pipeline;
 use crate::storage::encode_tensor;
 use compiler::name::Name;
@@ -49,6 +50,7 @@ pub(crate) enum BoundStep {
     Copy(usize, usize),
     /// The condition, and what runs where it is true and where it is false.
     Branch(BufferView, [BoundSteps; 2]),
+    Loop(Arc<BoundLoop>),
 }
 
 /// Steps in order; a run holds them while it writes the rest of its resources.
@@ -63,6 +65,12 @@ pub(crate) struct Resources {
     own_inputs: BTreeMap<usize, Vec<wgpu::Buffer>>,
     /// Tensors of the plan's host buffers.
     pub(crate) host: Vec<Option<Tensor>>,
+    /// Buffers that are in each other's places, for the time of a loop.
+    pub(crate) swapped: Vec<(usize, usize)>,
+    /// Rows of the buffers that grow as a loop runs.
+    pub(crate) rows: BTreeMap<usize, usize>,
+    /// Numbers of iterations, by the buffer that they are copied to.
+    pub(crate) numbers: BTreeMap<usize, Numbers>,
 }
 
 impl Shared {
@@ -74,7 +82,7 @@ impl Shared {
 
     /// True when the host decides or computes something between submissions.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.has_host_steps() || self.plan.steps.iter().any(|s| matches!(s, Step::Branch(_)))
+        self.has_host_steps() || self.plan.steps.iter().any(|s| matches!(s, Step::Branch(_) | Step::Loop(_)))
     }
 
     pub(crate) fn on_host(&self, tensor: &BufferView) -> bool {
@@ -115,7 +123,7 @@ impl Shared {
                 let said = self.gpu.validated(|| function(&mut call));
                 said.map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
             }
-            BoundStep::Host(_) | BoundStep::Branch(..) => {}
+            BoundStep::Host(_) | BoundStep::Branch(..) | BoundStep::Loop(_) => {}
         }
         Ok(())
     }
@@ -142,7 +150,16 @@ impl Resources {
             });
         }
         let steps = bind_steps(shared, &buffers, &plan.steps);
-        Resources { buffers, steps, own_inputs: BTreeMap::new(), host: shared.host_constants.clone() }
+        let host = shared.host_constants.clone();
+        Resources {
+            buffers,
+            steps,
+            own_inputs: BTreeMap::new(),
+            host,
+            swapped: vec![],
+            rows: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+        }
     }
 
     /// Writes the inputs, in the order of the plan's.
@@ -253,12 +270,22 @@ impl Resources {
         Ok(())
     }
 
+    /// The shape of what a view shows now.
+    pub(crate) fn shape_of(&self, tensor: &BufferView) -> Vec<usize> {
+        let mut shape = tensor.shape.clone();
+        if let (Some(&rows), Some(first)) = (self.rows.get(&tensor.buffer), shape.first_mut()) {
+            *first = rows;
+        }
+        shape
+    }
+
     /// A tensor in host memory, in the view's shape.
     pub(crate) fn read_host(&self, tensor: &BufferView) -> Result<Tensor, GpuError> {
+        let shape = self.shape_of(tensor);
         let t = self.host[tensor.buffer].clone();
-        let t = t.filter(|t| t.len() == tensor.shape.iter().product::<usize>());
+        let t = t.filter(|t| t.len() == shape.iter().product::<usize>());
         let t = t.ok_or_else(|| GpuError::Internal(format!("`{}` is read before it is written", tensor.name)))?;
-        Ok(t.reshaped(tensor.shape.clone()))
+        Ok(t.reshaped(shape))
     }
 }
 
@@ -282,6 +309,11 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
             Step::Host(h) => h.inputs.iter().any(|t| t.buffer == index),
             Step::Copy { from, .. } => *from == index,
             Step::Branch(b) => b.condition.buffer == index,
+            Step::Loop(l) => {
+                let read = l.read_before().chain(&l.go_on).any(|v| v.buffer == index);
+                let carried = l.carried.iter().any(|c| c.now == index || c.next == index);
+                read || carried || l.collected.iter().any(|c| c.row.buffer == index || c.all == index)
+            }
             Step::Gpu(_) => false,
         });
     let mut usage = wgpu::BufferUsages::STORAGE;
@@ -297,7 +329,7 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
     slice_sizes(b).into_iter().map(buffer).collect()
 }
 
-fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: &[Step]) -> BoundSteps {
+pub(crate) fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: &[Step]) -> BoundSteps {
     let one = |s: &Step| match s {
         Step::Gpu(list) => BoundStep::Gpu(list.iter().map(|d| bind(shared, buffers, d)).collect()),
         Step::Host(h) => match h.device_function().and_then(|name| shared.device_functions.get(&name)) {
@@ -309,6 +341,7 @@ fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: &[Step]) ->
             let sides = [&b.then, &b.otherwise].map(|side| bind_steps(shared, buffers, side));
             BoundStep::Branch(b.condition.clone(), sides)
         }
+        Step::Loop(l) => BoundStep::Loop(Arc::new(BoundLoop::bind(shared, buffers, l))),
     };
     Arc::new(steps.iter().map(one).collect())
 }

@@ -1,6 +1,7 @@
 //! Runs: inputs up, dispatches, results back.
 
 use crate::error::GpuError;
+use crate::loops::Running;
 use crate::readback::{Polling, Readback, new_encoder};
 use crate::resources::{BoundStep, BoundSteps, Resources, Shared};
 use crate::session::Session;
@@ -81,6 +82,15 @@ impl Session {
     }
 }
 
+/// A list of steps that is under way.
+struct Open {
+    steps: BoundSteps,
+    /// How many of them are done.
+    at: usize,
+    /// The loop whose iteration they are.
+    running: Option<Running>,
+}
+
 impl Resources {
     /// Executes every step; those behind the last one on the host are encoded and left to the caller to submit.
     pub(crate) async fn execute(
@@ -88,20 +98,35 @@ impl Resources {
         shared: &Shared,
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
+        self.restore_buffers();
         let mut encoder = None;
-        // Lists of steps that are under way, and how far: a branch is a list inside another.
-        let mut open: Vec<(BoundSteps, usize)> = vec![(self.steps.clone(), 0)];
-        while let Some((steps, at)) = open.last_mut() {
-            let (steps, i) = (steps.clone(), *at);
-            *at += 1;
-            match steps.get(i) {
-                None => drop(open.pop()),
+        // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside another.
+        let mut open = vec![Open { steps: self.steps.clone(), at: 0, running: None }];
+        while let Some(inner) = open.last_mut() {
+            let (steps, at) = (inner.steps.clone(), inner.at);
+            inner.at += 1;
+            match steps.get(at) {
+                None => {
+                    let next = match &mut inner.running {
+                        None => None,
+                        Some(running) => self.end_iteration(shared, &mut encoder, running, polling).await?,
+                    };
+                    match next {
+                        Some(steps) => (inner.steps, inner.at) = (steps, 0),
+                        None => drop(open.pop()),
+                    }
+                }
                 Some(BoundStep::Host(h)) => self.host_step(shared, encoder.take(), h, polling).await?,
                 Some(BoundStep::Branch(condition, sides)) => {
                     let views = std::slice::from_ref(condition);
                     let read = self.read(shared, encoder.take(), views, polling).await?;
                     let taken = read.first().is_some_and(|t| t.to_i64_vec().first().is_some_and(|&c| c != 0));
-                    open.push((sides[usize::from(!taken)].clone(), 0));
+                    open.push(Open { steps: sides[usize::from(!taken)].clone(), at: 0, running: None });
+                }
+                Some(BoundStep::Loop(l)) => {
+                    if let Some((running, steps)) = self.begin_loop(shared, &mut encoder, l, polling).await? {
+                        open.push(Open { steps, at: 0, running: Some(running) });
+                    }
                 }
                 Some(BoundStep::Copy(from, to)) if shared.holds_tensor(*to) => {
                     self.host[*to] = self.host[*from].clone()
@@ -116,7 +141,7 @@ impl Resources {
     }
 
     /// Tensors behind what is encoded, which is submitted.
-    async fn read(
+    pub(crate) async fn read(
         &mut self,
         shared: &Shared,
         encoder: Option<wgpu::CommandEncoder>,

@@ -1,5 +1,6 @@
-//! Networks whose sizes are decided while they run: a session for what comes before, the nodes that decide sizes on the host, and
-//! a session for what comes after, for each list of sizes that has come up. One that has costs nothing but its run.
+//! Networks whose sizes are decided while they run: a session for what comes before, one for the loops that decide sizes (other such
+//! nodes run on the host), and a session for what comes after, for each list of sizes that has come up. One that has costs nothing
+//! but its run.
 
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
@@ -7,6 +8,7 @@ use crate::session::Session;
 use compiler::compile::{StageValue, Stages};
 use compiler::cpu::Interpreter;
 use compiler::graph::{Module, input_ports, set_input_shapes};
+use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +38,7 @@ type Kept<E> = VecDeque<(Shapes, Arc<Part<E>>)>;
 /// A network in parts.
 pub struct Staged<E> {
     head: Part<E>,
+    sizing: Part<E>,
     stages: Stages,
     tails: Mutex<Kept<E>>,
     open: Open<E>,
@@ -43,13 +46,18 @@ pub struct Staged<E> {
 }
 
 impl<E: From<GpuError>> Staged<E> {
-    /// Opens the first part; the second one opens when its sizes are known.
+    /// Opens what comes before and the nodes that decide sizes; the rest opens when its sizes are known.
     ///
     /// # Errors
     /// What `open` says.
     pub fn open(stages: Stages, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
         let head = open(stages.head.clone())?;
-        Ok(Staged { head, stages, tails: Mutex::new(VecDeque::new()), open, functions })
+        let main = stages.sizing.main();
+        let sizing = match main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>()) {
+            true => open(stages.sizing.clone())?,
+            false => Part::Host(Box::new(stages.sizing.clone())),
+        };
+        Ok(Staged { head, sizing, stages, tails: Mutex::new(VecDeque::new()), open, functions })
     }
 
     /// Runs once: `inputs` in the order of the network's inputs; results in the order of its outputs.
@@ -67,7 +75,7 @@ impl<E: From<GpuError>> Staged<E> {
             list.iter().map(one).collect()
         };
         let given = operands(&self.stages.sizing_operands, &[]);
-        let sized = interpret(&self.stages.sizing, &given, &self.functions)?;
+        let sized = self.sizing.run(&given, &self.functions)?;
         let given = operands(&self.stages.tail_operands, &sized);
         self.tail(&given)?.run(&given, &self.functions)
     }
@@ -107,7 +115,9 @@ impl<E: From<GpuError>> Staged<E> {
     /// True when one of the parts that are open computes something on the device.
     pub fn has_device_steps(&self) -> bool {
         let tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        self.head.has_device_steps() || tails.iter().any(|(_, p)| p.has_device_steps())
+        self.head.has_device_steps()
+            || self.sizing.has_device_steps()
+            || tails.iter().any(|(_, p)| p.has_device_steps())
     }
 }
 

@@ -70,6 +70,7 @@ pub fn finds(document: &Document, query: &Query, node: &Node) -> bool {
         Some(GroupKind::Kernel) => "kernel",
         Some(GroupKind::View) => "view",
         Some(GroupKind::Host) => "host",
+        Some(GroupKind::Control) => "control",
         None => "",
     };
     let sum =

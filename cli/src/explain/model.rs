@@ -4,7 +4,6 @@ use super::relations::{Relations, how, join, numbers};
 use crate::args::ExplainArgs;
 use crate::error::CliResult;
 use crate::output::{print_text, si, write_json};
-use compiler::compile::GroupKind;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::estimate::Cost;
 use compiler::trace::CompileTrace;
@@ -19,19 +18,15 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
         return Ok(());
     }
     let (t, o) = (r.t, &r.t.options);
-    let count = |k: GroupKind| t.groups.iter().filter(|g| g.kind == k).count();
     print_text(&format!(
-        "{} for {} (--fuse {} --layout {} --amp {} -O{})\n{} groups: {} kernels, {} views, {} on the host; {} dispatches of {} distinct kernels",
+        "{} for {} (--fuse {} --layout {} --amp {} -O{})\n{}; {} dispatches of {} distinct kernels",
         t.model,
         t.profile_name,
         o.fuse,
         o.layout,
         o.amp,
         o.opt_level,
-        t.groups.len(),
-        count(GroupKind::Kernel),
-        count(GroupKind::View),
-        count(GroupKind::Host),
+        crate::trace::count_groups(t),
         r.count_dispatches(),
         t.kernels.len(),
     ))?;

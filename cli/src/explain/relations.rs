@@ -66,6 +66,7 @@ pub fn how(g: &Group) -> String {
     match g.kind {
         GroupKind::View => "view".into(),
         GroupKind::Host => "host".into(),
+        GroupKind::Control => "control flow".into(),
         GroupKind::Kernel => match &g.layout {
             Some(layout) => format!("{}, {layout}", g.rule),
             None => g.rule.to_string(),

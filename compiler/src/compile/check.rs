@@ -1,9 +1,10 @@
 //! What a module must be to have a plan; anything else is for the CPU executor, or has open dimensions.
 
 use super::CompileError;
-use crate::graph::{Function, Module, ValueId, open_dims};
+use crate::arena::Id;
+use crate::graph::{Function, Module, NodeId, ValueId, open_dims};
 use crate::name::Name;
-use crate::ops::control::{Call, If};
+use crate::ops::control::{Call, If, Loop};
 
 /// Refuses an entry function that has no plan.
 ///
@@ -19,15 +20,40 @@ fn check_sizes(main: &Function, known: Vec<Name>) -> Result<(), CompileError> {
     let nodes = main.walk();
     for &n in &nodes {
         let node = &main.nodes[n];
-        if let Some(symbol) = node.op.defined_symbols().first() {
+        if let Some(symbol) = node.op.defined_symbols().first().filter(|_| !only_collects(main, n)) {
             let (name, op) = (node.name, node.op.name());
             return Err(CompileError::NeedsCpu(format!(
                 "the size `{symbol}` is known only when `{name}` ({op}) has run"
             )));
         }
     }
-    let results = nodes.iter().flat_map(|&n| main.nodes[n].outputs.iter());
-    main.params().iter().chain(results).try_for_each(|&v| check_value(main, v, &known))
+    let defined = |&n: &NodeId| {
+        let node = &main.nodes[n];
+        let rows = if only_collects(main, n) { collected(main, n) } else { &[] };
+        let args = node.regions.iter().flat_map(|&r| main.blocks[r].args.iter().copied());
+        args.chain(node.outputs.iter().copied().filter(|v| !rows.contains(v))).collect::<Vec<_>>()
+    };
+    let values = main.params().iter().copied().chain(nodes.iter().flat_map(defined));
+    values.into_iter().try_for_each(|v| check_value(main, v, &known))
+}
+
+/// What a loop collects.
+fn collected(main: &Function, n: NodeId) -> &[ValueId] {
+    let node = &main.nodes[n];
+    node.outputs.get(node.inputs.len().saturating_sub(Loop::CONTROL)..).unwrap_or(&[])
+}
+
+/// True for a loop whose number of iterations a run decides, where the network's results alone read what it collects: that grows
+/// as the loop runs.
+pub(super) fn only_collects(main: &Function, n: NodeId) -> bool {
+    let node = &main.nodes[n];
+    let rows = collected(main, n);
+    let uses = main.count_uses();
+    let shown = |v: &ValueId| main.results().iter().filter(|r| *r == v).count();
+    let open_rows = |v: &ValueId| main.ty(*v).shape[1..].iter().any(|d| d.as_const().is_none());
+    node.op.is::<Loop>()
+        && node.block == Some(main.body)
+        && rows.iter().all(|v| uses[v.index()] as usize == shown(v) && !open_rows(v))
 }
 
 fn check_value(f: &Function, v: ValueId, known: &[Name]) -> Result<(), CompileError> {
@@ -45,7 +71,7 @@ fn check_value(f: &Function, v: ValueId, known: &[Name]) -> Result<(), CompileEr
 fn check_nodes(module: &Module, main: &Function) -> Result<(), CompileError> {
     for n in main.walk() {
         let node = &main.nodes[n];
-        if !node.regions.is_empty() && !node.op.is::<If>() {
+        if !node.regions.is_empty() && !node.op.is::<If>() && !node.op.is::<Loop>() {
             let op = node.op.name();
             let why = format!("`{}` ({op}) is control flow that only the CPU executor runs", node.name);
             return Err(CompileError::NeedsCpu(why));

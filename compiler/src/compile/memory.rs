@@ -63,6 +63,18 @@ impl Pool {
         let last = &mut self.values[id].life.last;
         *last = (*last).max(at);
     }
+    /// Bytes of a value.
+    pub fn bytes(&self, id: PoolId) -> u64 {
+        self.values[id].life.bytes
+    }
+    /// Steps `first` to `last` run again and again: what was there before and is used in them stays until the last.
+    pub fn extend_over(&mut self, first: usize, last: usize) {
+        for (_, v) in self.values.iter_mut() {
+            if v.life.first < first && v.life.last >= first {
+                v.life.last = v.life.last.max(last);
+            }
+        }
+    }
     /// Bytes of all values but scratch.
     pub fn naive_bytes(&self) -> u64 {
         self.values.iter().filter(|(_, v)| !v.scratch).map(|(_, v)| v.life.bytes).sum()

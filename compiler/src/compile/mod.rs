@@ -15,6 +15,7 @@ mod names;
 mod numbering;
 mod open;
 mod planning;
+mod regions;
 mod residency;
 mod stages;
 mod steps;

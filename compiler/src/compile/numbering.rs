@@ -42,6 +42,8 @@ pub(super) enum BufferKey {
     Constant(Name, Option<PackerId>),
     /// A slot of the activation pool.
     Slot(SlotId),
+    /// The n-th of the values that grow as a loop runs.
+    Growing(usize),
     /// A tensor in host memory.
     Host(HostContent),
 }
@@ -87,6 +89,7 @@ impl<'a> Numbering<'a> {
         }
         let bug = |m: &str| CompileError::Bug { at: "plan".into(), message: m.into() };
         let (content, elements, dtype) = match key {
+            BufferKey::Growing(_) => return Ok(self.push(key, Content::Pool, 16)),
             BufferKey::Slot(_) => return Err(bug("a value without a slot")),
             BufferKey::Host(content) => return Ok(self.push(key, Content::Host(content), 0)),
             BufferKey::Input(i) => {

@@ -10,7 +10,7 @@ use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::plan::{Content, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
 pub struct OpenPlan {
@@ -21,6 +21,7 @@ pub struct OpenPlan {
     pub(super) location: FxHashMap<ValueId, StorageLocation>,
     pub(super) pool: Pool,
     pub(super) packers: Packers,
+    pub(super) growing: FxHashSet<ValueId>,
     pub(super) pending: Vec<Pending>,
     pub(super) kernels: Vec<PlanKernel>,
 }
@@ -116,6 +117,7 @@ impl OpenPlan {
             location: &self.location,
             pool: &pool,
             packers: &self.packers,
+            growing: &self.growing,
             pending: &self.pending,
             sizes: &values,
         };

@@ -25,7 +25,7 @@ use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId,
 use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::ops::OpRef;
-use crate::ops::control::{CallHost, CallTensor, Const, If};
+use crate::ops::control::{CallHost, CallTensor, Const, If, Loop};
 use crate::plan::{Binding, EmitKernel, HostContent, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
@@ -34,19 +34,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// The pass of remarks about what groups become.
-const LOWERING: &str = "lower-groups";
+pub(super) const LOWERING: &str = "lower-groups";
 
 /// The pass of remarks about schedules.
 const SCHEDULING: &str = "schedule";
 
 /// What the nodes of the entry function become.
-type Lowering = FxHashMap<NodeId, Lowered>;
+pub(super) type Lowering = FxHashMap<NodeId, Lowered>;
 
 /// What nodes' kernels come from.
-type Origins = FxHashMap<NodeId, Origin>;
+pub(super) type Origins = FxHashMap<NodeId, Origin>;
 
 /// What a node's kernels come from.
-struct Origin {
+pub(super) struct Origin {
     function: FunctionId,
     /// The nodes of the tensor function's stages, in the primitive function that was lowered.
     stages: Vec<Option<NodeId>>,
@@ -114,17 +114,18 @@ pub(super) fn plan_module(
         planned: vec![],
         aliases: Aliases::of(&main, &lowered),
         results: FxHashMap::default(),
+        growing: FxHashSet::default(),
     };
     planner.walk(&lowered, &functions)?;
     planner.relate();
     planner.name(&mut kernels);
     let (plan, memory) = planner.numbered(&shown, &least, kernels.clone())?;
-    let Planner { groups, remarks, location, pool, packers, pending, .. } = planner;
+    let Planner { groups, remarks, location, pool, packers, growing, pending, .. } = planner;
     let open = (!open.is_empty()).then(|| {
         let mut module = host_module(&module);
         module.functions.insert(module.entry, main.clone());
         let (profile, ranges) = (profile.clone(), dims.clone());
-        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, pending, kernels })
+        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels })
     });
     Ok(Compiled {
         module,
@@ -160,31 +161,33 @@ fn at_least_sizes(f: &TensorFunction) -> std::borrow::Cow<'_, TensorFunction> {
 }
 
 /// Makes steps of the nodes of the entry function and gives its values storage locations.
-struct Planner<'a> {
+pub(super) struct Planner<'a> {
     module: &'a mut Module,
-    main: &'a Function,
+    pub(super) main: &'a Function,
     /// The module with numbers for open sizes, for what is reported.
     shown: &'a Module,
-    profile: &'a DeviceProfile,
+    pub(super) profile: &'a DeviceProfile,
     sources: &'a Sources,
     built: &'a [Built],
     /// Index of the first kernel of each built function.
     first_kernel: &'a [KernelIndex],
     constants: &'a FxHashMap<ValueId, Name>,
-    on_device: &'a FxHashSet<ValueId>,
+    pub(super) on_device: &'a FxHashSet<ValueId>,
     remarks: Vec<Remark>,
     groups: Vec<Group>,
-    location: FxHashMap<ValueId, StorageLocation>,
-    pool: Pool,
+    pub(super) location: FxHashMap<ValueId, StorageLocation>,
+    pub(super) pool: Pool,
     packers: Packers,
-    pending: Vec<Pending>,
+    pub(super) pending: Vec<Pending>,
     /// Values in host memory so far.
-    on_host: usize,
+    pub(super) on_host: usize,
     /// The node of each group.
     planned: Vec<NodeId>,
-    aliases: Aliases,
-    /// Values that a branch computes right where the result of its `if` lives.
-    results: FxHashMap<ValueId, PoolId>,
+    pub(super) aliases: Aliases,
+    /// Values that a region computes right where they are needed behind it.
+    pub(super) results: FxHashMap<ValueId, PoolId>,
+    /// Values that grow as a loop runs.
+    pub(super) growing: FxHashSet<ValueId>,
 }
 
 impl Planner<'_> {
@@ -202,7 +205,12 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn block(&mut self, block: BlockId, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
+    pub(super) fn block(
+        &mut self,
+        block: BlockId,
+        lowered: &Lowering,
+        functions: &Origins,
+    ) -> Result<(), CompileError> {
         let main = self.main;
         for &n in &main.blocks[block].nodes {
             let node = &main.nodes[n];
@@ -219,6 +227,7 @@ impl Planner<'_> {
                 (_, Some(origin)) => self.kernel_group(n, origin)?,
                 (Some(Lowered::Host(why)), _) => self.host_node(n, why),
                 _ if node.op.is::<If>() => self.branch(n, lowered, functions)?,
+                _ if node.op.is::<Loop>() => self.repeat(n, lowered, functions)?,
                 _ if node.op.is::<CallHost>() => self.host_call(n),
                 _ => self.host_node(n, &format!("`{}` has no tensor expression", node.op.name())),
             }
@@ -238,12 +247,12 @@ impl Planner<'_> {
     }
 
     /// The group that is being planned.
-    fn group(&mut self) -> (usize, &mut Group) {
+    pub(super) fn group(&mut self) -> (usize, &mut Group) {
         let index = self.groups.len() - 1;
         (index, &mut self.groups[index])
     }
 
-    fn remark(&mut self, pass: &str, kind: RemarkKind, message: String) {
+    pub(super) fn remark(&mut self, pass: &str, kind: RemarkKind, message: String) {
         let nodes = self.group().1.origins.clone();
         self.remarks.push(Remark { pass: pass.into(), kind, nodes, message });
     }
@@ -312,54 +321,11 @@ impl Planner<'_> {
         self.host_step(n);
     }
 
-    /// An `if`: the branch that a run takes is decided by one value that the host reads.
-    fn branch(&mut self, n: NodeId, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
-        let main = self.main;
-        let node = &main.nodes[n];
-        let (group, report) = self.group();
-        report.kind = GroupKind::Host;
-        self.remark(LOWERING, RemarkKind::Applied, "a branch: the host reads its condition alone".into());
-        let Some(condition) = node.inputs.first().copied().flatten() else { return Ok(()) };
-        let step = self.pending.len();
-        self.touch(condition, step);
-        for &v in &node.outputs {
-            self.new_value(main.ty(v), v, step);
-        }
-        self.pending.push(Pending::Branch { condition, group });
-        for &region in &node.regions {
-            self.aim(n, region);
-            self.block(region, lowered, functions)?;
-            for (&from, to) in main.blocks[region].results.iter().zip(&node.outputs) {
-                let (step, from_location, to_location) = (self.pending.len(), self.location[&from], self.location[to]);
-                self.touch(from, step);
-                self.touch(*to, step);
-                if from_location != to_location {
-                    self.pending.push(Pending::Copy { from: from_location, to: to_location });
-                }
-            }
-            self.pending.push(Pending::EndBranch);
-        }
-        Ok(())
-    }
-
-    /// What a branch computes as a result of its own is computed right where the results of the `if` live.
-    fn aim(&mut self, n: NodeId, region: BlockId) {
-        let main = self.main;
-        self.results.clear();
-        for (&from, to) in main.blocks[region].results.iter().zip(&main.nodes[n].outputs) {
-            let root = self.aliases.root(from);
-            let here = main.def_node(root).is_some_and(|d| main.nodes[d].block == Some(region));
-            if let (true, Some(&StorageLocation::Pool(id))) = (here, self.location.get(to)) {
-                self.results.entry(root).or_insert(id);
-            }
-        }
-    }
-
     /// Gives a new value its place: in the pool, or in host memory where no kernel touches it.
-    fn new_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
+    pub(super) fn new_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
         if !self.on_device.contains(&v) {
-            self.location.insert(v, StorageLocation::Own(BufferKey::Host(HostContent::Value(self.on_host))));
-            self.on_host += 1;
+            let location = self.on_host_value();
+            self.location.insert(v, location);
             return;
         }
         if let Some(id) = self.results.remove(&v) {
@@ -374,7 +340,13 @@ impl Planner<'_> {
         self.location.insert(v, StorageLocation::Pool(id));
     }
 
-    fn touch(&mut self, v: ValueId, step: usize) {
+    /// A place for one more tensor in host memory.
+    pub(super) fn on_host_value(&mut self) -> StorageLocation {
+        self.on_host += 1;
+        StorageLocation::Own(BufferKey::Host(HostContent::Value(self.on_host - 1)))
+    }
+
+    pub(super) fn touch(&mut self, v: ValueId, step: usize) {
         if let Some(&StorageLocation::Pool(id)) = self.location.get(&v) {
             self.pool.touch(id, step);
         }
@@ -517,6 +489,7 @@ impl Planner<'_> {
             location: &self.location,
             pool: &self.pool.at(&|v| sizes.get(&v).and_then(Int::as_const)),
             packers: &self.packers,
+            growing: &self.growing,
             pending: &self.pending,
             sizes,
         };

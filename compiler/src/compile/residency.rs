@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::{DimRanges, Int};
 use crate::name::Name;
-use crate::ops::control::{CallTensor, Const};
+use crate::ops::control::{CallTensor, Const, Loop};
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, Encoding, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -197,10 +197,8 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
         if matches!(lowered.get(&n), Some(Lowered::Kernel(_))) || is_device_call(main, n) {
             touched.extend(node.inputs.iter().flatten().chain(&node.outputs).map(|&v| aliases.root(v)));
         }
-        for (i, &v) in node.outputs.iter().enumerate().filter(|_| !node.regions.is_empty()) {
-            let yielded = node.regions.iter().filter_map(|&r| main.blocks[r].results.get(i).copied());
-            together.push(yielded.chain([v]).map(|v| aliases.root(v)).collect());
-        }
+        let classes = values_together(main, n).into_iter();
+        together.extend(classes.map(|class| class.into_iter().map(|v| aliases.root(v)).collect()));
     }
     let mut spread = true;
     while spread {
@@ -212,8 +210,33 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
         }
         spread = touched.len() > before;
     }
-    let all = main.params().iter().copied().chain(nodes.iter().flat_map(|&n| main.nodes[n].outputs.iter().copied()));
+    let defined = |&n: &NodeId| {
+        let node = &main.nodes[n];
+        let args = node.regions.iter().flat_map(|&r| main.blocks[r].args.iter().copied());
+        args.chain(node.outputs.iter().copied()).collect::<Vec<_>>()
+    };
+    let all = main.params().iter().copied().chain(nodes.iter().flat_map(defined));
     all.filter(|&v| touched.contains(&aliases.root(v))).collect()
+}
+
+/// The values around the regions of node `n` that live in the same kind of memory: results with what is yielded for them, and what a
+/// loop carries with its first value and its argument.
+fn values_together(main: &Function, n: NodeId) -> Vec<Vec<ValueId>> {
+    let node = &main.nodes[n];
+    let body = node.regions.first().map(|&r| &main.blocks[r]);
+    if let (Some(op), Some(body)) = (node.op.downcast::<Loop>(), body) {
+        let mut classes: Vec<Vec<ValueId>> = node.outputs.iter().map(|&v| vec![v]).collect();
+        let yields = body.results.iter().skip(op.leading());
+        classes.iter_mut().zip(yields).for_each(|(class, &v)| class.push(v));
+        let carried = body.args.iter().skip(1).zip(node.inputs.iter().skip(Loop::CONTROL));
+        classes.iter_mut().zip(carried).for_each(|(class, (&arg, first))| class.extend([arg].iter().chain(first)));
+        return classes;
+    }
+    let regions = || node.regions.iter();
+    let class = |(i, &v): (usize, &ValueId)| {
+        regions().filter_map(|&r| main.blocks[r].results.get(i).copied()).chain([v]).collect()
+    };
+    node.outputs.iter().enumerate().filter(|_| !node.regions.is_empty()).map(class).collect()
 }
 
 /// What a host function on device buffers works on has a form there.

@@ -33,7 +33,8 @@ pub struct Stages {
     pub tail_operands: Vec<StageValue>,
 }
 
-/// The parts of a network in which nodes decide sizes; none where no node of the entry function does, with calls inlined.
+/// The parts of a network in which nodes decide sizes; none where no node of the entry function does, with calls inlined, or all that
+/// there are do and depend on no other.
 ///
 /// # Errors
 /// What inlining says.
@@ -43,7 +44,8 @@ pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
     run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
     run_pass(&ToANormalForm {}, &mut module, &mut cx)?;
     let split = Split::of(module.main());
-    Ok((!split.sizing.is_empty()).then(|| split.stages(&module)))
+    let whole = split.head.is_empty() && split.tail.is_empty();
+    Ok((!split.sizing.is_empty() && !whole).then(|| split.stages(&module)))
 }
 
 /// Which part each node of the entry function's body is in; constants are in all that read them.
@@ -125,7 +127,10 @@ fn used(f: &Function, n: NodeId) -> Vec<ValueId> {
 fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<ValueId> {
     let mut made: FxHashSet<ValueId> = FxHashSet::default();
     for &n in nodes {
-        made.extend(std::iter::once(n).chain(inside(f, n)).flat_map(|m| f.nodes[m].outputs.clone()));
+        let nodes = std::iter::once(n).chain(inside(f, n));
+        for node in nodes.map(|m| &f.nodes[m]) {
+            made.extend(node.regions.iter().flat_map(|&r| &f.blocks[r].args).chain(&node.outputs));
+        }
     }
     let mut seen = FxHashSet::default();
     let uses = nodes.iter().flat_map(|&n| used(f, n)).chain(results.iter().copied());

@@ -9,13 +9,16 @@ use crate::graph::{Function, Module, Node, NodeId, ValueId};
 use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::CallHost;
-use crate::plan::{Branch, BufferView, Dispatch, EmittedKernel, HostStep, KernelIndex, Plan, PlanKernel, Step};
+use crate::plan::{
+    Branch, BufferView, Carried, Collected, Dispatch, EmittedKernel, HostStep, KernelIndex, Loop, Plan, PlanKernel,
+    Step, Trips,
+};
 use crate::profile::DeviceProfile;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// A step before buffers have numbers. They stand in one list, whose positions the lifetimes of values are told in: both branches of
-/// an `if` one after the other.
+/// an `if` one after the other, the body of a loop once.
 pub(super) enum Pending {
     Dispatch {
         kernel: KernelIndex,
@@ -40,14 +43,46 @@ pub(super) enum Pending {
         group: usize,
     },
     EndBranch,
+    /// What follows, up to its end, runs again and again.
+    Loop(Box<PendingLoop>),
+    EndLoop,
 }
 
-/// A branch whose steps are being collected, and the steps around it.
+/// A loop before buffers have numbers.
+pub(super) struct PendingLoop {
+    /// The number of iterations where it is known.
+    pub fixed: Option<u64>,
+    /// Else the value that says it.
+    pub trips: Option<ValueId>,
+    pub begin: Option<ValueId>,
+    pub go_on: Option<ValueId>,
+    pub index: Option<ValueId>,
+    /// Where an iteration reads what is carried, and where it leaves that.
+    pub carried: Vec<(StorageLocation, StorageLocation)>,
+    pub collected: Vec<PendingRows>,
+    pub group: usize,
+}
+
+/// What a loop collects, before buffers have numbers.
+pub(super) struct PendingRows {
+    /// What an iteration leaves.
+    pub row: ValueId,
+    /// Where all of it is kept.
+    pub all: StorageLocation,
+    pub row_bytes: u64,
+    pub grows: bool,
+}
+
+/// A step whose inner steps are being collected, and the steps around it.
 struct Open {
     around: Vec<Step>,
-    condition: BufferView,
-    group: usize,
-    then: Option<Vec<Step>>,
+    step: Inner,
+}
+
+/// What is being collected.
+enum Inner {
+    Branch { condition: BufferView, group: usize, then: Option<Vec<Step>> },
+    Loop(Box<Loop>),
 }
 
 /// Kernels of open sizes show the grid of their first dispatch.
@@ -66,6 +101,7 @@ pub(super) struct Steps<'a> {
     pub location: &'a FxHashMap<ValueId, StorageLocation>,
     pub pool: &'a Pool,
     pub packers: &'a Packers,
+    pub growing: &'a FxHashSet<ValueId>,
     pub pending: &'a [Pending],
     /// What open sizes are.
     pub sizes: &'a FxHashMap<Name, Int>,
@@ -81,7 +117,8 @@ impl Steps<'_> {
             weights: 0,
         };
         let numbering = Numbering::new(&sizes, self.packers, self.module, self.profile);
-        let mut tensors = Tensors { main: self.main, location: self.location, slots: &slots, numbering };
+        let mut tensors =
+            Tensors { main: self.main, location: self.location, slots: &slots, growing: self.growing, numbering };
         let mut plan = Plan { kernels, ..Plan::default() };
         for (i, &p) in self.main.params().iter().enumerate() {
             plan.inputs.push(tensors.view(p, self.location[&p], Name::new(&format!("input{i}")))?);
@@ -107,25 +144,63 @@ impl Steps<'_> {
             match p {
                 Pending::Branch { condition, group } => {
                     let condition = tensors.on_host(&[*condition], Name::new("condition"))?.swap_remove(0);
-                    open.push(Open { around: std::mem::take(&mut steps), condition, group: *group, then: None });
+                    let step = Inner::Branch { condition, group: *group, then: None };
+                    open.push(Open { around: std::mem::take(&mut steps), step });
                 }
-                Pending::EndBranch => {
-                    let bug = || CompileError::Bug { at: "plan".into(), message: "an end without a branch".into() };
-                    let mut inner = open.pop().ok_or_else(bug)?;
+                Pending::Loop(l) => {
+                    let step = Inner::Loop(Box::new(self.open_loop(l, tensors)?));
+                    open.push(Open { around: std::mem::take(&mut steps), step });
+                }
+                Pending::EndBranch | Pending::EndLoop => {
+                    let bug = || CompileError::Bug { at: "plan".into(), message: "an end without a beginning".into() };
+                    let Open { around, step } = open.pop().ok_or_else(bug)?;
                     let ended = std::mem::take(&mut steps);
-                    match inner.then.take() {
-                        None => open.push(Open { then: Some(ended), ..inner }),
-                        Some(then) => {
-                            let Open { around, condition, group, .. } = inner;
-                            steps = around;
-                            steps.push(Step::Branch(Branch { condition, then, otherwise: ended, group }));
+                    let done = match step {
+                        Inner::Branch { condition, group, then: None } => {
+                            let step = Inner::Branch { condition, group, then: Some(ended) };
+                            open.push(Open { around, step });
+                            continue;
                         }
-                    }
+                        Inner::Branch { condition, group, then: Some(then) } => {
+                            Step::Branch(Branch { condition, then, otherwise: ended, group })
+                        }
+                        Inner::Loop(l) => Step::Loop(Loop { body: ended, ..*l }),
+                    };
+                    steps = around;
+                    steps.push(done);
                 }
                 _ => self.step(p, (tensors, kernels), &module, &mut steps)?,
             }
         }
         Ok(steps)
+    }
+
+    /// A loop without its body.
+    fn open_loop(&self, l: &PendingLoop, tensors: &mut Tensors<'_>) -> Result<Loop, CompileError> {
+        let mut view = |v: ValueId, what: &str| -> Result<BufferView, CompileError> {
+            Ok(tensors.on_host(&[v], Name::new(what))?.swap_remove(0))
+        };
+        let mut maybe = |v: Option<ValueId>, what: &str| v.map(|v| view(v, what)).transpose();
+        let trips = match (l.fixed, maybe(l.trips, "trips")?) {
+            (Some(n), _) => Trips::Fixed(n),
+            (None, Some(view)) => Trips::Read(view),
+            (None, None) => Trips::Unlimited,
+        };
+        let (begin, go_on) = (maybe(l.begin, "condition")?, maybe(l.go_on, "condition")?);
+        let index = maybe(l.index, "iteration")?;
+        let mut carried = vec![];
+        for &(now, next) in &l.carried {
+            carried.push(Carried { now: tensors.buffer(now, None)?, next: tensors.buffer(next, None)? });
+        }
+        let mut collected = vec![];
+        for c in &l.collected {
+            let location = self.location[&c.row];
+            let from = if c.all.is_on_host() { location.seen_by_host() } else { location };
+            let row = tensors.view(c.row, from, Name::new("row"))?;
+            let all = tensors.buffer(c.all, None)?;
+            collected.push(Collected { row, all, row_bytes: c.row_bytes, grows: c.grows });
+        }
+        Ok(Loop { trips, begin, go_on, index, body: vec![], carried, collected, group: l.group })
     }
 
     /// Adds a step without others inside.
@@ -163,7 +238,7 @@ impl Steps<'_> {
                 let (from, to) = (tensors.buffer(from, None)?, tensors.buffer(*to, None)?);
                 steps.push(Step::Copy { from, to });
             }
-            Pending::Branch { .. } | Pending::EndBranch => {}
+            Pending::Branch { .. } | Pending::EndBranch | Pending::Loop(_) | Pending::EndLoop => {}
         }
         Ok(())
     }

@@ -5,10 +5,11 @@ use super::memory::{PoolId, SlotId};
 use super::numbering::{BufferKey, Numbering};
 use crate::arena::Id;
 use crate::graph::{Function, TensorType, ValueId};
+use crate::int::Dim;
 use crate::name::Name;
 use crate::plan::{BufferIndex, BufferView, HostContent};
 use crate::tir::Encoding;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Where a value lives, before slots are assigned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,8 @@ pub(super) struct Tensors<'a> {
     pub main: &'a Function,
     pub location: &'a FxHashMap<ValueId, StorageLocation>,
     pub slots: &'a [SlotId],
+    /// Values whose first dimension a run decides.
+    pub growing: &'a FxHashSet<ValueId>,
     pub numbering: Numbering<'a>,
 }
 
@@ -64,8 +67,10 @@ impl Tensors<'_> {
             StorageLocation::Own(BufferKey::Host(_)) => Encoding::Native,
             _ => self.numbering.encoding(ty.dtype)?,
         };
-        let shape = ty
-            .const_shape()
+        let grows = self.growing.contains(&v);
+        let rows = |d: &Dim| if grows { d.as_const().or(Some(0)) } else { d.as_const() };
+        let shape = ty.shape.iter().map(|d| usize::try_from(rows(d)?).ok()).collect::<Option<Vec<usize>>>();
+        let shape = shape
             .ok_or_else(|| CompileError::OpenDim { dim: format!("{:?}", ty.shape), value: fallback.to_string() })?;
         let name = self.main.values[v].name.unwrap_or(fallback);
         Ok(BufferView { name, buffer, dtype: ty.dtype, shape, encoding })

@@ -137,6 +137,19 @@ fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Res
     })
 }
 
+fn loop_of(l: &plan::Loop) -> Step {
+    Step::Loop {
+        group: l.group,
+        trips: if let plan::Trips::Fixed(n) = l.trips { Some(n) } else { None },
+        reads: l.read_before().chain(&l.go_on).map(|v| v.buffer).collect(),
+        keeps: {
+            let carried = l.carried.iter().flat_map(|c| [c.now, c.next]);
+            carried.chain(l.collected.iter().map(|c| c.all)).collect()
+        },
+        body: plan::nested(&l.body).len(),
+    }
+}
+
 fn plan_of(p: &plan::Plan) -> Plan {
     let view = |s: &plan::BufferView| BufferView {
         name: s.name.to_string(),
@@ -174,6 +187,7 @@ fn plan_of(p: &plan::Plan) -> Plan {
             then: plan::nested(&b.then).len(),
             otherwise: plan::nested(&b.otherwise).len(),
         },
+        plan::Step::Loop(l) => loop_of(l),
     };
     Plan {
         buffers: p

@@ -7,7 +7,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
-use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Let};
+use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Let, Loop};
 use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -235,6 +235,9 @@ impl<'a> Interpreter<'a> {
         if node.op.is::<Let>() || node.op.is::<If>() {
             return self.run_regions(f, n, &inputs, env);
         }
+        if let Some(op) = node.op.downcast::<Loop>() {
+            return self.run_loop(f, n, op, &inputs, env);
+        }
         if node.op.is::<CallTensor>() {
             let results = eval_node(&node.op, &inputs, self.module).map_err(|m| node_error(f, n, m))?;
             return Ok(results.into_iter().zip(&node.outputs).map(|(t, &v)| in_shape_of(t, f, v)).collect());
@@ -269,6 +272,48 @@ impl<'a> Interpreter<'a> {
         };
         let block = *node.regions.get(region).ok_or_else(|| node_error(f, n, format!("has no region {region}")))?;
         self.run_block(f, block, env)
+    }
+
+    fn run_loop(
+        &mut self,
+        f: &Function,
+        n: NodeId,
+        op: &Loop,
+        inputs: &[Option<Tensor>],
+        env: &mut Env,
+    ) -> Result<Vec<Tensor>, ExecError> {
+        let node = &f.nodes[n];
+        let fail = |why: Fault| node_error(f, n, why);
+        let &[body] = node.regions.as_slice() else { return Err(fail("needs one region".into())) };
+        let number = |i: usize| inputs.get(i).and_then(|t| t.as_ref()).and_then(|t| t.to_i64_vec().first().copied());
+        let symbols = self.symbols.clone();
+        let size = |d: &Dim| d.eval(&|s| symbols.get(&s).copied());
+        let most = number(0).or(op.trips.as_ref().and_then(size));
+        let mut go_on = number(1).is_none_or(|c| c != 0);
+        let mut carried = required(inputs[Loop::CONTROL.min(inputs.len())..].to_vec()).map_err(|m| fail(m.into()))?;
+        let args = &f.blocks[body].args;
+        let mut rows: Vec<Vec<Tensor>> = vec![vec![]; node.outputs.len().saturating_sub(carried.len())];
+        let mut trip = 0;
+        while go_on && most.is_none_or(|most| trip < most) {
+            let arguments = std::iter::once(Tensor::scalar(trip)).chain(carried);
+            env.extend(args.iter().copied().zip(arguments));
+            let mut yielded = self.run_block(f, body, env)?.into_iter();
+            if op.r#while {
+                go_on = yielded.next().is_some_and(|t| t.to_i64_vec().first().is_some_and(|&c| c != 0));
+            }
+            carried = yielded.by_ref().take(args.len().saturating_sub(1)).collect();
+            rows.iter_mut().zip(yielded).for_each(|(list, t)| list.push(t));
+            trip += 1;
+        }
+        for (list, &v) in rows.iter().zip(&node.outputs[carried.len()..]) {
+            let ty = f.ty(v);
+            let size = |d: &Dim| size(d).and_then(|n| usize::try_from(n).ok());
+            let row = ty.shape.iter().skip(1).map(size).collect::<Option<Vec<_>>>();
+            let row = list.first().map(|t| t.shape().to_vec()).or(row);
+            let row = row.ok_or_else(|| fail("the size of what it collects is not known".into()))?;
+            carried.push(Tensor::stack(ty.dtype, &row, list).map_err(fail)?);
+        }
+        Ok(carried)
     }
 
     /// Runs the registered function; where there is none, the graph function that says what it computes.

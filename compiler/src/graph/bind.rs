@@ -228,6 +228,7 @@ pub fn reinfer(module: &mut Module, function: Name) -> Result<(), BindError> {
 
 fn reinfer_block(module: &mut Module, f: &mut Function, block: BlockId) -> Result<(), BindError> {
     for n in f.blocks[block].nodes.clone() {
+        f.set_argument_types(n);
         for region in f.nodes[n].regions.clone() {
             reinfer_block(module, f, region)?;
         }

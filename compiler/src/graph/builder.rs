@@ -126,10 +126,29 @@ impl<'m> FunctionBuilder<'m> {
     }
     /// Runs `f` with `block` as the insertion point.
     pub fn in_block<R>(&mut self, block: BlockId, f: impl FnOnce(&mut Self) -> R) -> R {
-        let saved = std::mem::replace(&mut self.block, block);
+        let saved = self.enter(block);
         let r = f(self);
-        self.block = saved;
+        self.enter(saved);
         r
+    }
+    /// Adds nodes to `block` from now on; the block they were added to before.
+    pub(crate) fn enter(&mut self, block: BlockId) -> BlockId {
+        std::mem::replace(&mut self.block, block)
+    }
+    /// Runs `f`; where that fails, the nodes that it has added to the current block go again.
+    ///
+    /// # Errors
+    /// As `f`.
+    pub fn attempt<R, E>(&mut self, f: impl FnOnce(&mut Self) -> Result<R, E>) -> Result<R, E> {
+        let before = self.function.blocks[self.block].nodes.len();
+        let done = f(self);
+        if done.is_err() {
+            let block = &mut self.function.blocks[self.block];
+            for n in block.nodes.drain(before.min(block.nodes.len())..) {
+                self.function.nodes[n].block = None;
+            }
+        }
+        done
     }
     /// Sets what `block` yields.
     pub fn set_block_results(&mut self, block: BlockId, results: Vec<ValueId>) {

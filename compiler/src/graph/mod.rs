@@ -23,6 +23,7 @@ use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::name::Name;
 use crate::ops::OpRef;
+use crate::ops::control::Loop;
 use crate::tensor::{ConstData, Tensor};
 use crate::tir::TensorFunction;
 use indexmap::IndexMap;
@@ -225,6 +226,23 @@ impl Function {
     pub fn def_op<T: 'static>(&self, v: ValueId) -> Option<(NodeId, &T)> {
         let n = self.def_node(v)?;
         self.nodes[n].op.downcast::<T>().map(|op| (n, op))
+    }
+    /// True when a live node or a block uses `v`.
+    pub fn is_used(&self, v: ValueId) -> bool {
+        self.count_uses()[v.index()] > 0
+    }
+    /// Gives the arguments of a loop's region the types that follow from its operands; whether any has changed.
+    pub fn set_argument_types(&mut self, n: NodeId) -> bool {
+        let node = &self.nodes[n];
+        let (true, &[body]) = (node.op.is::<Loop>(), node.regions.as_slice()) else { return false };
+        let types = Loop::argument_types(self, node);
+        let mut changed = false;
+        for (v, ty) in self.blocks[body].args.clone().into_iter().zip(types) {
+            let Some(ty) = ty.filter(|ty| *ty != self.values[v].ty) else { continue };
+            self.values[v].ty = ty;
+            changed = true;
+        }
+        changed
     }
     /// Live nodes of the body and of all nested regions, outer before inner, in execution order.
     pub fn walk(&self) -> Vec<NodeId> {

@@ -2,9 +2,10 @@
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
+use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::TensorType;
-use crate::int::{Bounds, Dim, simplify};
+use crate::graph::{Function, Node, TensorType, ValueId};
+use crate::int::{Bounds, Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
 use crate::te::ComputeContext;
@@ -119,9 +120,9 @@ attr_struct! {
         /// Registered name.
         pub callee: Name = Name::new(""),
         /// Result dtypes.
-        pub dtypes: Vec<crate::dtype::DType> = vec![],
+        pub dtypes: Vec<DType> = vec![],
         /// Result shapes.
-        pub shapes: Vec<Vec<crate::int::Int>> = vec![],
+        pub shapes: Vec<Vec<Int>> = vec![],
         /// On a device it works on device buffers, through the queue; else on tensors in host memory.
         pub on_device: bool = false,
         /// For each result the operand whose memory it takes, -1 for none; results beyond the list take none. An operand that is
@@ -199,9 +200,9 @@ attr_struct! {
         /// Why.
         pub message: String = String::new(),
         /// Result dtypes.
-        pub dtypes: Vec<crate::dtype::DType> = vec![],
+        pub dtypes: Vec<DType> = vec![],
         /// Result shapes.
-        pub shapes: Vec<Vec<crate::int::Int>> = vec![],
+        pub shapes: Vec<Vec<Int>> = vec![],
     }
 }
 impl Trap {
@@ -232,7 +233,7 @@ impl Op for Trap {
     }
 }
 
-fn declared_types(dtypes: &[crate::dtype::DType], shapes: &[Vec<crate::int::Int>]) -> OpResult<Vec<TensorType>> {
+fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorType>> {
     if dtypes.len() != shapes.len() {
         return Err("dtypes and shapes differ in number".into());
     }
@@ -260,7 +261,7 @@ impl Op for If {
             return Err(Fault::unsupported(text));
         }
         let cond = cx.require(0)?;
-        if cond.dtype != crate::dtype::DType::Bool || !cond.numel().is(1) {
+        if cond.dtype != DType::Bool || !cond.numel().is(1) {
             return Err(format!("the condition is {cond:?}, not one bool").into());
         }
         Ok(a)
@@ -285,4 +286,105 @@ impl Op for Let {
     fn has_compute(&self) -> bool {
         false
     }
+}
+
+attr_struct! {
+    /// Runs its one region again and again. Operands: how often at most (one i64; absent: `trips`, else no limit), whether to
+    /// run it at all (one bool; absent: yes), then the first values of what it carries. The region takes the number of the iteration
+    /// (i64, from 0) and the carried values. It yields, with `while`, whether to go on (one bool), then the next carried
+    /// values, then what is collected. The results are the last carried values, then what was collected, along a new axis 0.
+    pub struct Loop("loop") {
+        /// The number of iterations where it is known, or a size, and operand 0 absent.
+        pub trips: Option<Int> = None,
+        /// The region yields whether to go on.
+        pub r#while: bool = false,
+        /// The symbol of the number of iterations, where only a run decides it and something is collected; empty for none.
+        pub count: Name = Name::new(""),
+    }
+}
+impl Loop {
+    /// Operands before the first values of what is carried.
+    pub const CONTROL: usize = 2;
+    /// Values of the region before the next carried ones.
+    pub fn leading(&self) -> usize {
+        usize::from(self.r#while)
+    }
+    /// Types of the region's arguments, which follow from the operands; none for an operand that is missing.
+    pub fn argument_types(f: &Function, node: &Node) -> Vec<Option<TensorType>> {
+        let carried = node.inputs.iter().skip(Loop::CONTROL).map(|v| v.map(|v| f.ty(v).clone()));
+        [Some(TensorType::new(DType::I64, vec![]))].into_iter().chain(carried).collect()
+    }
+    /// The number of iterations, for the axis of what is collected.
+    fn iterations(&self, cx: &InferContext<'_>) -> OpResult<Int> {
+        let counted = self.trips.clone().filter(|_| !self.r#while && cx.input(1).is_none());
+        match (self.count.as_str().is_empty(), counted) {
+            (false, _) => Ok(Int::var(self.count)),
+            (true, Some(trips)) => Ok(trips),
+            (true, None) => {
+                Err("only a run decides the number of iterations: it needs `count`, a symbol for it".into())
+            }
+        }
+    }
+    fn check_control(&self, cx: &InferContext<'_>) -> OpResult<()> {
+        if self.trips.as_ref().and_then(Int::as_const).is_some_and(|n| n < 0) {
+            return Err("the number of iterations is below 0".into());
+        }
+        if let Some(t) = cx.input(0).filter(|t| t.dtype != DType::I64 || !t.numel().is(1)) {
+            return Err(format!("the number of iterations is {t:?}, not one i64").into());
+        }
+        if let Some(t) = cx.input(1).filter(|t| !is_one_bool(t)) {
+            return Err(format!("the condition is {t:?}, not one bool").into());
+        }
+        if self.trips.is_some() && cx.input(0).is_some() {
+            return Err("the number of iterations is given twice".into());
+        }
+        if self.trips.is_none() && cx.input(0).is_none() && !self.r#while {
+            return Err("nothing ends it: it needs a number of iterations or `while`".into());
+        }
+        Ok(())
+    }
+}
+impl Op for Loop {
+    fn arity(&self) -> (usize, usize) {
+        (Loop::CONTROL, usize::MAX)
+    }
+    fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        let &[body] = cx.regions() else { return Err("needs one region".into()) };
+        self.check_control(cx)?;
+        let block = &cx.function.blocks[body];
+        let types = |list: &[ValueId]| list.iter().map(|&v| cx.function.ty(v).clone()).collect::<Vec<_>>();
+        let (args, yields) = (types(&block.args), types(&block.results));
+        let carried: Vec<TensorType> =
+            (Loop::CONTROL..cx.len()).map(|i| cx.require(i).cloned()).collect::<OpResult<_>>()?;
+        let index = TensorType::new(DType::I64, vec![]);
+        if args.first() != Some(&index) || args[1..] != carried {
+            let want: Vec<_> = [index].iter().chain(&carried).cloned().collect();
+            return Err(format!("its region takes {args:?}, the operands are for {want:?}").into());
+        }
+        let (leading, rest) = yields.split_at_checked(self.leading()).unwrap_or((&[], &[]));
+        if leading.len() != self.leading() || leading.iter().any(|t| !is_one_bool(t)) {
+            return Err("its region must yield first whether to go on, one bool".into());
+        }
+        let (next, rows) = rest.split_at_checked(carried.len()).unwrap_or((rest, &[]));
+        if next != carried {
+            let text = format!("what an iteration leaves for the next is {next:?}, it was {carried:?}");
+            return Err(Fault::unsupported(text));
+        }
+        let count = if rows.is_empty() { Int::new(0) } else { self.iterations(cx)? };
+        let collected = rows.iter().map(|t| {
+            let shape = std::iter::once(count.clone()).chain(t.shape.iter().cloned()).collect();
+            TensorType::new(t.dtype, shape)
+        });
+        Ok(carried.iter().cloned().chain(collected).collect())
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        if self.count.as_str().is_empty() { vec![] } else { vec![self.count] }
+    }
+}
+
+fn is_one_bool(t: &TensorType) -> bool {
+    t.dtype == DType::Bool && t.numel().is(1)
 }

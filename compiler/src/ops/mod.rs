@@ -364,7 +364,7 @@ macro_rules! ops {
 }
 
 ops! {
-    control { Const, Call, CallTensor, CallHost, Trap, If, Let }
+    control { Const, Call, CallTensor, CallHost, Trap, If, Let, Loop }
     conv { Conv }
     matmul { MatMul, Gemm }
     permuted_matmul { PermutedMatMul }

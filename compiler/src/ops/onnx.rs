@@ -1,7 +1,7 @@
 //! What an op's file sees of ONNX: attributes, operands, and places to put nodes.
 
 use crate::dtype::DType;
-use crate::graph::{FunctionBuilder, TensorType, ValueId};
+use crate::graph::{BlockId, FunctionBuilder, TensorType, ValueId};
 use crate::int::Dim;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
@@ -132,6 +132,16 @@ impl ImportContext<'_, '_> {
     /// What inference says.
     pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> OpResult<Vec<ValueId>> {
         self.b.add_multi(op, inputs, vec![]).map_err(|e| e.why)
+    }
+    /// Adds nodes to `block`, the region of a node to come.
+    ///
+    /// # Errors
+    /// What `add` says.
+    pub fn in_block<R>(&mut self, block: BlockId, add: impl FnOnce(&mut Self) -> OpResult<R>) -> OpResult<R> {
+        let around = self.b.enter(block);
+        let result = add(self);
+        self.b.enter(around);
+        result
     }
     /// Adds a constant scalar of `dtype`.
     pub fn number(&mut self, value: f64, dtype: DType) -> ValueId {

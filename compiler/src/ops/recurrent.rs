@@ -1,20 +1,24 @@
 //! `RNN`, `GRU` and `LSTM`, composed of other ops when a model comes in: the products with the inputs of all steps are one
-//! matrix product, and the steps are unrolled. The number of steps must be known.
+//! matrix product; a few steps are unrolled, more are a loop.
 
 use super::OpResult;
 use super::activation::{Elu, HardSigmoid, LeakyRelu, ThresholdedRelu};
 use super::binary::{Add, Greater, Mul, Sub};
 use super::clip::Clip;
 use super::concat::Concat;
+use super::control::Loop;
+use super::gather::Gather;
 use super::generate::Full;
 use super::linear_attention::range;
 use super::matmul::MatMul;
 use super::reshape::{Squeeze, Unsqueeze};
 use super::select::Where;
+use super::slice::Slice;
 use super::transpose::Transpose;
 use super::unary::{Relu, Sigmoid, Softplus, Softsign, Tanh};
+use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::ValueId;
+use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::ops::onnx::{ImportContext, OnnxAttr, OnnxImport};
 
@@ -26,7 +30,7 @@ pub const ONNX: &[OnnxImport] = &[
 ];
 
 /// The most steps that are unrolled.
-const STEP_LIMIT: i64 = 512;
+const UNROLLED: i64 = 8;
 
 type Context<'a, 'm> = ImportContext<'a, 'm>;
 
@@ -128,8 +132,8 @@ struct Cell {
     hidden: i64,
     activations: Vec<Activation>,
     clip: Option<f64>,
-    /// `R^T`, `[hidden, gates * hidden]`.
-    recurrence: ValueId,
+    /// `R^T`, `[hidden, gates * hidden]`; for a GRU its columns of the gates z and r, and those of the candidate.
+    recurrence: Vec<ValueId>,
     /// Bias of the recurrence of the candidate of a GRU with `linear_before_reset`.
     candidate_bias: Option<ValueId>,
     linear_before_reset: bool,
@@ -160,14 +164,14 @@ impl Cell {
             (Kind::LongShort, Some(c)) => self.long_short(cx, x, h, c).map(|(h, c)| (h, Some(c))),
             (Kind::Gated, _) => Ok((self.gated(cx, x, h)?, None)),
             _ => {
-                let past = cx.add(MatMul {}, &[h, self.recurrence])?;
+                let past = cx.add(MatMul {}, &[h, self.recurrence[0]])?;
                 let sum = cx.add(Add {}, &[x, past])?;
                 Ok((self.activate(cx, 0, sum)?, None))
             }
         }
     }
     fn long_short(&self, cx: &mut Context<'_, '_>, x: ValueId, h: ValueId, c: ValueId) -> OpResult<(ValueId, ValueId)> {
-        let past = cx.add(MatMul {}, &[h, self.recurrence])?;
+        let past = cx.add(MatMul {}, &[h, self.recurrence[0]])?;
         let sum = cx.add(Add {}, &[x, past])?;
         let look = |cx: &mut Context<'_, '_>, gate: ValueId, which: usize, c: ValueId| match self.peepholes {
             None => Ok(gate),
@@ -203,8 +207,7 @@ impl Cell {
     /// `h = (1 - z) h' + z h`, where the candidate h' sees the past through the gate r before or after the recurrence.
     fn gated(&self, cx: &mut Context<'_, '_>, x: ValueId, h: ValueId) -> OpResult<ValueId> {
         let n = self.hidden;
-        let columns = |cx: &mut Context<'_, '_>, from, to| range(cx, self.recurrence, 1, from * n, to * n);
-        let (gates, candidate) = (columns(cx, 0, 2)?, columns(cx, 2, 3)?);
+        let (gates, candidate) = (self.recurrence[0], self.recurrence[1]);
         let past = cx.add(MatMul {}, &[h, gates])?;
         let input = range(cx, x, 1, 0, 2 * n)?;
         let sum = cx.add(Add {}, &[input, past])?;
@@ -242,71 +245,157 @@ fn entry(cx: &mut Context<'_, '_>, x: ValueId, d: i64) -> OpResult<ValueId> {
     cx.add(Squeeze { axes: vec![0] }, &[part])
 }
 
-fn import(cx: &mut Context<'_, '_>, kind: Kind) -> OpResult<Vec<ValueId>> {
-    let batch_first = cx.attrs.int("layout").unwrap_or(0) != 0;
-    let swap = |cx: &mut Context<'_, '_>, v: ValueId, perm: &[usize]| match batch_first {
+/// What the steps leave: the hidden states of all of them, the last one, and the last cell state of an LSTM.
+type Steps = (ValueId, ValueId, Option<ValueId>);
+
+/// A sequence of one direction.
+struct Sequence<'c> {
+    cell: &'c Cell,
+    /// The inputs' share of the gates, `[steps, batch, gates * hidden]`.
+    inputs: ValueId,
+    steps: Dim,
+    backward: bool,
+    /// How many steps each entry of the batch has.
+    lengths: Option<ValueId>,
+}
+impl Sequence<'_> {
+    fn run(&self, cx: &mut Context<'_, '_>, h: ValueId, c: Option<ValueId>) -> OpResult<Steps> {
+        match self.steps.as_const() {
+            Some(0) => Err("the sequence has no steps".into()),
+            Some(steps) if steps <= UNROLLED => self.unroll(cx, steps, h, c),
+            _ => self.repeat(cx, h, c),
+        }
+    }
+    fn unroll(&self, cx: &mut Context<'_, '_>, steps: i64, h: ValueId, c: Option<ValueId>) -> OpResult<Steps> {
+        let (mut h, mut c) = (h, c);
+        let mut shown = vec![];
+        for k in 0..steps {
+            let t = if self.backward { steps - 1 - k } else { k };
+            let now = entry(cx, self.inputs, t)?;
+            let place = self.lengths.map(|lengths| cx.number(t as f64, cx.type_of(lengths).dtype));
+            let visible;
+            (visible, h, c) = self.step(cx, now, place, h, c)?;
+            shown.push(cx.add(Unsqueeze { axes: vec![0] }, &[visible])?);
+        }
+        if self.backward {
+            shown.reverse();
+        }
+        Ok((cx.add(Concat { axis: 0 }, &shown)?, h, c))
+    }
+    /// A loop; backwards over the reversed sequence.
+    fn repeat(&self, cx: &mut Context<'_, '_>, h: ValueId, c: Option<ValueId>) -> OpResult<Steps> {
+        let inputs = if self.backward { reversed(cx, self.inputs)? } else { self.inputs };
+        let first: Vec<ValueId> = std::iter::once(h).chain(c).collect();
+        let types: Vec<_> = first.iter().map(|&v| cx.type_of(v)).collect();
+        let body = cx.b.new_block();
+        let index = cx.b.block_arg(body, None, TensorType::new(DType::I64, vec![]));
+        let args: Vec<ValueId> = types.into_iter().map(|ty| cx.b.block_arg(body, None, ty)).collect();
+        let yields = cx.in_block(body, |cx| {
+            let now = cx.add(Gather { axis: 0 }, &[inputs, index])?;
+            let place = match self.lengths {
+                Some(lengths) => Some(self.place(cx, index, cx.type_of(lengths).dtype)?),
+                None => None,
+            };
+            let (visible, h, c) = self.step(cx, now, place, args[0], args.get(1).copied())?;
+            Ok(std::iter::once(h).chain(c).chain([visible]).collect())
+        })?;
+        cx.b.set_block_results(body, yields);
+        let op = Loop { trips: Some(self.steps.clone()), ..Loop::default() };
+        let operands = [None, None].into_iter().chain(first.iter().map(|&v| Some(v))).collect();
+        let results = cx.b.add_multi(op, operands, vec![body]).map_err(|e| e.why)?;
+        let shown = results[first.len()];
+        let shown = if self.backward { reversed(cx, shown)? } else { shown };
+        Ok((shown, results[0], c.map(|_| results[1])))
+    }
+    /// The place in the sequence of step `index`.
+    fn place(&self, cx: &mut Context<'_, '_>, index: ValueId, dtype: DType) -> OpResult<ValueId> {
+        let index = cx.cast(index, dtype)?;
+        if !self.backward {
+            return Ok(index);
+        }
+        let steps = self.steps.as_const().ok_or_else(|| Fault::unsupported("the number of steps is not known"))?;
+        let last = cx.number((steps - 1) as f64, dtype);
+        cx.add(Sub {}, &[last, index])
+    }
+    /// What is shown of a step, and the next states; beyond the end of an entry's sequence nothing is shown and nothing changes.
+    fn step(
+        &self,
+        cx: &mut Context<'_, '_>,
+        now: ValueId,
+        place: Option<ValueId>,
+        h: ValueId,
+        c: Option<ValueId>,
+    ) -> OpResult<Steps> {
+        let (next, next_c) = self.cell.step(cx, now, h, c)?;
+        let (Some(lengths), Some(place)) = (self.lengths, place) else { return Ok((next, next, next_c)) };
+        let inside = cx.add(Greater {}, &[lengths, place])?;
+        let inside = cx.add(Unsqueeze { axes: vec![1] }, &[inside])?;
+        let zero = cx.number(0.0, cx.type_of(next).dtype);
+        let visible = cx.add(Where {}, &[inside, next, zero])?;
+        let kept = cx.add(Where {}, &[inside, next, h])?;
+        let kept_c = match (next_c, c) {
+            (Some(new), Some(old)) => Some(cx.add(Where {}, &[inside, new, old])?),
+            _ => None,
+        };
+        Ok((visible, kept, kept_c))
+    }
+}
+
+/// Axis 0 backwards.
+fn reversed(cx: &mut Context<'_, '_>, x: ValueId) -> OpResult<ValueId> {
+    let (starts, ends) = (vec![Int::new(-1)], vec![Int::new(-i64::from(i32::MAX))]);
+    cx.add(Slice { starts, ends, axes: vec![0], steps: vec![-1], dims: vec![] }, &[x])
+}
+
+/// Transposes where the model has the batch first.
+fn swap(cx: &mut Context<'_, '_>, v: ValueId, perm: &[usize]) -> OpResult<ValueId> {
+    match cx.attrs.int("layout").unwrap_or(0) != 0 {
         true => cx.add(Transpose { perm: perm.to_vec() }, &[v]),
         false => Ok(v),
-    };
+    }
+}
+
+fn directions(cx: &Context<'_, '_>) -> OpResult<&'static [bool]> {
+    match cx.attrs.str("direction").unwrap_or("forward") {
+        "forward" => Ok(&[false]),
+        "reverse" => Ok(&[true]),
+        "bidirectional" => Ok(&[false, true]),
+        other => Err(format!("direction `{other}` is unknown").into()),
+    }
+}
+
+/// The first state of direction `d`: operand `i`, else zeros.
+fn first_state(cx: &mut Context<'_, '_>, i: usize, d: i64, x: ValueId, hidden: i64) -> OpResult<ValueId> {
+    if let Some(v) = cx.opt(i) {
+        let v = swap(cx, v, &[1, 0, 2])?;
+        return entry(cx, v, d);
+    }
+    let ty = cx.type_of(x);
+    let shape = vec![ty.shape[1].clone(), Dim::new(hidden)];
+    cx.add(Full { shape, value: 0.0, dtype: ty.dtype, dims: vec![] }, &[])
+}
+
+fn import(cx: &mut Context<'_, '_>, kind: Kind) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
     if cx.ty(0)?.rank() != 3 || cx.ty(1)?.rank() != 3 || cx.ty(2)?.rank() != 3 {
         return Err("data, weights and recurrence must be of rank 3".into());
     }
     let x = swap(cx, x, &[1, 0, 2])?;
-    let (steps, batch) = (cx.type_of(x).shape[0].as_const(), cx.type_of(x).shape[1].clone());
-    let steps = steps
-        .filter(|&t| t <= STEP_LIMIT)
-        .ok_or_else(|| Fault::unsupported("unsupported: the steps are too many to unroll"))?;
-    let directions: &[bool] = match cx.attrs.str("direction").unwrap_or("forward") {
-        "forward" => &[false],
-        "reverse" => &[true],
-        "bidirectional" => &[false, true],
-        other => return Err(format!("direction `{other}` is unknown").into()),
-    };
+    let directions = directions(cx)?;
     let activations = Activation::list(cx, kind, directions.len())?;
     let per = kind.activations().len();
     let mut all = [Vec::new(), Vec::new(), Vec::new()];
     for (d, &backward) in directions.iter().enumerate() {
         let of = activations[d * per..(d + 1) * per].to_vec();
         let (inputs, cell) = prepare(cx, kind, x, d as i64, of)?;
-        let state = |cx: &mut Context<'_, '_>, i: usize| match cx.opt(i) {
-            Some(v) => {
-                let v = swap(cx, v, &[1, 0, 2])?;
-                entry(cx, v, d as i64)
-            }
-            None => {
-                let dtype = cx.type_of(x).dtype;
-                let shape = vec![batch.clone(), Dim::new(cell.hidden)];
-                cx.add(Full { shape, value: 0.0, dtype, dims: vec![] }, &[])
-            }
+        let h = first_state(cx, 5, d as i64, x, cell.hidden)?;
+        let c = match kind {
+            Kind::LongShort => Some(first_state(cx, 6, d as i64, x, cell.hidden)?),
+            _ => None,
         };
-        let mut h = state(cx, 5)?;
-        let mut c = if kind == Kind::LongShort { Some(state(cx, 6)?) } else { None };
-        let mut shown = vec![None; steps as usize];
-        for k in 0..steps {
-            let t = if backward { steps - 1 - k } else { k };
-            let now = entry(cx, inputs, t)?;
-            let (mut next, mut next_c) = cell.step(cx, now, h, c)?;
-            let mut visible = next;
-            if let Some(lengths) = cx.opt(4) {
-                let place = cx.number(t as f64, cx.type_of(lengths).dtype);
-                let inside = cx.add(Greater {}, &[lengths, place])?;
-                let inside = cx.add(Unsqueeze { axes: vec![1] }, &[inside])?;
-                let zero = cx.number(0.0, cx.type_of(next).dtype);
-                visible = cx.add(Where {}, &[inside, next, zero])?;
-                next = cx.add(Where {}, &[inside, next, h])?;
-                if let (Some(new), Some(old)) = (next_c, c) {
-                    next_c = Some(cx.add(Where {}, &[inside, new, old])?);
-                }
-            }
-            (h, c) = (next, next_c);
-            shown[t as usize] = Some(cx.add(Unsqueeze { axes: vec![0] }, &[visible])?);
-        }
-        let shown: Vec<ValueId> = shown.into_iter().flatten().collect();
-        let whole = match shown.is_empty() {
-            true => return Err("the sequence has no steps".into()),
-            false => cx.add(Concat { axis: 0 }, &shown)?,
-        };
+        let steps = cx.type_of(x).shape[0].clone();
+        let sequence = Sequence { cell: &cell, inputs, steps, backward, lengths: cx.opt(4) };
+        let (whole, h, c) = sequence.run(cx, h, c)?;
         all[0].push(cx.add(Unsqueeze { axes: vec![1] }, &[whole])?);
         all[1].push(cx.add(Unsqueeze { axes: vec![0] }, &[h])?);
         if let Some(c) = c {
@@ -370,6 +459,10 @@ fn prepare(
         }
         _ => None,
     };
+    let recurrence = match kind {
+        Kind::Gated => vec![range(cx, recurrence, 1, 0, 2 * hidden)?, range(cx, recurrence, 1, 2 * hidden, width)?],
+        _ => vec![recurrence],
+    };
     let cell = Cell {
         kind,
         hidden,
@@ -412,9 +505,40 @@ mod tests {
     }
 
     #[test]
-    fn backward_is_forward_over_the_reversed_sequence() {
+    fn a_loop_goes_on_where_the_unrolled_steps_end() {
         for (op, gates) in [("RNN", 1), ("GRU", 3), ("LSTM", 4)] {
-            let (x, w, r) = (random(&[4, 2, 3], 1), random(&[1, gates * 5, 3], 2), random(&[1, gates * 5, 5], 3));
+            let (x, w, r) = (random(&[12, 2, 3], 1), random(&[2, gates * 5, 3], 2), random(&[2, gates * 5, 5], 3));
+            let part = |from: i64, to: i64| {
+                run(Slice { starts: vec![Int::new(from)], ends: vec![Int::new(to)], ..Slice::default() }, &[&x])
+            };
+            let states = if op == "LSTM" { 3 } else { 2 };
+            for (direction, first, second) in
+                [("forward", part(0, 6), part(6, 12)), ("reverse", part(6, 12), part(0, 6))]
+            {
+                let attrs = [("direction", OnnxAttr::Str(direction.into()))];
+                let weights = [&w, &r].map(|t| {
+                    run(Slice { starts: vec![Int::new(0)], ends: vec![Int::new(1)], ..Slice::default() }, &[t])
+                });
+                let of = |x: &Tensor, h: Option<&Tensor>, c: Option<&Tensor>| {
+                    let operands = [Some(x), Some(&weights[0]), Some(&weights[1]), None, None, h, c];
+                    run_onnx((op, 14), &attrs, &operands[..if op == "LSTM" { 7 } else { 6 }], states).unwrap()
+                };
+                let whole = of(&x, None, None);
+                let begun = of(&first, None, None);
+                let ended = of(&second, Some(&begun[1]), begun.get(2));
+                for (got, want) in whole[1..].iter().zip(&ended[1..]) {
+                    assert_close(got, want, 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn backward_is_forward_over_the_reversed_sequence() {
+        for (op, gates, steps) in
+            [("RNN", 1, 4), ("GRU", 3, 4), ("LSTM", 4, 4), ("RNN", 1, 9), ("GRU", 3, 9), ("LSTM", 4, 9)]
+        {
+            let (x, w, r) = (random(&[steps, 2, 3], 1), random(&[1, gates * 5, 3], 2), random(&[1, gates * 5, 5], 3));
             let of = |x: &Tensor, direction: &str| {
                 let attrs = [("direction", OnnxAttr::Str(direction.into()))];
                 run_onnx((op, 14), &attrs, &[Some(x), Some(&w), Some(&r)], 2).unwrap()
@@ -427,14 +551,21 @@ mod tests {
 
     #[test]
     fn steps_beyond_a_sequence_change_nothing() {
-        let (x, w, r) = (random(&[4, 1, 2], 1), random(&[1, 12, 2], 2), random(&[1, 12, 3], 3));
+        for (steps, direction) in [(4, "forward"), (11, "forward"), (4, "reverse"), (11, "reverse")] {
+            steps_beyond(steps, direction);
+        }
+    }
+
+    fn steps_beyond(steps: usize, direction: &str) {
+        let attrs = [("direction", OnnxAttr::Str(direction.into()))];
+        let (x, w, r) = (random(&[steps, 1, 2], 1), random(&[1, 12, 2], 2), random(&[1, 12, 3], 3));
         let lengths = Tensor::from_vec(vec![1], vec![2i32]);
         let cut = run(
             super::super::slice::Slice { starts: vec![Int::new(0)], ends: vec![Int::new(2)], ..Default::default() },
             &[&x],
         );
-        let whole = run_onnx(("LSTM", 14), &[], &[Some(&x), Some(&w), Some(&r), None, Some(&lengths)], 3).unwrap();
-        let short = run_onnx(("LSTM", 14), &[], &[Some(&cut), Some(&w), Some(&r)], 3).unwrap();
+        let whole = run_onnx(("LSTM", 14), &attrs, &[Some(&x), Some(&w), Some(&r), None, Some(&lengths)], 3).unwrap();
+        let short = run_onnx(("LSTM", 14), &attrs, &[Some(&cut), Some(&w), Some(&r)], 3).unwrap();
         assert_close(&whole[1], &short[1], 1e-6);
         assert_close(&whole[2], &short[2], 1e-6);
         assert!(whole[0].to_f64_vec()[6..].iter().all(|&v| v == 0.0));

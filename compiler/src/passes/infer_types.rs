@@ -76,6 +76,7 @@ fn infer_function(module: &Module, f: &mut Function) -> Result<bool, PassError> 
 fn infer_block(module: &Module, f: &mut Function, block: BlockId) -> Result<bool, PassError> {
     let mut changed = false;
     for n in f.blocks[block].nodes.clone() {
+        changed |= f.set_argument_types(n);
         for r in f.nodes[n].regions.clone() {
             changed |= infer_block(module, f, r)?;
         }

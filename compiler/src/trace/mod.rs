@@ -317,6 +317,19 @@ pub enum Step {
         /// How many where it is false.
         otherwise: usize,
     },
+    /// The `body` steps behind it run again and again. Those inside count with their steps.
+    Loop {
+        /// Index of the group.
+        group: usize,
+        /// How often, where that is known.
+        trips: Option<u64>,
+        /// Buffers that the host reads: before the first iteration, and of each whether to go on.
+        reads: Vec<usize>,
+        /// Buffers of what goes from one iteration to the next, and of what is collected.
+        keeps: Vec<usize>,
+        /// How many steps are an iteration.
+        body: usize,
+    },
 }
 
 /// One dispatch.
@@ -395,11 +408,15 @@ impl CompileTrace {
             }
             Step::Copy { from, to } => *from < buffers && *to < buffers,
             Step::Branch { group, condition, .. } => *group < groups && *condition < buffers,
+            Step::Loop { group, reads, keeps, .. } => {
+                *group < groups && reads.iter().chain(keeps).all(|&b| b < buffers)
+            }
         };
-        let branches = self.plan.steps.iter().enumerate().all(|(i, s)| match s {
+        let nested = self.plan.steps.iter().enumerate().all(|(i, s)| match s {
             Step::Branch { then, otherwise, .. } => {
                 then.checked_add(*otherwise).is_some_and(|n| n < self.plan.steps.len() - i)
             }
+            Step::Loop { body, .. } => *body < self.plan.steps.len() - i,
             _ => true,
         });
         let views = self.plan.inputs.iter().chain(&self.plan.outputs).all(|s| s.buffer < buffers);
@@ -407,7 +424,7 @@ impl CompileTrace {
         let parts = self.kernels.iter().all(Kernel::parts_fit);
         let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
         let stats = self.driver_stats.as_ref().is_none_or(|s| s.kernels.len() == kernels);
-        match views && reads && parts && times && stats && branches && self.plan.steps.iter().all(step) {
+        match views && reads && parts && times && stats && nested && self.plan.steps.iter().all(step) {
             true => Ok(()),
             false => Err(TraceError::Damaged("its plan names something that is not there".into())),
         }

@@ -108,6 +108,7 @@ fn runs(document: &Document, node: &Node) -> Runs {
         GroupKind::Kernel => Runs::Kernel(document.calls_of(g).len()),
         GroupKind::View => Runs::View,
         GroupKind::Host => Runs::Host,
+        GroupKind::Control => Runs::Op,
     }
 }
 

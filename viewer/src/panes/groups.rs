@@ -13,6 +13,7 @@ pub fn title(index: usize, g: &Group) -> String {
         GroupKind::Kernel => format!("by {}", g.rule),
         GroupKind::View => "a view".to_string(),
         GroupKind::Host => "on the host".to_string(),
+        GroupKind::Control => "control flow".to_string(),
     };
     let anchor = g.anchor.as_ref().map_or(String::new(), |a| format!(", anchor {a}"));
     let layout = g.layout.as_ref().map_or(String::new(), |l| format!(", {l}"));

@@ -28,6 +28,9 @@ fn steps(t: &CompileTrace) -> Vec<(Vec<usize>, Option<usize>)> {
             }
             Step::Copy { from, to } => vec![(vec![*from, *to], None)],
             Step::Branch { group, condition, .. } => vec![(vec![*condition], Some(*group))],
+            Step::Loop { group, reads, keeps, .. } => {
+                vec![(reads.iter().chain(keeps).copied().collect(), Some(*group))]
+            }
         }
     };
     t.plan.steps.iter().flat_map(one).collect()

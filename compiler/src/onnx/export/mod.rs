@@ -6,6 +6,7 @@
 //!
 //! Always holds: every name in the written model is defined once, branches included.
 
+mod loops;
 mod names;
 
 use super::error::ExportError;
@@ -16,7 +17,7 @@ use super::proto::{
 use super::tensor_data::{dtype_to_onnx, write_tensor};
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueId};
 use crate::name::Name;
-use crate::ops::control::{Call, Const, If, Let};
+use crate::ops::control::{Call, Const, If, Let, Loop};
 use crate::ops::node_types;
 use crate::ops::onnx::{ExportContext, ExportNode, OnnxAttr};
 use crate::tensor::Tensor;
@@ -194,6 +195,8 @@ impl<'m> Exporter<'m> {
                 self.export_call(body, n, call.callee, out)?;
             } else if op.is::<If>() {
                 self.export_if(body, n, out)?;
+            } else if let Some(repeated) = op.downcast::<Loop>() {
+                self.export_loop(body, n, repeated, out)?;
             } else if op.is::<Let>() {
                 let region = body.function.nodes[n].regions[0];
                 self.export_block(body, region, out)?;

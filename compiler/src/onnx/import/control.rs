@@ -1,20 +1,17 @@
 //! Operators that are part of the importer: constants and control flow.
 
+use super::super::OnnxAttrs;
 use super::super::error::ImportError;
 use super::super::proto::GraphProto;
-use super::super::{OnnxAttr, OnnxAttrs};
 use super::node::{NodeRef, add_constant};
 use super::{Environment, Importer, Scope, attributes};
 use crate::dtype::DType;
 use crate::graph::{BlockId, Constant, FunctionBuilder, TensorType, ValueId};
 use crate::ops::control::{If, Trap};
-use crate::ops::permute::normalize_axis;
 use crate::ops::{OpRef, int_value};
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
 
-/// The most iterations of a loop that are unrolled.
-const UNROLL_LIMIT: i64 = 256;
 /// The most elements of a `ConstantOfShape` that become a constant; larger ones are broadcast.
 const FILL_LIMIT: usize = 4096;
 
@@ -60,7 +57,7 @@ fn trap(b: &mut FunctionBuilder<'_>, other: BlockId, why: ImportError) -> Result
 }
 
 /// A boolean or integer scalar that is known now.
-fn known_scalar(b: &FunctionBuilder<'_>, v: ValueId) -> Option<i64> {
+pub(super) fn known_scalar(b: &FunctionBuilder<'_>, v: ValueId) -> Option<i64> {
     int_value(b.module, &b.function, v, 0)?.first()?.as_const()
 }
 
@@ -143,12 +140,12 @@ impl<'p> Importer<'p> {
     }
 
     /// A graph attribute.
-    fn body(&self, node: &NodeRef<'p>, name: &str) -> Result<&'p GraphProto, ImportError> {
+    pub(super) fn body(&self, node: &NodeRef<'p>, name: &str) -> Result<&'p GraphProto, ImportError> {
         attributes::graph_attr(&node.attrs, name).map_err(|m| node.invalid(m))
     }
 
     /// Imports a branch or body with `arguments` for its inputs.
-    fn import_body(
+    pub(super) fn import_body(
         &self,
         b: &mut FunctionBuilder<'_>,
         graph: &'p GraphProto,
@@ -200,137 +197,5 @@ impl<'p> Importer<'p> {
         };
         b.set_source(Some(node.name));
         b.add_multi(OpRef::new(If {}), vec![Some(condition)], regions).map_err(|e| node.refused(e.why))
-    }
-
-    /// A loop whose trip count is known now is unrolled.
-    fn import_loop(
-        &self,
-        b: &mut FunctionBuilder<'_>,
-        node: &NodeRef<'p>,
-        inputs: &[Option<ValueId>],
-        scope: &Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
-        let body = self.body(node, "body")?;
-        let operand = |i: usize| inputs.get(i).copied().flatten();
-        let Some(trips) = operand(0).and_then(|v| known_scalar(b, v)) else {
-            return Err(node.unsupported("unsupported loop: its trip count is known at run time only"));
-        };
-        let mut go_on = match operand(1) {
-            None => true,
-            Some(v) => self.known_condition(b, node, v)?,
-        };
-        let mut carried: Vec<ValueId> = inputs.iter().skip(2).copied().flatten().collect();
-        let scans = body.output.len().checked_sub(1 + carried.len());
-        let Some(scans) = scans.filter(|_| body.input.len() == carried.len() + 2) else {
-            return Err(node.invalid("the inputs and outputs of its body do not fit its own"));
-        };
-        if trips > UNROLL_LIMIT {
-            return Err(node.unsupported(format!("unsupported loop: {trips} iterations are too many to unroll")));
-        }
-        let mut scanned: Vec<Vec<ValueId>> = vec![vec![]; scans];
-        for trip in 0..trips.max(0) {
-            if !go_on {
-                break;
-            }
-            b.set_source(Some(node.name));
-            let index = b.constant(&format!("{}_trip", node.name), &Tensor::scalar(trip));
-            let condition =
-                b.constant(&format!("{}_condition", node.name), &Tensor::from_f64(DType::Bool, vec![], [1.0]));
-            let arguments: Vec<ValueId> = [index, condition].into_iter().chain(carried).collect();
-            let results = self.import_body(b, body, format!("{}/{trip}/", node.name), &arguments, scope)?;
-            go_on = self.known_condition(b, node, results[0])?;
-            carried = results[1..results.len() - scans].to_vec();
-            scanned.iter_mut().zip(&results[results.len() - scans..]).for_each(|(list, &v)| list.push(v));
-        }
-        for list in scanned {
-            carried.push(self.stack(b, node, &list, 0)?);
-        }
-        Ok(carried)
-    }
-
-    /// A scan over sequences whose length is known now is unrolled: each iteration sees one element of each sequence.
-    fn import_scan(
-        &self,
-        b: &mut FunctionBuilder<'_>,
-        node: &NodeRef<'p>,
-        inputs: &[Option<ValueId>],
-        scope: &Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
-        if self.opset(scope.env, "").is_some_and(|v| v < 9) {
-            return Err(node.unsupported("unsupported scan: before opset 9 it has a batch axis"));
-        }
-        let body = self.body(node, "body")?;
-        let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.refused(e))?;
-        let given: Vec<ValueId> = inputs.iter().copied().flatten().collect();
-        let count = attrs.int("num_scan_inputs").and_then(|n| usize::try_from(n).ok()).filter(|&n| n >= 1);
-        let states = count.and_then(|n| given.len().checked_sub(n));
-        let yields = states.and_then(|n| body.output.len().checked_sub(n));
-        let (Some(states), Some(yields)) = (states, yields.filter(|_| body.input.len() == given.len())) else {
-            return Err(node.invalid("the inputs and outputs of its body do not fit its own"));
-        };
-        let entry = |list: &str, i: usize| attrs.ints(list).and_then(|l| l.get(i)).copied().unwrap_or(0);
-        let (mut carried, sequences) = (given[..states].to_vec(), &given[states..]);
-        let mut steps = None;
-        for (i, &v) in sequences.iter().enumerate() {
-            let shape = &b.ty(v).shape;
-            let axis = normalize_axis(entry("scan_input_axes", i), shape.len()).map_err(|m| node.invalid(m))?;
-            let length = shape[axis].as_const();
-            let length =
-                length.ok_or_else(|| node.unsupported("unsupported scan: its length is known at run time only"))?;
-            if *steps.get_or_insert(length) != length {
-                return Err(node.invalid("its sequences differ in length"));
-            }
-        }
-        let steps = steps.unwrap_or(0);
-        if steps > UNROLL_LIMIT {
-            return Err(node.unsupported(format!("unsupported scan: {steps} iterations are too many to unroll")));
-        }
-        let mut lists: Vec<Vec<ValueId>> = vec![vec![]; yields];
-        for t in 0..steps {
-            let mut arguments = carried;
-            for (i, &v) in sequences.iter().enumerate() {
-                let at = if entry("scan_input_directions", i) == 0 { t } else { steps - 1 - t };
-                b.set_source(Some(node.name));
-                let at = b.constant(&format!("{}_step", node.name), &Tensor::scalar(at));
-                let axis = OnnxAttr::Int(entry("scan_input_axes", i));
-                let axis = OnnxAttrs([("axis".to_string(), axis)].into_iter().collect());
-                arguments.push(self.apply(b, node, "Gather", &[v, at], axis)?);
-            }
-            let results = self.import_body(b, body, format!("{}/{t}/", node.name), &arguments, scope)?;
-            carried = results[..states].to_vec();
-            lists.iter_mut().zip(&results[states..]).for_each(|(list, &v)| list.push(v));
-        }
-        for (i, mut list) in lists.into_iter().enumerate() {
-            if entry("scan_output_directions", i) != 0 {
-                list.reverse();
-            }
-            carried.push(self.stack(b, node, &list, entry("scan_output_axes", i))?);
-        }
-        Ok(carried)
-    }
-
-    fn known_condition(&self, b: &FunctionBuilder<'_>, node: &NodeRef<'p>, v: ValueId) -> Result<bool, ImportError> {
-        let known = known_scalar(b, v).map(|c| c != 0);
-        known.ok_or_else(|| node.unsupported("unsupported loop: its condition is known at run time only"))
-    }
-
-    /// What each iteration yields, along a new axis.
-    fn stack(
-        &self,
-        b: &mut FunctionBuilder<'_>,
-        node: &NodeRef<'p>,
-        list: &[ValueId],
-        along: i64,
-    ) -> Result<ValueId, ImportError> {
-        if list.is_empty() {
-            return Err(node.unsupported("unsupported loop: it yields nothing, since it runs no iteration"));
-        }
-        let axis = b.constant(&format!("{}_axis", node.name), &Tensor::ints(&[along]));
-        let mut rows = Vec::with_capacity(list.len());
-        for &v in list {
-            rows.push(self.apply(b, node, "Unsqueeze", &[v, axis], OnnxAttrs::default())?);
-        }
-        let axis = OnnxAttrs([("axis".to_string(), OnnxAttr::Int(along))].into_iter().collect());
-        self.apply(b, node, "Concat", &rows, axis)
     }
 }

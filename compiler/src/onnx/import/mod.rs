@@ -11,6 +11,7 @@
 mod attributes;
 mod control;
 mod fold;
+mod loops;
 mod node;
 mod order;
 mod support;

@@ -135,6 +135,34 @@ fn export_and_import_again() {
 }
 
 #[test]
+fn loops_are_exported_and_come_in_again() {
+    let text = "graph @main(%x: f32[3], %n: i64[], %limit: f32[]) -> (y: f32[3], rows: f32[trips,3], z: f32[3], all: f32[9,3]) {
+  %0, %1 = loop %n, _, %x {while=true, count=trips} : f32[3], f32[trips,3] (%i: i64[], %a: f32[3]) {
+    %2 = add %a, %x
+    %3 = reduce %2 {kind=max, axes=[0]}
+    %4 = less %3, %limit
+    yield %4, %2, %a
+  }
+  %5, %6 = loop _, _, %x {trips=9} : f32[3], f32[9,3] (%j: i64[], %b: f32[3]) {
+    %7 = cast %j {to=f32}
+    %8 = add %b, %7
+    yield %8, %b
+  }
+  return %0, %1, %5, %6
+}
+";
+    let first = crate::text::parse_module(text).unwrap_or_else(|e| panic!("{e}"));
+    let second = import_onnx(export_onnx(&first).unwrap().into(), &NoExternalData).unwrap();
+    crate::verify::verify_module(&second).unwrap_or_else(|e| panic!("{e:?}"));
+    for (n, limit) in [(0, 10.0), (1, 10.0), (7, 100.0), (7, 5.0), (7, -1.0)] {
+        let inputs =
+            [Tensor::from_vec(vec![3], vec![1.0f32, -0.5, 0.25]), Tensor::scalar(n), Tensor::scalar(limit as f32)];
+        let run = |m: &Module| crate::cpu::run_function(m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(run(&second), run(&first));
+    }
+}
+
+#[test]
 fn cut_off_models_are_refused() {
     let bytes = small_model().encode_to_vec();
     for end in 0..bytes.len() {
