@@ -17,6 +17,7 @@ mod cooperate;
 mod describe;
 mod direct;
 mod elementwise;
+mod matmul_dot;
 mod matmul_matrix;
 mod matmul_subgroup;
 mod matmul_tiled;
@@ -116,6 +117,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
     Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
     Rule { name: "matmul-matrix", takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
+    Rule { name: "matmul-dot", takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
     Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
     Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
