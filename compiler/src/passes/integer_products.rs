@@ -18,6 +18,7 @@ use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
+use crate::cpu::eval_node;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{Constant, Module, NodeId, Origins, ValueId};
@@ -104,10 +105,30 @@ fn operands<T: 'static>(r: &Rewriter<'_>, v: ValueId) -> Option<[ValueId; 2]> {
     }
 }
 
-/// A constant that is read.
+/// What is constant, read, or computed of constants.
 fn tensor_of(r: &Rewriter<'_>, v: ValueId, what: &str) -> Result<Tensor, String> {
-    let (_, c) = constant_of(r, Some(v)).ok_or_else(|| format!("{what} is not constant"))?;
-    c.load().map_err(|e: Fault| e.to_string())
+    evaluated(r, v)?.ok_or_else(|| format!("{what} is not constant"))
+}
+
+/// The value, where it depends on constants alone.
+fn evaluated(r: &Rewriter<'_>, v: ValueId) -> Result<Option<Tensor>, String> {
+    if let Some((_, c)) = constant_of(r, Some(v)) {
+        return c.load().map(Some).map_err(|e: Fault| e.to_string());
+    }
+    let Some(node) = r.f.def_node(r.resolve(v)).map(|n| &r.f.nodes[n]) else { return Ok(None) };
+    if node.inputs.is_empty() || node.outputs.len() != 1 || !node.regions.is_empty() || node.op.effects().stateful {
+        return Ok(None);
+    }
+    let mut inputs = Vec::with_capacity(node.inputs.len());
+    for input in &node.inputs {
+        let known = input.map(|v| evaluated(r, v)).transpose()?;
+        match known {
+            Some(None) => return Ok(None),
+            other => inputs.push(other.flatten()),
+        }
+    }
+    let out = eval_node(&node.op, &inputs, r.module).map_err(|e| e.to_string())?;
+    Ok(out.into_iter().next())
 }
 
 /// A product of two quantised operands.

@@ -10,8 +10,11 @@ use super::cooperate::copy_cooperatively;
 use super::matmul_tiled::{LEAST, LEAST_DEPTH, fuse_output};
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
+use super::tiles::ProductTile;
 use crate::dtype::DType;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::product_costs;
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, StageInShared,
     Tensorize, TransformLayout,
@@ -52,7 +55,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     if rows < LEAST || columns < LEAST || depth < LEAST_DEPTH {
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
-    let tile = choose_tile(sketch, [batch, rows, columns])?;
+    let tile = choose_tile(sketch, unit, [batch, rows, columns])?;
     let depths = [2 * DEPTH, DEPTH, DEPTH / 2];
     let depth = sketch.choose("depth", &depths, DEPTH)?;
     if c.right_constant {
@@ -78,17 +81,42 @@ fn operand_type(sketch: &Sketch<'_>, reduce: Name) -> Result<DType, Decline> {
     }
 }
 
-/// The largest tile that leaves every core a workgroup, else the smallest.
-fn choose_tile(sketch: &mut Sketch<'_>, [batch, rows, columns]: [i64; 3]) -> Result<Tile, Decline> {
-    let p = sketch.profile;
-    let over = |n: i64, by: i64| (n + by - 1) / by;
+/// Those that fit the device.
+fn usable(p: &DeviceProfile) -> Vec<Tile> {
     let bytes = |t: &Tile| (t.1 * t.2 + t.0 * COLUMNS + 1) * 2 * DEPTH * WORD;
     let fits = |t: &&Tile| t.0 * t.1 <= i64::from(p.max_invocations) && bytes(t) <= i64::from(p.shared_memory);
-    let usable: Vec<Tile> = TILES.iter().filter(fits).copied().collect();
+    TILES.iter().filter(fits).copied().collect()
+}
+
+fn in_numbers(t: &Tile) -> ProductTile {
+    ProductTile {
+        rows: t.1 * t.2,
+        columns: t.0 * COLUMNS,
+        depth: DEPTH * WORD,
+        threads: t.0 * t.1,
+        thread_rows: t.2,
+        thread_columns: COLUMNS,
+        slices: 1,
+    }
+}
+
+/// The tiles that a product of bytes of `[batch, rows, columns]` may have; none of one that is too small for any.
+pub(in crate::schedule) fn candidates(p: &DeviceProfile, [_, rows, columns]: [i64; 3]) -> Vec<ProductTile> {
+    if rows < LEAST || columns < LEAST { vec![] } else { usable(p).iter().map(in_numbers).collect() }
+}
+
+/// The tile that costs least; where that is not known, the largest that leaves every core a workgroup, else the smallest.
+fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, [batch, rows, columns]: [i64; 3]) -> Result<Tile, Decline> {
+    let p = sketch.profile;
+    let over = |n: i64, by: i64| (n + by - 1) / by;
+    let usable = usable(p);
+    let numbers: Vec<ProductTile> = usable.iter().map(in_numbers).collect();
+    let costs = product_costs(&sketch.f, sketch.constants, p, [unit.name(), unit.output], &numbers);
+    let priced = costs.iter().flatten().zip(&usable).filter(|(cost, _)| **cost > 0.0);
+    let least = priced.min_by(|a, b| a.0.total_cmp(b.0)).map(|(_, t)| t);
     let groups = |t: &&Tile| batch * over(rows, t.1 * t.2) * over(columns, t.0 * COLUMNS);
-    let enough = usable.iter().find(|t| groups(t) >= i64::from(p.cores));
-    let usual = enough.or(usable.last()).copied();
-    let usual = usual.ok_or_else(|| Decline("no tile fits the device".into()))?;
+    let enough = || usable.iter().find(|t| groups(t) >= i64::from(p.cores)).or(usable.last());
+    let usual = least.or_else(enough).copied().ok_or_else(|| Decline("no tile fits the device".into()))?;
     let listed = |t: &Tile| vec![t.0, t.1, t.2];
     let domain: Vec<Vec<i64>> = usable.iter().map(listed).collect();
     let chosen = sketch.choose("tile", &domain, listed(&usual))?;
