@@ -198,13 +198,7 @@ impl KernelEmitter<'_> {
     }
 
     /// Stores a packed word whose first element is `base`.
-    pub fn store_word(
-        &mut self,
-        buffer: BufferId,
-        base: &Int,
-        word: Value,
-        access: &Access,
-    ) -> Result<(), EmitError> {
+    pub fn store_word(&mut self, buffer: BufferId, base: &Int, word: Value, access: &Access) -> Result<(), EmitError> {
         let layout = self.layout(buffer);
         self.prove_store(access, base, &layout);
         let address = self.address_of(base, &layout);

@@ -381,3 +381,6 @@ impl Place {
         self.add(r, Cast::new(DType::I8), vec![Some(v)], "signed")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,9 +98,8 @@ impl Staging<'_> {
         let (operand, lazy) = self.find_operand(&block)?;
         let wide = operand.dtype(f);
         let operand = match self.arrangement.narrow {
-            true => {
-                narrowed(&operand, f).ok_or_else(|| Refusal::at(self.block, "the operand is no f16 and no byte that was cast"))?
-            }
+            true => narrowed(&operand, f)
+                .ok_or_else(|| Refusal::at(self.block, "the operand is no f16 and no byte that was cast"))?,
             false => operand,
         };
         if buffers_read(&operand).contains(&block.buffer) {

@@ -380,9 +380,8 @@ fn dot4(t: DType) -> Intrinsic {
     describe(format!("dot4_{t}"), &[WORD], |f, v| {
         let shape = || vec![Int::new(WORD)];
         let (scope, encoding) = (Scope::Shared, Encoding::ByteQuad);
-        let [a, b] = ["a", "b"].map(|name| {
-            f.buffers.push(Buffer { name: name.into(), dtype: t, shape: shape(), scope, encoding })
-        });
+        let [a, b] = ["a", "b"]
+            .map(|name| f.buffers.push(Buffer { name: name.into(), dtype: t, shape: shape(), scope, encoding }));
         let (scope, encoding) = (Scope::Register, Encoding::Native);
         let c = Buffer { name: "c".into(), dtype: DType::I32, shape: vec![Int::new(1)], scope, encoding };
         let element = |b: BufferId| Expr::load(b, v.to_vec()).cast(t, DType::I32);

@@ -37,7 +37,9 @@ fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
     let types: Vec<DType> = block.value.loads().iter().map(|l| stages.f.buffers[l.0].dtype).collect();
     let plain = matches!(types[..], [a, b] if a == b && matches!(a, DType::I8 | DType::U8));
     let mut computed = false;
-    block.value.visit(&mut |e| computed |= matches!(e, Expr::Unary(..) | Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)));
+    block
+        .value
+        .visit(&mut |e| computed |= matches!(e, Expr::Unary(..) | Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)));
     let bytes = plain && !computed && stages.f.buffers[block.buffer].dtype == DType::I32;
     bytes && stages.profile.multiplies_bytes()
 }

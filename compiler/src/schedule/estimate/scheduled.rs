@@ -4,7 +4,7 @@ use super::rates::{BARRIER, HALVING, MATRICES, Rates};
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::tir::{Block, BufferId, Scope, Expr, LoopKind, Stmt, TensorFunction};
+use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, traffic};
 
 /// Each kernel of a scheduled function.

@@ -32,7 +32,11 @@ pub(super) fn copy_cooperatively(
     let word = word_loop(sketch, copy, &loops);
     let may_be_vector = |v: &&Name| word.is_none_or(|w| w == **v);
     for length in run_lengths(sketch, copy, &loops, threads.0 * threads.1) {
-        let Some(found) = loops.iter().rev().filter(may_be_vector).find_map(|v| Run::along(sketch, copy, &loops, *v, length).transpose())
+        let Some(found) = loops
+            .iter()
+            .rev()
+            .filter(may_be_vector)
+            .find_map(|v| Run::along(sketch, copy, &loops, *v, length).transpose())
         else {
             continue;
         };

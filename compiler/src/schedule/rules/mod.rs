@@ -16,6 +16,8 @@ mod choices_tests;
 mod cooperate;
 mod describe;
 mod direct;
+#[cfg(test)]
+mod dot_tests;
 mod elementwise;
 mod matmul_dot;
 mod matmul_matrix;
@@ -43,9 +45,9 @@ mod windows;
 
 pub use alternatives::{Alternative, alternatives};
 pub use analysis::Unit;
+pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
 pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
-pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
 pub use pooling::{PoolingWindow, window_index};
 pub(in crate::schedule) use reduction_threads::threads_for_a_result;
 pub(in crate::schedule) use rows::{group_splits, rows_together, worth_a_workgroup};
