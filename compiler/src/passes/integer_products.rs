@@ -83,10 +83,10 @@ impl Quantised {
     fn of(r: &Rewriter<'_>, v: ValueId) -> Option<Quantised> {
         let (math, mut v, mut scale) = (r.f.ty(v).dtype, r.resolve(v), None);
         if math == DType::F32 {
-            let [a, s] = operands::<Mul>(r, v)?;
+            let [a, s] = made_by::<Mul>(r, v)?;
             (v, scale) = (a, Some(s));
         }
-        let zero = operands::<Sub>(r, v);
+        let zero = made_by::<Sub>(r, v);
         let (cast, zero) = zero.map_or((v, None), |[a, z]| (a, Some(z)));
         let (n, op) = r.f.def_op::<Cast>(cast)?;
         let bytes = r.resolve(r.f.nodes[n].inputs.first().copied().flatten()?);
@@ -97,7 +97,7 @@ impl Quantised {
 }
 
 /// The two operands of the op `T` that makes `v`.
-fn operands<T: 'static>(r: &Rewriter<'_>, v: ValueId) -> Option<[ValueId; 2]> {
+fn made_by<T: 'static>(r: &Rewriter<'_>, v: ValueId) -> Option<[ValueId; 2]> {
     let (n, _) = r.f.def_op::<T>(r.resolve(v))?;
     match r.f.nodes[n].inputs[..] {
         [Some(a), Some(b)] => Some([r.resolve(a), r.resolve(b)]),

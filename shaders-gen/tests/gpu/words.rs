@@ -50,8 +50,8 @@ fn bytes(f: &TensorFunction, b: BufferId, salt: usize) -> Tensor {
     Tensor::from_f64(t, shape, (0..n).map(of))
 }
 
-/// Every choice that the rule makes of it; `constant` weights are packed.
-fn check(what: &str, original: &TensorFunction, constant: bool) -> usize {
+/// What the rule makes of it, and with `every` everything else that it may; `constant` weights are packed.
+fn check(what: &str, original: &TensorFunction, constant: bool, every: bool) -> usize {
     let profile = DeviceProfile { asked_rules: vec!["matmul-dot".into()], ..gpu().profile.clone() };
     let mut f = original.clone();
     assign_encodings(&mut f, &profile).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -63,6 +63,9 @@ fn check(what: &str, original: &TensorFunction, constant: bool) -> usize {
     assert_eq!(first.rule, "matmul-dot", "{what}: {:?}", first.declined);
     agrees(what, &first, (&inputs, &tensors), &want, &profile);
     let mut tried = 0;
+    if !every {
+        return tried;
+    }
     for c in choices(&first.function.trace).into_iter().filter(|c| !["rule", "function"].contains(&c.point.as_str())) {
         for value in &c.of {
             let one = Choice { unit: c.unit, point: c.point, value: value.clone() };
@@ -107,18 +110,20 @@ fn agrees(
 
 #[test]
 fn products_of_words() {
+    assert!(check("product", &product(DType::I8, 37, 21, 43), false, true) >= 5);
     for t in [DType::I8, DType::U8] {
-        for (m, n, k) in [(16, 16, 16), (37, 21, 43), (70, 130, 64)] {
-            assert!(check("product", &product(t, m, n, k), false) >= 5);
-            check("product with packed weights", &product(t, m, n, k), true);
+        for (m, n, k) in [(16, 16, 16), (20, 70, 64)] {
+            check("product", &product(t, m, n, k), false, false);
+            check("product with packed weights", &product(t, m, n, k), true, false);
         }
     }
 }
 
 #[test]
 fn convolutions_of_words() {
-    for (h, c, o) in [(6, 8, 12), (5, 3, 20), (7, 6, 9)] {
-        check("channels last", &convolution(h, c, o, true), true);
-        check("channels first", &convolution(h, c, o, false), true);
+    check("channels last", &convolution(7, 8, 12, true), true, true);
+    for (h, c, o) in [(5, 3, 20), (7, 6, 9)] {
+        check("channels last", &convolution(h, c, o, true), true, false);
+        check("channels first", &convolution(h, c, o, false), true, false);
     }
 }

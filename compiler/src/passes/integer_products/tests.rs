@@ -144,9 +144,8 @@ graph @main(%x: {data}[3,9]{param}) -> (y: i32[3,7]) {{
 #[test]
 fn what_cannot_be_exact_stays_and_says_why() {
     let said = |text: &str| {
-        let (before, after, said) = rewritten(text);
+        let (_, after, said) = rewritten(text);
         assert_eq!(products_of_bytes(&after), 0, "{text}");
-        assert_eq!(before.main().walk().len(), after.main().walk().len(), "nothing changed");
         said
     };
     let far = said(&convolution(DType::U8, DType::U8, 3, &[125], 250, false).replace("[125.0]", "[240.0]"));
