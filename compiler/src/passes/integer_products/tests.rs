@@ -113,7 +113,7 @@ proptest! {
         let (data, low) = if unsigned { (DType::U8, 0) } else { (DType::I8, 128) };
         let zero = zero - low;
         let (param, value) = match given {
-            true => ("".to_string(), format!("  %zx = const @zx\n")),
+            true => ("".to_string(), "  %zx = const @zx\n".to_string()),
             false => (", %zx: i32[]".to_string(), String::new()),
         };
         let weights: Vec<i64> = (0..63).map(|i| (i * 31) % 256 - 128).collect();
