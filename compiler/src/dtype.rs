@@ -67,6 +67,13 @@ impl DType {
             other => other,
         }
     }
+    /// The type of products of this type and of their sums: i32 for bytes, else the type itself.
+    pub fn product(self) -> DType {
+        match self {
+            DType::I8 | DType::U8 => DType::I32,
+            other => other,
+        }
+    }
     /// The lowest finite value of a number type, as a constant for an empty maximum; 0 for bool.
     pub fn lowest(self) -> f64 {
         match self {

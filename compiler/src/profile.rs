@@ -137,6 +137,11 @@ impl DeviceProfile {
     pub fn multiplies_matrices(&self) -> bool {
         !self.software && self.matrix_units().is_ok_and(|all| !all.is_empty())
     }
+    /// Products of four bytes and their sum are one operation: of AMD's, NVIDIA's and Intel's GPUs. Asked for the rule by name, any device.
+    pub fn multiplies_bytes(&self) -> bool {
+        let makers = ["radv", "nvidia", "nvk", "intel"];
+        self.asks_for("matmul-dot") || !self.software && makers.iter().any(|d| self.driver.starts_with(d))
+    }
     /// This profile with a product's figures, as far as they are known.
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
         let Some(k) = known else { return self };

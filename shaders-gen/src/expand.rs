@@ -309,7 +309,7 @@ impl<'a> Expander<'a> {
             }
             return !used;
         }
-        if leaf.init.iter().flatten().any(|c| c.lhs.uses(lane.var)) {
+        if !leaf.tensor.is_empty() || leaf.init.iter().flatten().any(|c| c.lhs.uses(lane.var)) {
             return false;
         }
         let mut guards = Vec::with_capacity(leaf.guards.len());

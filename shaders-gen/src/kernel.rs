@@ -360,7 +360,7 @@ impl<'a> KernelEmitter<'a> {
         let around = self.b.sources.current().around;
         let before = self.b.sources.enter(Source { block: Some(leaf.block), around });
         let mark = self.ranges.mark();
-        let done = if !leaf.tensor.is_empty() {
+        let done = if self.is_of_subgroup(leaf) {
             self.ranges.assume(&leaf.facts);
             self.matrix_operation(leaf)
         } else if leaf.across {
@@ -397,6 +397,9 @@ impl<'a> KernelEmitter<'a> {
     fn combined_store(&mut self, leaf: &Leaf, value: Option<Value>) -> Result<(), EmitError> {
         let t = self.f.buffers[leaf.buffer].dtype;
         let Some(combiner) = leaf.combiner else {
+            if value.is_none() && self.copied_word(leaf)? {
+                return Ok(());
+            }
             let value = match value {
                 Some(v) => v,
                 None => self.value(self.before_rounding_store(leaf))?,
@@ -416,6 +419,10 @@ impl<'a> KernelEmitter<'a> {
         };
         let sum = match (&leaf.value, value) {
             (_, Some(v)) => self.b.combine(combiner, old, v, t),
+            (_, None) if !leaf.tensor.is_empty() => {
+                let v = self.packed_dot(leaf)?;
+                self.b.combine(combiner, old, v, t)
+            }
             // Always fused: some drivers do not contract a product and a sum on their own.
             (Expr::Binary(BinaryOp::Mul, x, y), None)
                 if combiner == compiler::tir::Combiner::Sum && kind == Kind::F32 =>

@@ -136,7 +136,13 @@ fn note_access(
     if matches!(f.buffers[b].scope, Scope::Fragment(_)) {
         return;
     }
-    let access = resolve(&f.buffers[b], indices, leaf.lane, ranges);
+    // A packed word is read as a whole.
+    let whole = |i: &Int| leaf.tensor.iter().fold(i.clone(), |i, (v, _)| i.substitute(*v, &Int::new(0)));
+    let indices: Vec<Int> = match f.buffers[b].encoding {
+        Encoding::ByteQuad => indices.iter().map(whole).collect(),
+        _ => indices.to_vec(),
+    };
+    let access = resolve(&f.buffers[b], &indices, leaf.lane, ranges);
     match access.form {
         Form::One(i) => u.bases.push(i),
         Form::Run { base, count, align } => {
@@ -194,7 +200,7 @@ fn word_of(dtype: DType, encoding: Encoding, scope: Scope, profile: &DeviceProfi
             DType::BF16 => return Ok(Word::BrainHalves),
             _ => return Err(format!("{dtype} cannot be stored in pairs of halves")),
         },
-        Encoding::ByteQuad if global => match dtype {
+        Encoding::ByteQuad => match dtype {
             DType::U8 | DType::Bool => return Ok(Word::Bytes { signed: false }),
             DType::I8 => return Ok(Word::Bytes { signed: true }),
             _ => return Err(format!("{dtype} cannot be stored in bytes")),

@@ -45,6 +45,7 @@ mod power;
 mod subgroup;
 mod tree;
 mod value;
+mod words;
 
 pub use error::EmitError;
 pub use generated::{GeneratedModule, SpirvForm, WgslDialect, check_wgsl};

@@ -190,6 +190,23 @@ impl KernelEmitter<'_> {
         Ok(v)
     }
 
+    /// The packed word that element `i` lies in, as it is stored.
+    pub fn load_word(&mut self, buffer: BufferId, i: &Int) -> Result<Value, EmitError> {
+        let layout = self.layout(buffer);
+        let address = self.address_of(i, &layout);
+        self.load_part(buffer, &address)
+    }
+
+    /// Stores a packed word whose first element is `base`.
+    pub fn store_word(&mut self, buffer: BufferId, base: &Int, word: Value, access: &Access) -> Result<(), EmitError> {
+        let layout = self.layout(buffer);
+        self.prove_store(access, base, &layout);
+        let address = self.address_of(base, &layout);
+        self.store_part(buffer, &address, word)?;
+        self.b.forget(&|b| b == buffer);
+        Ok(())
+    }
+
     fn address_of(&mut self, i: &Int, layout: &StorageLayout) -> Address {
         let pack = i64::from(layout.word.pack());
         let width = i64::from(layout.width);

@@ -101,6 +101,11 @@ const NAMED_OPS: &[(&str, &[&str], &str)] = &[
     ("passes/fuse_ops/full/concat_in_place.rs", &["Concat", "Transpose"], "the rule's op, and how it may be stored"),
     ("passes/fuse_ops/full/permuted_store.rs", &["Transpose"], "the rule's op"),
     ("passes/fuse_ops/full/row_chain.rs", &["Reduce"], "the rule's op"),
+    (
+        "passes/integer_products.rs",
+        &["Cast", "Conv", "MatMul", "Mul", "Sub"],
+        "sum of (x - zx) * (w - zw) = sum of x * w - zx * sum of w, where weights have no zw",
+    ),
     ("passes/mixed_precision/decide.rs", &["Cast"], "reads its operand as it stands"),
     ("passes/mixed_precision/rewrite.rs", &["Cast"], "what the pass inserts"),
     ("passes/split_to_slices.rs", &["Split"], "the pass's op"),

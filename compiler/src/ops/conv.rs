@@ -7,6 +7,7 @@ use super::window::{AutoPad, DataLayout, Window, WindowSpec, export_channels_fir
 use super::{InferContext, LayoutRule, Op, OpResult, Precision, WeightChannels};
 use crate::attr_struct;
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, product};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -29,6 +30,8 @@ attr_struct! {
         pub auto_pad: AutoPad = AutoPad::NotSet,
         /// Layout of data and result.
         pub layout: DataLayout = DataLayout::Nchw,
+        /// What stands in the padding: the zero point of quantised data. Of data in floats it is 0.
+        pub pad_value: i64 = 0,
     }
 }
 data_layout_rule!(Conv);
@@ -54,13 +57,14 @@ impl Conv {
 }
 
 /// Refuses operands of other dtypes than the data, operand 0. Weights and biases may be in the type that the data's sums
-/// are kept in: f32 beside data of f16.
+/// are kept in: f32 beside data of f16. Behind a product of bytes, the bias is of the product's type.
 pub(super) fn check_operand_dtypes(cx: &InferContext<'_>) -> OpResult<()> {
     let first = cx.require(0)?.dtype;
     for i in 1..cx.len() {
         if let Some(t) = cx.input(i)
             && t.dtype != first
             && t.dtype != first.accumulator()
+            && (i < 2 || t.dtype != first.product())
         {
             return Err(format!("operand {i} is {}, operand 0 is {first}", t.dtype).into());
         }
@@ -83,8 +87,11 @@ impl Op for Conv {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
         self.layout.check(x)?;
         check_operand_dtypes(cx)?;
-        if !x.dtype.is_float() && x.dtype != DType::I32 {
-            return Err(format!("data is {}, needs a float type or i32", x.dtype).into());
+        if !x.dtype.is_float() && !matches!(x.dtype, DType::I32 | DType::I8 | DType::U8) {
+            return Err(format!("data is {}, needs a float type, i32, i8 or u8", x.dtype).into());
+        }
+        if self.pad_value != 0 && x.dtype.is_float() {
+            return Err(format!("padding is {} in data of {}, needs integers", self.pad_value, x.dtype).into());
         }
         if self.layout.physical_rank(w.rank()) != x.rank() {
             return Err(
@@ -112,13 +119,13 @@ impl Op for Conv {
         }
         check_vector(cx, 2, "bias", &w.shape[0])?;
         let spatial = self.window(&x.shape, &w.shape)?.output(self.layout.spatial(&x.shape))?;
-        Ok(vec![TensorType::new(x.dtype, self.layout.shape(&x.shape[0], &w.shape[0], spatial)?)])
+        Ok(vec![TensorType::new(x.dtype.product(), self.layout.shape(&x.shape[0], &w.shape[0], spatial)?)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let (x, w) = (cx.require(0)?, cx.require(1)?);
         let (xs, ws) = (cx.shape(x), cx.shape(w));
         let out = cx.output_type(0).clone();
-        let (acc, weights) = (out.dtype.accumulator(), cx.dtype(w));
+        let (acc, data_type, weights) = (out.dtype.accumulator(), cx.dtype(x), cx.dtype(w));
         let window = self.window(&xs, &ws)?;
         let layout = self.layout;
         let (input, steps) = (layout.spatial(&xs).to_vec(), layout.spatial(&out.shape).to_vec());
@@ -133,9 +140,9 @@ impl Op for Conv {
             let at = (0..input.len())
                 .map(|d| window.position(d, &layout.spatial(o)[d], &taps[d], &input[d], &steps[d], &mut conds))
                 .collect();
-            let data = Expr::load(x, layout.index(&o[0], &channel, at, &bounds)).cast(out.dtype, acc);
+            let data = Expr::load(x, layout.index(&o[0], &channel, at, &bounds)).cast(data_type, acc);
             let weight = Expr::load(w, [oc, ic].into_iter().chain(taps).cloned().collect()).cast(weights, acc);
-            Expr::guarded(conds, data, Expr::constant(0.0, acc)) * weight
+            Expr::guarded(conds, data, Expr::constant(self.pad_value as f64, acc)) * weight
         });
         let result = add_channel_bias(cx, sum, 2, layout);
         cx.output(0, result);
@@ -148,6 +155,7 @@ impl Op for Conv {
         &[2]
     }
     fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
+        (self.pad_value == 0).then_some(())?;
         self.layout.block().is_none().then_some(())?;
         let (results, data) = (Channels::Axis(0), Channels::grouped(self.group)?);
         let bias = Some(Bias::plain(self.clone()));
@@ -160,6 +168,9 @@ impl Op for Conv {
         Some(self.layout.title())
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        if self.pad_value != 0 {
+            return Err(Fault::unsupported(format!("ONNX has no convolution with {} in its padding", self.pad_value)));
+        }
         let rank = cx.output_types[0].rank() - 2;
         let mut attrs = self.spec().export(rank);
         attrs.push(("group", OnnxAttr::Int(self.group)));
@@ -230,6 +241,7 @@ fn import_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         auto_pad: spec.auto_pad,
         group: cx.attrs.int("group").unwrap_or(1),
         layout: DataLayout::Nchw,
+        pad_value: 0,
     };
     let inputs = cx.inputs.clone();
     cx.add_multi(op, inputs)

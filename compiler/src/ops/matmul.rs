@@ -16,7 +16,7 @@ use crate::tir::{BufferId, Combiner, Expr};
 
 attr_struct! {
     /// Matrix product of the last two axes with broadcasting of the leading ones, as NumPy's `matmul`: a rank-1 operand
-    /// is a row on the left, a column on the right, and its axis is left out of the result.
+    /// is a row on the left, a column on the right, and its axis is left out of the result. Products of bytes are i32.
     pub struct MatMul("matmul") {}
 }
 
@@ -60,7 +60,7 @@ impl Op for MatMul {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (a, b) = (cx.require(0)?, cx.require(1)?);
-        Ok(vec![TensorType::new(a.dtype, infer_product(cx, &a.shape, &b.shape)?)])
+        Ok(vec![TensorType::new(a.dtype.product(), infer_product(cx, &a.shape, &b.shape)?)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         compute_product(cx, [&[], &[]], &[])
@@ -97,7 +97,7 @@ pub(super) fn compute_product(cx: &mut ComputeContext<'_>, read: [&[usize]; 2], 
     let (sa, sb) = (ordered(cx.shape(a), read[0]), ordered(cx.shape(b), read[1]));
     let p = Product::of(&sa, &sb)?;
     let out = cx.output_type(0).clone();
-    let (acc, right) = (out.dtype.accumulator(), cx.dtype(b));
+    let (acc, left, right) = (out.dtype.accumulator(), cx.dtype(a), cx.dtype(b));
     let sum = cx.reduce("", &out.shape, acc, std::slice::from_ref(&p.depth), Combiner::Sum, |o, r| {
         let o = stored_index(o, write);
         let (batch, rest) = o.split_at(p.batch.len());
@@ -109,7 +109,7 @@ pub(super) fn compute_product(cx: &mut ComputeContext<'_>, read: [&[usize]; 2], 
         ib.push(r[0].clone());
         ib.extend(column.cloned());
         let (ia, ib) = (stored_index(&ia, read[0]), stored_index(&ib, read[1]));
-        Expr::load(a, ia).cast(out.dtype, acc) * Expr::load(b, ib).cast(right, acc)
+        Expr::load(a, ia).cast(left, acc) * Expr::load(b, ib).cast(right, acc)
     });
     let result = narrow(cx, sum, &out);
     cx.output(0, result);

@@ -29,6 +29,7 @@ pub mod fusion_kind;
 mod infer_types;
 mod inline_functions;
 mod instrument;
+mod integer_products;
 pub mod mixed_precision;
 mod pipeline;
 mod print_ir;
@@ -155,6 +156,7 @@ passes! {
     simplify::Simplify,
     fold_constants::FoldConstants,
     fold_batch_norm::FoldBatchNorm,
+    integer_products::IntegerProducts,
     eliminate_common_subexpr::EliminateCommonSubexpr,
     apply_schedules::ApplySchedules,
     eliminate_dead::EliminateDead,

@@ -77,6 +77,7 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
             "inline-functions",
             "to-a-normal-form",
             "remove-unused-functions",
+            "integer-products",
             "simplify",
             "fold-constants",
             "canonicalize-ops",

@@ -133,12 +133,14 @@ impl SoftwarePipeline {
         }
         let held = Held::of(f, heads, &copy.value);
         let own: Vec<&LoopHead> = heads.iter().filter(|l| !matches!(l.kind, LoopKind::Local(_))).collect();
+        let bytes = f.buffers[copy.buffer].encoding == Encoding::ByteQuad;
+        let words = own.last().is_some_and(|l| l.kind == LoopKind::Vectorize && l.extent.is(4));
         let next = f.buffers.push(Buffer {
             name: next_name,
             dtype: held.from.map_or(f.buffers[copy.buffer].dtype, |b| f.buffers[b].dtype),
             shape: own.iter().map(|l| l.extent.clone()).collect(),
             scope: Scope::Register,
-            encoding: Encoding::Native,
+            encoding: if bytes && words { Encoding::ByteQuad } else { Encoding::Native },
         });
         let load = |at: Int, by: &Substitution, name: Name| {
             let mut b = copy.clone();

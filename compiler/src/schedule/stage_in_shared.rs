@@ -42,7 +42,7 @@ attr_struct! {
         pub pad: i64 = 0,
         /// Dimensions, from the first on, that tell rows apart, where rows are padded; a row is everything after them.
         pub rows: i64 = 1,
-        /// Keeps an f16 that was cast to f32 as f16.
+        /// Keeps an f16 that was cast to f32 as f16, and bytes that were cast to i32 as bytes in packed words.
         pub narrow: bool = false,
     }
 }

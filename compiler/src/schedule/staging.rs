@@ -61,7 +61,7 @@ pub(super) struct Arrangement<'a> {
     pub pad: i64,
     /// Dimensions, from the first on, that tell rows apart; a row is everything after them.
     pub rows: usize,
-    /// The operand is of a wider type only because it was cast, and is kept as it was before.
+    /// The operand is of a wider type only because it was cast, and is kept as it was before: bytes in packed words.
     pub narrow: bool,
 }
 
@@ -98,9 +98,8 @@ impl Staging<'_> {
         let (operand, lazy) = self.find_operand(&block)?;
         let wide = operand.dtype(f);
         let operand = match self.arrangement.narrow {
-            true => {
-                narrowed(&operand, f).ok_or_else(|| Refusal::at(self.block, "the operand is no f16 that was cast"))?
-            }
+            true => narrowed(&operand, f)
+                .ok_or_else(|| Refusal::at(self.block, "the operand is no f16 and no byte that was cast"))?,
             false => operand,
         };
         if buffers_read(&operand).contains(&block.buffer) {
@@ -109,13 +108,10 @@ impl Staging<'_> {
         let varying = self.varying_loops(&path, at, &operand)?;
         let dims = varying.iter().map(|l| self.dimension(f, &path, l)).collect::<Result<Vec<Dim>, Refusal>>()?;
         let layout = self.layout(&path, &dims)?;
-        let buffer = f.buffers.push(Buffer {
-            name: self.into,
-            dtype: operand.dtype(f),
-            shape: layout.shape.clone(),
-            scope: self.scope(&dims)?,
-            encoding: Encoding::Native,
-        });
+        let (dtype, scope) = (operand.dtype(f), self.scope(&dims)?);
+        let packs = is_byte(dtype) && self.arrangement.narrow && matches!(scope, Scope::Shared | Scope::Register);
+        let encoding = if packs { Encoding::ByteQuad } else { Encoding::Native };
+        let buffer = f.buffers.push(Buffer { name: self.into, dtype, shape: layout.shape.clone(), scope, encoding });
         let heads: Vec<LoopHead> = dims.iter().flat_map(|d| d.loops.clone()).collect();
         let by: Substitution = dims.iter().map(|d| (d.var, d.source.clone())).collect();
         let mut value = operand.map_ints(&mut |i| substitute(i, &by));
@@ -277,16 +273,35 @@ impl Staging<'_> {
     }
 }
 
-/// The f16 value that `e` was before a cast to f32: what is rounded to f16 there stays what it is.
-fn narrowed(e: &Expr, f: &TensorFunction) -> Option<Expr> {
+fn is_byte(t: DType) -> bool {
+    matches!(t, DType::I8 | DType::U8)
+}
+
+/// The f16 value that `e` was before a cast to f32, or the byte before one to i32: what is rounded to f16 there stays what it is.
+pub(super) fn narrowed(e: &Expr, f: &TensorFunction) -> Option<Expr> {
     match e {
-        e if e.dtype(f) == DType::F16 => Some(e.clone()),
         Expr::Cast(DType::F32, a) if a.dtype(f) == DType::F16 => Some((**a).clone()),
-        Expr::Select(c, a, b) => Some(Expr::select((**c).clone(), narrowed(a, f)?, narrowed(b, f)?)),
+        Expr::Cast(DType::I32, a) if is_byte(a.dtype(f)) => Some((**a).clone()),
+        Expr::Select(c, a, b) => {
+            let of = |e: &Expr, other: &Expr| narrowed_to(e, narrowed(other, f).map(|o| o.dtype(f)), f);
+            Some(Expr::select((**c).clone(), of(a, b)?, of(b, a)?))
+        }
         Expr::Const(crate::tir::Scalar::Float(v), DType::F32) if half::f16::from_f64(*v).to_f64() == *v => {
             Some(Expr::constant(*v, DType::F16))
         }
+        e if e.dtype(f) == DType::F16 || is_byte(e.dtype(f)) => Some(e.clone()),
         _ => None,
+    }
+}
+
+/// [`narrowed`], where an integer constant is of the type that stands beside it.
+fn narrowed_to(e: &Expr, beside: Option<DType>, f: &TensorFunction) -> Option<Expr> {
+    match (e, beside) {
+        (Expr::Const(crate::tir::Scalar::Int(v), DType::I32), Some(t)) => {
+            let low = if t == DType::I8 { -128 } else { 0 };
+            (is_byte(t) && (low..low + 256).contains(v)).then(|| Expr::int(*v, t))
+        }
+        _ => narrowed(e, f),
     }
 }
 

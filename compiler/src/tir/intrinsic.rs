@@ -13,8 +13,17 @@
 //! memory, `store_16x16_f32` writes an accumulator there. In memory one of the two dimensions lies next to each other, the other
 //! has a constant stride.
 //!
+//! `dot4_i8` and `dot4_u8` multiply four bytes of two words and add all to an integer, which a thread does by itself:
+//!
+//! ```text
+//! buffer %a: i8[4] byte_quad   buffer %b: i8[4] byte_quad   buffer %c: i32[1] register
+//! for i in 0..4 { block dot4_i8 reduce sum { %c[0] <- i32(%a[i]) * i32(%b[i]) } }
+//! ```
+//!
+//! Each operand's four bytes are one word of packed memory; the result is any i32 that the loop does not move.
+//!
 //! A nest of loops is an intrinsic when it *unifies* with its description: the same extents around one block without conditions, the
-//! same reduction, and a value that is the same but for casts to a wider float. Fragments are named by their loops alone in their last
+//! same reduction, and a value that is the same but for casts to a wider type. Fragments are named by their loops alone in their last
 //! two dimensions.
 
 use super::{Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet};
@@ -97,6 +106,14 @@ impl<'f> Nest<'f> {
     }
 }
 
+/// Bytes of a packed word.
+const WORD: i64 = 4;
+
+/// The types whose packed words are multiplied at once.
+fn byte(word: &str) -> Option<DType> {
+    [DType::I8, DType::U8].into_iter().find(|t| t.name() == word)
+}
+
 /// The words of a matrix shape's types: `f16` or `f32`.
 fn float(word: &str) -> Option<DType> {
     [DType::F16, DType::F32].into_iter().find(|t| t.to_string() == word)
@@ -129,8 +146,17 @@ impl Intrinsic {
                 multiply_add(<[i64; 3]>::try_from(sizes(size)?).ok()?, float(ab)?, float(cr)?)
             }
             ["store", size, t] => store(pair(size)?, float(t)?),
+            ["dot4", t] => dot4(byte(t)?),
             _ => return None,
         })
+    }
+    /// The products of packed words of bytes.
+    pub fn packed_dots() -> [Intrinsic; 2] {
+        [DType::I8, DType::U8].map(dot4)
+    }
+    /// A subgroup does it as a whole; else each thread for itself.
+    pub fn is_collective(&self) -> bool {
+        self.description.buffers.iter().any(|(_, b)| matches!(b.scope, Scope::Fragment(_)))
     }
     /// The one that a nest can be, by the memory that its block accesses.
     pub fn of_nest(f: &TensorFunction, nest: &Nest<'_>) -> Option<Intrinsic> {
@@ -145,6 +171,7 @@ impl Intrinsic {
             (Scope::Shared | Scope::Global, &[m, n]) if matches!(from?.scope, Scope::Fragment(_)) => {
                 store([m, n], into.dtype)
             }
+            (_, &[WORD]) if into.dtype == DType::I32 && b.reduce.is_some() => dot4(byte(from?.dtype.name())?),
             _ => return None,
         })
     }
@@ -200,6 +227,14 @@ impl Unification<'_> {
             return Err(format!("`{}` is {}, not {}", buffer.name, buffer.dtype, wanted.dtype));
         }
         let vars: Vec<Name> = own.1.iter().filter_map(|i| self.var(i)).collect();
+        if wanted.encoding == Encoding::ByteQuad {
+            return self.word(buffer, other.1, vars[0]);
+        }
+        if wanted.scope == Scope::Register {
+            let moved = other.1.iter().any(|i| self.vars.iter().any(|v| i.uses(*v)));
+            let own = matches!(buffer.scope, Scope::Register | Scope::Shared | Scope::Global);
+            return if moved || !own { Err(format!("`{}` is no single element", buffer.name)) } else { Ok(()) };
+        }
         if let Scope::Fragment(_) = wanted.scope {
             if buffer.scope != wanted.scope {
                 return Err(format!("`{}` is no {}", buffer.name, fragment_words(wanted.scope)));
@@ -222,6 +257,16 @@ impl Unification<'_> {
             }
         }
     }
+    /// The loop `var` goes through one packed word of `buffer`.
+    fn word(&self, buffer: &Buffer, indices: &[Int], var: Name) -> Result<(), String> {
+        if buffer.encoding != Encoding::ByteQuad {
+            return Err(format!("`{}` is no memory of packed bytes", buffer.name));
+        }
+        match strides(buffer, indices, &[var], self.bounds).as_deref() {
+            Some([1]) if int::divisor(&first_of(buffer, indices, var, self.bounds)) % WORD == 0 => Ok(()),
+            _ => Err(format!("the bytes of `{}` are not those of one word", buffer.name)),
+        }
+    }
     fn value(&self, own: &Expr, other: &Expr) -> Result<(), String> {
         match (narrowest(own, self.own), narrowest(other, self.f)) {
             (Expr::Load(a, i), Expr::Load(b, j)) => self.element((*a, i), (*b, j)),
@@ -242,10 +287,17 @@ fn fragment_words(scope: Scope) -> String {
     }
 }
 
-/// The operand of casts to f32, which holds all values of f16.
+/// The element, as a place in the whole buffer, of the first iteration of `var`.
+pub fn first_of(buffer: &Buffer, indices: &[Int], var: Name, bounds: &Bounds) -> Int {
+    let flat = int::flatten_index(indices, &buffer.shape);
+    int::simplify(&flat.substitute(var, &Int::new(0)), bounds)
+}
+
+/// The operand of casts to f32, which holds all values of f16, and of bytes to i32.
 fn narrowest<'e>(e: &'e Expr, f: &TensorFunction) -> &'e Expr {
     match e {
         Expr::Cast(DType::F32, a) if a.dtype(f) == DType::F16 => narrowest(a, f),
+        Expr::Cast(DType::I32, a) if matches!(a.dtype(f), DType::I8 | DType::U8) => narrowest(a, f),
         _ => e,
     }
 }
@@ -324,9 +376,41 @@ fn multiply_add([m, n, k]: [i64; 3], ab: DType, cr: DType) -> Intrinsic {
     })
 }
 
+fn dot4(t: DType) -> Intrinsic {
+    describe(format!("dot4_{t}"), &[WORD], |f, v| {
+        let shape = || vec![Int::new(WORD)];
+        let (scope, encoding) = (Scope::Shared, Encoding::ByteQuad);
+        let [a, b] = ["a", "b"]
+            .map(|name| f.buffers.push(Buffer { name: name.into(), dtype: t, shape: shape(), scope, encoding }));
+        let (scope, encoding) = (Scope::Register, Encoding::Native);
+        let c = Buffer { name: "c".into(), dtype: DType::I32, shape: vec![Int::new(1)], scope, encoding };
+        let element = |b: BufferId| Expr::load(b, v.to_vec()).cast(t, DType::I32);
+        let reduce = Some(Reduce { combiner: Combiner::Sum, init: false });
+        (f.buffers.push(c), vec![Int::new(0)], element(a) * element(b), reduce)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packed_products_are_of_words_and_of_one_type() {
+        for i in Intrinsic::packed_dots() {
+            let f = &i.description;
+            let Stmt::For(outer) = &f.body else { panic!("a nest") };
+            let nest = Nest::under(outer).expect("perfect");
+            assert_eq!(Intrinsic::named(&i.name).expect("by its name").description, *f);
+            assert_eq!(Intrinsic::of_nest(f, &nest).map(|i| i.name), Some(i.name.clone()));
+            i.unify(f, &nest, &f.bounds()).expect("a description is what it describes");
+            let other = Intrinsic::packed_dots().into_iter().find(|o| o.name != i.name).expect("two types");
+            assert!(other.unify(f, &nest, &f.bounds()).is_err());
+            let mut apart = f.clone();
+            apart.buffers.ids().for_each(|b| apart.buffers[b].encoding = Encoding::Native);
+            let why = i.unify(&apart, &nest, &f.bounds()).expect_err("bytes in words of their own");
+            assert!(why.message.contains("no memory of packed bytes"), "{}", why.message);
+        }
+    }
 
     #[test]
     fn a_shape_has_an_intrinsic_for_each_step_and_names_find_them() {

@@ -116,7 +116,7 @@ pub struct Buffer {
     pub shape: Vec<Int>,
     /// Memory.
     pub scope: Scope,
-    /// Storage form of a global buffer.
+    /// Storage form of a global buffer; bytes in workgroup memory or registers may be packed too.
     pub encoding: Encoding,
 }
 impl Buffer {
@@ -215,7 +215,7 @@ pub enum LoopKind {
     Subgroup(u8),
     /// Iterations that the lanes of a subgroup share out, inside a loop over subgroups, however many lanes there are.
     Lane,
-    /// All iterations are one operation of a subgroup on matrices ([`intrinsic`]).
+    /// All iterations are one operation of the device ([`intrinsic`]): of a subgroup on matrices, or of a thread on packed words.
     Tensor,
 }
 impl LoopKind {

@@ -22,24 +22,24 @@ impl Verifier<'_> {
                 self.error(place, "threads share out a loop inside one that lanes share out");
             }
             LoopKind::Tensor if self.loops.last().is_none_or(|o| o.1 != LoopKind::Tensor) => {
-                if shared_out || !subgroup {
-                    self.error(place, "an operation on matrices stands inside a loop over subgroups alone");
-                }
-                self.operation(place, l);
+                self.operation(place, l, !shared_out && subgroup);
             }
             _ => {}
         }
     }
 
-    /// The loops and the block are what an intrinsic's description says.
-    fn operation(&mut self, place: &str, l: &For) {
+    /// The loops and the block are what an intrinsic's description says; subgroups do some of them as a whole.
+    fn operation(&mut self, place: &str, l: &For, by_subgroups: bool) {
         let nest = match Nest::under(l) {
             Ok(nest) => nest,
             Err(m) => return self.error(place, format!("`{}` {}", m.culprit, m.message)),
         };
         let Some(intrinsic) = Intrinsic::of_nest(self.f, &nest) else {
-            return self.error(place, "is no operation on matrices: none goes through such memory in so many loops");
+            return self.error(place, "is no operation of a device: none goes through such memory in so many loops");
         };
+        if intrinsic.is_collective() && !by_subgroups {
+            self.error(place, "an operation on matrices stands inside a loop over subgroups alone");
+        }
         let f = self.f;
         let unified = intrinsic.unify(f, &nest, self.bounds.get_or_init(|| f.bounds()));
         if let Err(m) = unified {

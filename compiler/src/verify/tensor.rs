@@ -110,8 +110,9 @@ impl Verifier<'_> {
         if !suits {
             self.error(place, format!("{:?} does not store {}", b.encoding, b.dtype));
         }
-        if b.encoding != Encoding::Native && b.scope != Scope::Global {
-            self.error(place, "only global buffers have an encoding");
+        let packs = b.encoding == Encoding::ByteQuad && matches!(b.scope, Scope::Shared | Scope::Register);
+        if b.encoding != Encoding::Native && b.scope != Scope::Global && !packs {
+            self.error(place, "only global buffers have an encoding, and staged bytes");
         }
         if let Scope::Subgroup { lane_dim, size } = b.scope {
             if lane_dim as usize >= b.shape.len() {

@@ -9,6 +9,7 @@ mod elementwise;
 mod gemm;
 mod rules;
 mod storage;
+mod words;
 
 use compiler::profile::DeviceProfile;
 use compiler::tir::{BufferId, TensorFunction};

@@ -5,7 +5,7 @@ use crate::arena::Id;
 use crate::dtype::DType;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
-use crate::tir::{BinaryOp, Cond, CondOp, Expr, LoopKind, Reduce, Stmt, TensorFunction, UnaryOp};
+use crate::tir::{BinaryOp, Cond, CondOp, Expr, LoopKind, Reduce, Scope, Stmt, TensorFunction, UnaryOp};
 use rustc_hash::FxHashMap;
 
 pub(super) enum IntOp {
@@ -91,7 +91,10 @@ impl<'f> Resolver<'f> {
                     Some(s) => self.slots.insert(l.var, s),
                     None => self.slots.remove(&l.var),
                 };
-                Code::For { slot, extent, kind: l.kind, body }
+                // What a thread does by itself is a loop of its own.
+                let alone = l.kind == LoopKind::Tensor && !self.is_of_subgroup(&l.body);
+                let kind = if alone { LoopKind::Serial } else { l.kind };
+                Code::For { slot, extent, kind, body }
             }
             Stmt::Block(b) => {
                 let reduction = match b.reduce {
@@ -113,6 +116,13 @@ impl<'f> Resolver<'f> {
             Stmt::Barrier => Code::Nothing,
             Stmt::Kernel(_, s) => Code::Kernel(Box::new(self.stmt(s)?)),
         })
+    }
+
+    /// True when a block of the statement accesses what a subgroup holds together.
+    fn is_of_subgroup(&self, s: &Stmt) -> bool {
+        let fragments = self.f.buffers.iter().filter(|b| matches!(b.1.scope, Scope::Fragment(_)));
+        let blocks = s.blocks();
+        fragments.into_iter().any(|(id, _)| blocks.iter().any(|b| b.accesses(id)))
     }
 
     fn ints(&self, list: &[Int]) -> Result<Vec<IntCode>, String> {

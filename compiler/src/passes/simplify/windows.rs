@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         pattern: || op_from::<Conv>([padded()]),
         apply: |m| {
             let conv = m.op::<Conv>()?;
-            let pads = padding(m, conv.layout, conv.auto_pad, &conv.pads, |v, _| v == 0.0)?;
+            let pads = padding(m, conv.layout, conv.auto_pad, &conv.pads, |v, _| v == conv.pad_value as f64)?;
             replace(m, Conv { pads, ..conv.clone() }.into())
         },
     },

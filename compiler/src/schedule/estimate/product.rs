@@ -5,8 +5,8 @@ use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::dtype::DType;
 use crate::name::Name;
-use crate::schedule::rules::{ProductTile, product_candidates};
-use crate::tir::{BinaryOp, Combiner, Expr};
+use crate::schedule::rules::{ProductTile, dot_candidates, product_candidates};
+use crate::tir::{BinaryOp, Block, Combiner, Expr};
 use crate::traffic::element_bytes;
 
 /// A product of a unit, by the loops of its reduction.
@@ -18,6 +18,8 @@ pub(super) struct Product<'f> {
     left: &'f Expr,
     right: &'f Expr,
     packed: bool,
+    /// Four elements of the reduction are a word, and one operation.
+    bytes: bool,
 }
 
 /// Windows over the rows of a product: how often each result is computed, and elements of a window.
@@ -25,6 +27,21 @@ pub(super) struct Product<'f> {
 pub(super) struct PoolingWindows {
     pub times: f64,
     pub taps: i64,
+}
+
+/// Bytes of a packed word.
+const WORD: f64 = 4.0;
+
+/// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies words of them.
+fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
+    let types: Vec<DType> = block.value.loads().iter().map(|l| stages.f.buffers[l.0].dtype).collect();
+    let plain = matches!(types[..], [a, b] if a == b && matches!(a, DType::I8 | DType::U8));
+    let mut computed = false;
+    block
+        .value
+        .visit(&mut |e| computed |= matches!(e, Expr::Unary(..) | Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)));
+    let bytes = plain && !computed && stages.f.buffers[block.buffer].dtype == DType::I32;
+    bytes && stages.profile.multiplies_bytes()
 }
 
 fn without_casts(e: &Expr) -> &Expr {
@@ -40,7 +57,8 @@ impl<'f> Product<'f> {
         let block = stages.list[stage].block;
         block.reduce.filter(|r| r.combiner == Combiner::Sum)?;
         let Expr::Binary(BinaryOp::Mul, a, b) = without_casts(&block.value) else { return None };
-        if !stages.f.buffers[block.buffer].dtype.is_float() {
+        let bytes = multiplies_bytes(stages, block);
+        if !stages.f.buffers[block.buffer].dtype.is_float() && !bytes {
             return None;
         }
         let constant = |e: &Expr| matches!(without_casts(e), Expr::Load(b, _) if stages.constants.contains(b));
@@ -53,7 +71,7 @@ impl<'f> Product<'f> {
         let (spatial, reduction) = stages.loops(stage);
         let packed = constant(right);
         let (rows, columns, batch) = (vec![], vec![], vec![]);
-        let mut p = Product { rows, columns, batch, depth: vec![], left, right, packed };
+        let mut p = Product { rows, columns, batch, depth: vec![], left, right, packed, bytes };
         for l in reduction.into_iter().filter(|l| l.1 > 1) {
             if !uses(left, l.0) || !uses(right, l.0) {
                 return None;
@@ -99,10 +117,21 @@ impl<'f> Product<'f> {
             return vec![];
         }
         let [columns, depth, batch] = [&self.columns, &self.depth, &self.batch].map(|l| iterations(l) as i64);
+        if self.bytes {
+            return if windows.is_some() { vec![] } else { dot_candidates(stages.profile, [batch, rows, columns]) };
+        }
         let channels = self.depth.last().map_or(1, |l| l.1);
         let reads = [self.left, self.right].map(|e| stages.demand(e).reads);
         let bytes = reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype.size() as i64).max().unwrap_or(4);
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, (channels, bytes))
+    }
+    /// Multiply-adds of one operation on vector units, at their rate.
+    fn at_once(&self, stages: &Stages<'_>, windows: Option<PoolingWindows>) -> f64 {
+        match () {
+            () if self.bytes => WORD,
+            () if windows.is_none() && self.multiplies_matrices(stages) => MATRICES,
+            () => 1.0,
+        }
     }
     /// Both operands are f16 in memory, and the device multiplies matrices of it.
     fn multiplies_matrices(&self, stages: &Stages<'_>) -> bool {
@@ -125,8 +154,9 @@ impl<'f> Product<'f> {
         let [left, right] = [tile.rows, tile.columns].map(|n| tiles * n as f64 * depth);
         let groups = tiles * tile.slices as f64;
         let mut tally = Tally { workgroups: groups, threads: tile.threads as f64, ..Tally::default() };
-        let matrices = if windows.is_none() && self.multiplies_matrices(stages) { MATRICES } else { 1.0 };
-        tally.operations = 2.0 * left * tile.columns as f64 / matrices;
+        let at_once = self.at_once(stages, windows);
+        let word = if self.bytes { WORD } else { 1.0 };
+        tally.operations = 2.0 * left * tile.columns as f64 / at_once;
         let left_demand = stages.demand(self.left);
         tally.operations += left_demand.operations * left;
         self.operand(stages, &mut tally, &left_demand, (&self.rows, left), false);
@@ -139,9 +169,9 @@ impl<'f> Product<'f> {
             // several lanes.
             let vectors = up(tile.thread_rows as f64, 4) + up(tile.thread_columns as f64, 4);
             let subgroups = tiles * tile.threads as f64 / stages.rates.lanes as f64;
-            tally.passes += subgroups * depth * vectors * 1.5 / matrices;
-            tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0;
-            tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64;
+            tally.passes += subgroups * depth * vectors * 1.5 / at_once;
+            tally.passes += (left + right) / (stages.rates.lanes * 4) as f64 * 4.0 / word;
+            tally.shared_bytes = ((tile.rows + tile.columns) * tile.depth * 4) as u64 / word as u64;
             tally.operations += tiles * tile.threads as f64 * (depth / tile.depth as f64).ceil() * STEP;
         }
         tally
@@ -179,8 +209,8 @@ impl<'f> Product<'f> {
                 };
                 let (a, b) = (of(&by_depth, step.1), of(&by_rows, last));
                 let each = |t: &(Touch, i64)| (t.0.accesses / t.1 as f64, t.0.sectors / t.1 as f64);
-                // Along the rows only in whole vectors.
-                if b.1 > 1 && each(&b) < each(&a) { b } else { a }
+                // Along the rows only in whole vectors, and no words of bytes.
+                if !self.bytes && b.1 > 1 && each(&b) < each(&a) { b } else { a }
             };
             // Where a step goes through several elements of a window.
             let apart = channels % 4 != 0 && self.depth.len() > 1;

@@ -4,7 +4,7 @@ use super::rates::{BARRIER, HALVING, MATRICES, Rates};
 use super::tally::{KernelEstimate, OPEN, Tally, every, left, operations};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::tir::{Block, Expr, LoopKind, Stmt, TensorFunction};
+use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stmt, TensorFunction};
 use crate::traffic::{SECTOR_BYTES, traffic};
 
 /// Each kernel of a scheduled function.
@@ -35,7 +35,9 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         let shared_out = |k: LoopKind| matches!(k, LoopKind::Group(_) | LoopKind::Local(_) | LoopKind::Subgroup(_));
         let own = around.iter().filter(|l| !shared_out(l.1));
         // A subgroup's own work is not each thread's.
-        let alone = around.iter().any(|l| matches!(l.1, LoopKind::Lane | LoopKind::Tensor));
+        let fragment = |b: BufferId| matches!(f.buffers[b].scope, Scope::Fragment(_));
+        let of_subgroup = fragment(block.buffer) || block.value.loads().iter().any(|l| fragment(l.0));
+        let alone = around.iter().any(|l| l.1 == LoopKind::Lane || l.1 == LoopKind::Tensor && of_subgroup);
         let all = if alone { tally.workgroups * tasks } else { all };
         let combined = around.iter().any(|l| l.1 == LoopKind::Combine);
         let runs = own.filter(|l| l.1 != LoopKind::Combine).map(|l| l.0 as f64).product::<f64>() * all;

@@ -167,11 +167,23 @@ fn expr_vars(e: &Expr) -> Vec<Name> {
     out
 }
 
-/// Recognises a contraction in `unit`.
+/// Recognises a contraction of floats in `unit`.
 ///
 /// # Errors
 /// Declines with the property that is missing.
 pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contraction, Decline> {
+    let reduce = unit.reduce.and_then(|r| block_of(&sketch.f, r)).ok_or_else(Decline::other_kind)?;
+    match sketch.f.buffers[reduce.buffer].dtype.is_float() {
+        true => contraction_of_numbers(sketch, unit),
+        false => Err(Decline::other_kind()),
+    }
+}
+
+/// Recognises a contraction in `unit`, of integers too.
+///
+/// # Errors
+/// Declines with the property that is missing.
+pub(super) fn contraction_of_numbers(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contraction, Decline> {
     let f = &sketch.f;
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let r = block_of(f, reduce).ok_or_else(Decline::other_kind)?;
@@ -180,9 +192,6 @@ pub(super) fn contraction(sketch: &Sketch<'_>, unit: &Unit) -> Result<Contractio
         return Err(Decline::other_kind());
     }
     let Expr::Binary(BinaryOp::Mul, a, b) = strip_casts(&r.value) else { return Err(Decline::other_kind()) };
-    if !f.buffers[r.buffer].dtype.is_float() {
-        return Err(Decline::other_kind());
-    }
     let sides = [expr_vars(a), expr_vars(b)];
     let around = sketch.loops(reduce)?;
     let single = |v: &Name| around.iter().any(|l| l.var == *v && l.extent.is(1));

@@ -28,8 +28,15 @@ pub(super) fn copy_cooperatively(
     let mut order = loops.clone();
     order.sort_by_key(|v| std::cmp::Reverse(strides(sketch, copy, *v)));
     let mut run = Vec::new();
+    // Packed words are stored whole: their bytes are the vector, wherever they come from.
+    let word = word_loop(sketch, copy, &loops);
+    let may_be_vector = |v: &&Name| word.is_none_or(|w| w == **v);
     for length in run_lengths(sketch, copy, &loops, threads.0 * threads.1) {
-        let Some(found) = loops.iter().rev().find_map(|v| Run::along(sketch, copy, &loops, *v, length).transpose())
+        let Some(found) = loops
+            .iter()
+            .rev()
+            .filter(may_be_vector)
+            .find_map(|v| Run::along(sketch, copy, &loops, *v, length).transpose())
         else {
             continue;
         };
@@ -43,7 +50,9 @@ pub(super) fn copy_cooperatively(
         break;
     }
     if run.is_empty() {
-        sketch.reorder(&order)?;
+        order.retain(|v| Some(*v) != word);
+        run.extend(word);
+        sketch.reorder(&order.iter().chain(&run).copied().collect::<Vec<Name>>())?;
     }
     let flat = sketch.fuse(&order, Name::new(&format!("{copy}_f")))?;
     // Fewer than there are threads: the last rows of threads have none.
@@ -55,6 +64,13 @@ pub(super) fn copy_cooperatively(
     let Some(vector) = run.pop() else { return Ok(()) };
     run.into_iter().try_for_each(|v| sketch.unroll(v))?;
     Ok(sketch.vectorize(vector)?)
+}
+
+/// The loop that goes through a packed word of the buffer that the block stores to.
+fn word_loop(sketch: &Sketch<'_>, block: Name, loops: &[Name]) -> Option<Name> {
+    let pack = sketch.elements_per_word(block);
+    let neighbours = |v: &&Name| strides(sketch, block, **v).1 == 1;
+    loops.iter().rev().find(neighbours).copied().filter(|v| pack > 1 && sketch.extent_of(*v) == Some(pack))
 }
 
 /// Neighbours in device memory that one thread copies.

@@ -5,14 +5,21 @@
 //! computed. The subgroups share out the workgroup's tile: each has `pieces` of rows and of columns, a matrix each. Results go
 //! through a slice of workgroup memory of the subgroup's own, from where its lanes take them for what is fused behind the product.
 //! How many lanes there are, no address knows.
+//!
+//! Where the grid leaves cores idle, a long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups,
+//! and a second kernel sums their results: where the estimate says that this takes less.
 
 use super::analysis::{Contraction, Unit, contraction};
 use super::cooperate::copy_cooperatively;
+use super::direct;
 use super::matmul_tiled::fuse_output;
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
+use super::split_depth::{slices, split_depth};
+use super::tiles::ProductTile;
 use crate::dtype::DType;
 use crate::name::Name;
+use crate::schedule::estimate::product_costs;
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, SplitEpilogue,
     StageInFragment, StageInShared, Tensorize, TransformLayout,
@@ -27,6 +34,9 @@ const PAD: i64 = 8;
 const OTHERS: i64 = 8;
 /// Neighbours of a result that a lane computes at once.
 const VECTOR: i64 = 4;
+
+/// Rows of a lane's results, at most, where it has more of them.
+const ROWS: i64 = 8;
 
 /// Rows and columns of a product that matrices are filled with, at least.
 const LEAST: i64 = 4;
@@ -74,6 +84,22 @@ impl Tile {
         let copied = (self.subgroups.0 * rows + self.subgroups.1 * columns) * self.depth;
         rows * columns / lanes + (rows + columns) * self.depth / 2 / lanes + copied / 2 / threads
     }
+    /// For the estimate, which asks for results of a thread as rows and columns.
+    fn in_numbers(&self, m: Matrix, lanes: i64, slices: i64) -> ProductTile {
+        let (rows, columns) = (self.subgroups.0 * self.pieces.0 * m.m, self.subgroups.1 * self.pieces.1 * m.n);
+        let threads = self.subgroups.0 * self.subgroups.1 * lanes;
+        let results = (rows * columns / threads).max(1);
+        let thread_rows = results.min(ROWS);
+        ProductTile {
+            rows,
+            columns,
+            depth: self.depth,
+            threads,
+            thread_rows,
+            thread_columns: results / thread_rows,
+            slices,
+        }
+    }
     fn listed(&self) -> Vec<i64> {
         vec![self.subgroups.0, self.subgroups.1, self.pieces.0, self.pieces.1]
     }
@@ -109,8 +135,30 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     let shape = sketch.choose("matrix", &names, names[0].clone())?;
     let mnk = names.iter().position(|n| *n == shape).map_or(shapes[0].mnk, |at| shapes[at].mnk).map(i64::from);
     let matrix = Matrix { m: mnk[0], n: mnk[1], k: mnk[2] };
-    let tile = choose_tile(sketch, &c, matrix)?;
+    let (tile, parts) = choose_tile(sketch, unit, &c, matrix)?;
+    if parts > 1 {
+        let whole = sketch.clone();
+        match compute_slices(sketch, unit, &c, (matrix, tile), parts) {
+            Ok(()) => return Ok(()),
+            Err(_) => *sketch = whole,
+        }
+    }
     compute(sketch, unit, reduce, &c, matrix, tile)
+}
+
+/// Schedules slices of the reduction with this tile, and the sum of their results.
+fn compute_slices(
+    sketch: &mut Sketch<'_>,
+    unit: &Unit,
+    c: &Contraction,
+    (matrix, tile): (Matrix, Tile),
+    parts: i64,
+) -> Result<(), Decline> {
+    let part = split_depth(sketch, unit, c, parts)?;
+    let c = contraction(sketch, &part)?;
+    let reduce = part.reduce.ok_or_else(Decline::other_kind)?;
+    compute(sketch, &part, reduce, &c, matrix, tile)?;
+    direct::apply(sketch, unit)
 }
 
 /// Operands are f16 in memory, and sums f32.
@@ -124,8 +172,9 @@ fn check_types(sketch: &Sketch<'_>, reduce: Name) -> Result<(), Decline> {
     wide.map_or(Ok(()), |b| Err(Decline(format!("`{}` is {}, matrix units take f16", b.name, b.dtype))))
 }
 
-/// The largest tile that leaves every core a workgroup, else the smallest.
-fn choose_tile(sketch: &mut Sketch<'_>, c: &Contraction, m: Matrix) -> Result<Tile, Decline> {
+/// The largest tile that leaves every core a workgroup, else the smallest or, where that takes less, any with the reduction in slices.
+/// Also the number of slices.
+fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix) -> Result<(Tile, i64), Decline> {
     let p = sketch.profile;
     let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
     let (batch, rows, columns) = (product(&c.batch), product(&c.m), product(&c.n));
@@ -146,14 +195,48 @@ fn choose_tile(sketch: &mut Sketch<'_>, c: &Contraction, m: Matrix) -> Result<Ti
     let held: Vec<Tile> = usable.iter().filter(|t| most <= 0 || t.registers(m, lanes) <= most).copied().collect();
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let groups = |t: &Tile| batch * over(rows, size(t).0) * over(columns, size(t).1);
-    let usual = held.iter().find(|t| groups(t) >= i64::from(p.cores)).or(held.last()).or(usable.last()).copied();
+    let enough = held.iter().find(|t| groups(t) >= i64::from(p.cores)).copied();
+    let usual = enough.or(held.last().copied()).or(usable.last().copied());
     let usual = usual.ok_or_else(|| Decline("no tile fits the device".into()))?;
+    let sliced = if enough.is_none() && batch == 1 { cheapest_slices(sketch, unit, c, m, usual, &held) } else { None };
+    let usual = sliced.map_or(usual, |s| s.0);
     let domain: Vec<Vec<i64>> = usable.iter().map(Tile::listed).collect();
     let chosen = sketch.choose("tile", &domain, usual.listed())?;
     let tile = usable.iter().find(|t| t.listed() == chosen).copied().unwrap_or(usual);
     let depths: Vec<i64> = [2 * DEPTH, DEPTH, DEPTH / 2].into_iter().filter(|d| d % m.k == 0).collect();
     let depth = sketch.choose("depth", &depths, tile.depth)?;
-    Ok(Tile { depth, ..tile })
+    let tile = Tile { depth, ..tile };
+    let numbers = if batch == 1 { slices_of(sketch, c, &tile) } else { vec![1] };
+    // Another tile or depth may have been chosen, of which fewer slices are whole steps.
+    let usual = sliced.map(|s| s.1).filter(|n| numbers.contains(n)).unwrap_or(1);
+    let parts = if numbers.len() > 1 { sketch.choose("slices", &numbers, usual)? } else { 1 };
+    Ok((tile, parts))
+}
+
+/// Into how many slices of whole K steps the reduction may be cut.
+fn slices_of(sketch: &Sketch<'_>, c: &Contraction, tile: &Tile) -> Vec<i64> {
+    let whole: i64 = c.k.iter().filter_map(|v| sketch.extent_of(*v)).product();
+    let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
+    slices(whole, if channels % tile.depth == 0 { channels / tile.depth } else { 1 })
+}
+
+/// The tile and the number of slices that take less than `usual` does without slices; none where that takes least.
+fn cheapest_slices(
+    sketch: &Sketch<'_>,
+    unit: &Unit,
+    c: &Contraction,
+    m: Matrix,
+    usual: Tile,
+    held: &[Tile],
+) -> Option<(Tile, i64)> {
+    let lanes = i64::from(sketch.profile.subgroup.1.max(1));
+    let sliced = held.iter().flat_map(|t| slices_of(sketch, c, t).into_iter().map(|n| (*t, n)).filter(|s| s.1 > 1));
+    let all: Vec<(Tile, i64)> = std::iter::once((usual, 1)).chain(sliced).collect();
+    let numbers: Vec<ProductTile> = all.iter().map(|(t, n)| t.in_numbers(m, lanes, *n)).collect();
+    let blocks = [unit.name(), unit.output];
+    let costs = product_costs(&sketch.f, sketch.constants, sketch.profile, blocks, &numbers)?;
+    let least = all.iter().zip(&costs).min_by(|a, b| a.1.total_cmp(b.1)).map(|(s, _)| *s);
+    least.filter(|s| s.1 > 1)
 }
 
 /// The loops of a tile.

@@ -110,6 +110,45 @@ fn every_choice_gives_the_same_results() {
     }
 }
 
+/// Few rows and columns, and a long reduction: every number of slices, with and without tails of rows and columns. The rule takes some
+/// itself where cores are idle.
+#[test]
+fn slices_of_a_long_reduction_are_summed_up() {
+    for (mnk, (m, n, k)) in [([16, 16, 16], (5, 20, 1024)), ([8, 8, 8], (8, 8, 512))] {
+        let f = product(m, n, k);
+        let p = device(mnk, (32, 32));
+        let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
+        let all = choices(&made.trace);
+        let choice = all.iter().find(|c| c.point == "slices".into()).expect("slices are a choice");
+        assert_eq!(choice.of.len(), if k == 1024 { 3 } else { 2 }, "{:?}", choice.of);
+        for value in &choice.of {
+            let choice = Choice { unit: choice.unit, point: choice.point, value: value.clone() };
+            let mut g = schedule_with(&f, &[], &p, &[choice]).unwrap_or_else(|e| panic!("{e}")).function;
+            g.name = f.name;
+            assert_same(&f, &g);
+        }
+    }
+    // Another tile has other steps.
+    let f = product(8, 8, 512);
+    let p = DeviceProfile { cores: 128, ..device([16, 16, 16], (32, 32)) };
+    let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
+    let all = choices(&made.trace);
+    let depths = all.iter().find(|c| c.point == "depth".into()).expect("depths are a choice");
+    for value in &depths.of {
+        let choice = Choice { unit: depths.unit, point: depths.point, value: value.clone() };
+        schedule_with(&f, &[], &p, &[choice]).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
+#[test]
+fn long_reductions_are_cut_where_cores_are_idle() {
+    let kernels = |cores: u32| {
+        let p = DeviceProfile { cores, ..device([16, 16, 16], (32, 32)) };
+        schedule(&product(16, 16, 2048), &[], &p).unwrap_or_else(|e| panic!("{e}")).function.kernels().len()
+    };
+    assert_eq!((kernels(128), kernels(1)), (2, 1));
+}
+
 #[test]
 fn what_is_no_product_of_halves_is_left_to_others() {
     let p = device([16, 16, 16], (32, 32));

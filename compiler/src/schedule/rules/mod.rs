@@ -16,7 +16,10 @@ mod choices_tests;
 mod cooperate;
 mod describe;
 mod direct;
+#[cfg(test)]
+mod dot_tests;
 mod elementwise;
+mod matmul_dot;
 mod matmul_matrix;
 mod matmul_subgroup;
 mod matmul_tiled;
@@ -43,6 +46,7 @@ mod windows;
 
 pub use alternatives::{Alternative, alternatives};
 pub use analysis::Unit;
+pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
 pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
 pub use pooling::{PoolingWindow, window_index};
@@ -117,6 +121,7 @@ pub static RULES: Table<Rule> = Table::new(&[
     Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
     Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
     Rule { name: "matmul-matrix", takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
+    Rule { name: "matmul-dot", takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
     Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
     Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
     Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },

@@ -40,7 +40,7 @@ impl Decline {
 fn elements_per_word(buffer: &Buffer) -> i64 {
     match buffer.encoding {
         Encoding::HalfPair if buffer.scope == Scope::Global => 2,
-        Encoding::ByteQuad if buffer.scope == Scope::Global => 4,
+        Encoding::ByteQuad => 4,
         _ => 1,
     }
 }
