@@ -3,11 +3,11 @@
 use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
-use crate::memory::check_memory;
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::tensor::{Tensor, ensure_room};
 use rand::{RngExt, SeedableRng};
+use weft::memory::check_memory;
 
 /// Inputs for calibration: the given ones, else seeded ones. None unless `--amp auto` asks for them.
 pub fn calibration_inputs(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {

@@ -1,5 +1,6 @@
 //! From what is planned, in order, to the tree of steps, with numbered buffers.
 
+use super::constant_encodings::constant_encodings;
 use super::host::{host_call, host_computation, host_module};
 use super::memory::Pool;
 use super::numbering::{Numbering, Packers};
@@ -81,6 +82,7 @@ impl Steps<'_> {
             plan.outputs.push(BufferView { name, ..view });
         }
         plan.buffers = tensors.numbering.finish(&mut memory);
+        constant_encodings(&mut plan, self.module);
         Ok((plan, memory))
     }
 
@@ -134,14 +136,22 @@ impl Steps<'_> {
                 }
             }
             Pending::Host { node, group } => {
-                let (call, run) = (host_call(self.main, *node), host_computation(module, self.main, *node));
-                let node = &self.main.nodes[*node];
+                let (call, run, id) = (host_call(self.main, *node), host_computation(module, self.main, *node), *node);
+                let node = &self.main.nodes[id];
                 let values: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                 let (inputs, outputs) = match call.is_some_and(|c| c.on_device) {
                     true => self.device_views(node, &values, tensors)?,
                     false => (tensors.on_host(&values, node.name)?, tensors.on_host(&node.outputs, node.name)?),
                 };
-                steps.push(Step::Host(HostStep { name: node.name, inputs, outputs, run, call, group: *group }));
+                steps.push(Step::Host(HostStep {
+                    name: node.name,
+                    inputs,
+                    outputs,
+                    node: id,
+                    run,
+                    call,
+                    group: *group,
+                }));
             }
             Pending::Copy { from, to } => {
                 let from = if to.is_on_host() { from.seen_by_host() } else { *from };
