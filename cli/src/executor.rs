@@ -15,7 +15,7 @@ use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use compiler::trace::{CompileTrace, Contents};
-use runtime_gpu::{DeviceChoice, Gpu, GpuError, HostFunctions};
+use runtime_gpu::{DeviceChoice, Gpu, GpuError};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -303,13 +303,7 @@ fn cache(common: &Common) -> Cache {
     if common.cache_weights { cache.with_weights() } else { cache }
 }
 
-/// Runs the entry function on the CPU executor.
-pub fn run_on_cpu(module: &Module, inputs: &[Tensor], functions: &HostFunctions) -> CliResult<Vec<Tensor>> {
-    let run = Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs);
-    Ok(run.map_err(weft::Error::from)?)
-}
-
-/// As [`run_on_cpu`], with progress as the stage `stage`: large networks take minutes there.
+/// Runs the entry function on the CPU executor, with progress as the stage `stage`: large networks take minutes there.
 pub fn run_on_cpu_watched(
     module: &Module,
     inputs: &[Tensor],

@@ -1,10 +1,11 @@
 //! A compiled network.
 
+use crate::cpu_form::cpu_module;
 use crate::device::Device;
 use crate::error::Error;
 use crate::options::Options;
 use crate::program::Program;
-use crate::session::{Execution, Session, cpu_module};
+use crate::session::{Execution, Session};
 use crate::staged::StagedModel;
 use compiler::compile::{CompileError, Compiled, split_stages};
 use compiler::graph::Module;

@@ -64,7 +64,7 @@
 //! });
 //! let model = Model::from_text(
 //!     "graph @main(%x: f32[3]) -> (y: f32[3]) {
-//!        %y = call_host @negate %x {in_place=[-1]} : f32[3]
+//!        %y = call_host @negate %x {dtypes=[f32], shapes=[[3]]} : f32[3]
 //!        return %y
 //!      }",
 //! )?;
@@ -78,6 +78,7 @@
 #![warn(missing_docs)]
 
 mod compiled;
+mod cpu_form;
 mod device;
 mod error;
 mod extensions;
@@ -102,4 +103,4 @@ pub use model::{Model, Sizes};
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
 pub use runtime_gpu::{DeviceOutputs, DeviceTensor, HostFunctions, RunInput};
-pub use session::{CPU_EXECUTOR, Session, has_halved};
+pub use session::{CPU_EXECUTOR, Session};

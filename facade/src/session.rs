@@ -1,18 +1,12 @@
 //! A network ready to run.
 
+use crate::cpu_form::has_halved;
 use crate::error::Error;
 use crate::outputs::Outputs;
 use crate::staged::StagedModel;
-use compiler::attr::AttrStruct;
-use compiler::compile::{CompileError, Compiled};
+use compiler::compile::Compiled;
 use compiler::cpu::Interpreter;
 use compiler::graph::{Module, TensorType, input_ports};
-use compiler::passes::mixed_precision::check_listed;
-use compiler::passes::{
-    AmpMode, MixedPrecision, PassContext, PassStats, PipelineOptions, ReplaceWithHostCalls, Sequential,
-    default_pipeline,
-};
-use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use runtime_gpu::{GpuError, HostFunctions};
 
@@ -158,26 +152,4 @@ impl Session {
             _ => None,
         }
     }
-}
-
-/// What the CPU executor runs: the module as loaded, with host calls or in mixed precision where that is asked for; and whether
-/// anything of it is in f16 then.
-pub(crate) fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> Result<(Module, bool), Error> {
-    let list = default_pipeline(pipeline);
-    let behind = |name: &str| list.iter().position(|p| p == name).map_or(0, |i| i + 1);
-    let mixed = if pipeline.amp == AmpMode::Off { 0 } else { behind(MixedPrecision::NAME) };
-    let until = mixed.max(behind(ReplaceWithHostCalls::NAME));
-    if until == 0 {
-        return Ok((module, false));
-    }
-    check_listed(&module, &pipeline.keep_f32).map_err(CompileError::Option)?;
-    let mut cx = PassContext::new(DeviceProfile::baseline());
-    pipeline.configure(&mut cx);
-    Sequential::new(&list[..until]).run(&mut module, &mut cx)?;
-    Ok((module, has_halved(&cx.stats)))
-}
-
-/// True when mixed precision has put anything into f16.
-pub fn has_halved(passes: &[PassStats]) -> bool {
-    passes.iter().any(|p| p.name == MixedPrecision::NAME && p.changed)
 }

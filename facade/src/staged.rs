@@ -1,9 +1,9 @@
 //! Models whose sizes are decided while they run, on a device: what can be planned runs there.
 
+use crate::cpu_form::has_halved;
 use crate::error::Error;
 use crate::options::Options;
 use crate::program::Program;
-use crate::session::has_halved;
 use compiler::compile::{CompileError, split_stages};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;

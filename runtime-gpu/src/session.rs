@@ -9,7 +9,6 @@ use crate::pipelines::{PipelineCache, build_all};
 use crate::pool::Pool;
 use crate::prepacked::Prepacked;
 use crate::resources::{Resources, Shared, allocate};
-use crate::run::ms;
 use compiler::graph::Module;
 use compiler::plan::{Content, HostContent, Plan};
 use std::sync::Arc;
@@ -108,20 +107,20 @@ impl Session {
             }
             constants.push(slices);
         }
-        times.constants = ms(start);
+        times.constants = milliseconds(start);
         let mark = Instant::now();
         let cache = options.cache.as_ref().and_then(|folder| PipelineCache::open(&gpu, plan, folder));
         let pipelines = build_all(&gpu, plan, cache.as_ref().map(PipelineCache::driver), progress)?;
         if let Some(cache) = cache {
             cache.store();
         }
-        times.pipelines = ms(mark);
+        times.pipelines = milliseconds(mark);
         let device_functions = options.host_functions.prepare(&gpu, plan)?;
         let host_functions = options.host_functions.clone();
         let shared =
             Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
         let pool = Pool::of((0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect());
-        times.total = ms(start);
+        times.total = milliseconds(start);
         Ok(Session { shared, pool, times })
     }
 
@@ -154,6 +153,10 @@ impl Session {
     pub fn has_device_steps(&self) -> bool {
         self.shared.plan.dispatches().next().is_some()
     }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
 }
 
 fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
