@@ -1,13 +1,13 @@
 //! npz and npy files.
 
 use crate::error::{CliError, CliResult};
-use crate::files::{open_plain, read_plain};
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
 use half::f16;
 use npyz::{DType as NpyType, NpyFile, WriterBuilder};
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
+use weft::plain_files::{open_plain, read_plain};
 
 /// Named tensors in file order.
 pub type Named = Vec<(String, Tensor)>;

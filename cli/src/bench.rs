@@ -5,7 +5,7 @@ mod tables;
 
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor, compile_options, compile_with, pipeline_for, profile_on, recorded};
+use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on, recorded};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, write_json};
 use crate::{ceilings, driver_stats, host_calls};
@@ -112,9 +112,9 @@ const DRIVER_STATS: &str = "--driver-stats";
 /// Opens the device; also why nothing can be timed on it, where its driver's statistics are wanted all the same.
 fn open(a: &BenchArgs) -> CliResult<(Device, Option<String>)> {
     if !a.driver_stats {
-        return Ok((Device::open(&a.common)?, None));
+        return Ok((crate::executor::open_device(&a.common)?, None));
     }
-    let device = Device::open_to_compile(&a.common)?;
+    let device = crate::executor::open_to_compile(&a.common)?;
     let computes = driver_stats::asked(&device, DRIVER_STATS)?.check_computes();
     match computes {
         Ok(()) => Ok((device, None)),
@@ -164,7 +164,7 @@ fn one(setup: &Setup<'_>, common: &Common, model: &str) -> CliResult<Value> {
     o.insert("model".into(), crate::models::short_name(model).into());
     o.insert("batch".into(), batch.into());
     o.insert("dtype".into(), if common.amp == "off" { "f32" } else { "f16" }.into());
-    o.insert("device".into(), device.describe());
+    o.insert("device".into(), crate::device::describe(device));
     o.insert("flops".into(), (2 * macs).into());
     o.insert("ceilings".into(), json!(ceilings));
     o.insert("settings".into(), json!({ "amp": common.amp, "layout": common.layout, "fuse": common.fuse, "opt_level": common.opt_level, "seed": common.seed }));
@@ -189,13 +189,13 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
     let (executor, cold) = first_run(module.clone(), common, device, inputs)?;
     let limit = a.duration.as_deref().map(duration).transpose()?;
     let mut progress = Progress::new(common, &[]);
-    match &executor {
-        Executor::Gpu { session, compiled } => {
+    match executor.on_device().zip(executor.compilation()) {
+        Some((session, compiled)) => {
             let (mut v, times) = on_device(a, session, compiled, inputs, limit, setup.ceilings, &mut progress)?;
             if !common.host_call.is_empty() {
                 let plain = Common { host_call: vec![], quiet: true, ..common.clone() };
                 let (other, _) = first_run(module.clone(), &plain, device, inputs)?;
-                if let Executor::Gpu { session, compiled } = &other {
+                if let Some((session, compiled)) = other.on_device().zip(other.compilation()) {
                     let (without, _) = on_device(a, session, compiled, inputs, limit, None, &mut progress)?;
                     v["without_host_calls"] = host_calls::beside(&v, &without);
                 }
@@ -211,15 +211,15 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
             v["compile_ms"] = json!({ "cold": cold, "warm": warm });
             Ok(Measured { value: v, dispatches: Some(times), stats })
         }
-        Executor::Cpu { .. } | Executor::Staged(_) | Executor::Open { .. } if a.driver_stats => {
+        None if a.driver_stats => {
             let why = format!(
                 "{DRIVER_STATS}: the model runs in parts or on the CPU executor: its kernels are not known before a run"
             );
             Err(CliError::new(Code::Device, why))
         }
-        Executor::Cpu { .. } | Executor::Staged(_) | Executor::Open { .. } => {
+        None => {
             let batch = batch(inputs);
-            let run = || executor.run(inputs).map(|_| 0.0);
+            let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
             let value = json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),
@@ -246,10 +246,10 @@ fn batch(inputs: &[Tensor]) -> usize {
 }
 
 /// Compiles, opens a session and runs once: some drivers compile only then. Milliseconds of it all.
-fn first_run(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<(Executor, f64)> {
+fn first_run(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<(weft::Session, f64)> {
     let start = Instant::now();
-    let executor = Executor::new(module, common, device, inputs)?.sized_for(inputs)?;
-    common.state.time("first run", || executor.run(inputs))?;
+    let executor = crate::executor::execute(module, common, device, inputs)?.sized_for(inputs)?;
+    common.state.time("first run", || executor.run_in_order(inputs))?;
     Ok((executor, start.elapsed().as_secs_f64() * 1e3))
 }
 
@@ -388,8 +388,8 @@ fn number(v: &Value, path: &[&str]) -> f64 {
 }
 
 fn read_baseline(path: &std::path::Path) -> CliResult<Vec<Value>> {
-    let text =
-        crate::files::read_text(path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
+    let text = weft::plain_files::read_text(path)
+        .map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
     let v: Value = serde_json::from_str(&text)
         .map_err(|e| CliError::input(format!("{} is not a bench result: {e}", path.display())))?;
     Ok(match v {

@@ -7,14 +7,13 @@
 
 use crate::args::{CasesArgs, RunArgs};
 use crate::error::{CliError, CliResult};
-use crate::executor::Device;
 use crate::output::print_text;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
 /// Runs the cases of stdin.
 pub fn execute(a: &CasesArgs) -> CliResult<()> {
-    let device = Device::open(&a.common)?;
+    let device = crate::executor::open_device(&a.common)?;
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|e| CliError::input(format!("stdin: {e}")))?;
         let [model, data, constant_inputs] = line.split('\t').collect::<Vec<_>>()[..] else {

@@ -5,7 +5,6 @@
 //! Patterson, 2009): the larger of its shares of both.
 
 use crate::args::Common;
-use crate::device::{Device, cache_dir};
 use crate::error::{CliError, CliResult, Code};
 use crate::output::{Progress, log_once, print_text, table, write_file, write_json};
 use compiler::compile::MeasureKernel;
@@ -18,13 +17,14 @@ use shaders_gen::Emitter;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use weft::{Device, cache_dir};
 
 /// Timed runs of each kernel; the fastest counts.
 const RUNS: usize = 10;
 
 /// Prints them alone.
 pub fn show(c: &Ceilings, device: &Device, common: &Common) -> CliResult<()> {
-    if write_json(common, &json!({ "schema": 1, "device": device.describe(), "ceilings": c }))? {
+    if write_json(common, &json!({ "schema": 1, "device": crate::device::describe(device), "ceilings": c }))? {
         return Ok(());
     }
     let mut t = table(&["ceiling", ""]);

@@ -7,7 +7,7 @@ mod side;
 
 use crate::args::CompareArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor, profile_on, recorded};
+use crate::executor::{Device, profile_on, recorded};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
 use crate::output::{print_text, table, verdict, write_json};
@@ -25,8 +25,8 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
-    let device = Device::open(&a.common)?;
-    let executor = Executor::new(module.clone(), &a.common, &device, &inputs)?;
+    let device = crate::executor::open_device(&a.common)?;
+    let executor = crate::executor::execute(module.clone(), &a.common, &device, &inputs)?;
     let mixed = executor.is_mixed();
     refuse_all_in_f32(a, &device, mixed)?;
     let names = executor.output_names();
@@ -49,7 +49,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     }
     let failing = nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
     let json = serde_json::json!({
-        "schema": 1, "model": a.model, "pass": pass, "device": device.describe(),
+        "schema": 1, "model": a.model, "pass": pass, "device": crate::device::describe(&device),
         "result": result, "against": against,
         "outputs": rows.iter().map(|(n, d)| with_name(n, None, d)).collect::<Vec<_>>(),
         "nodes": nodes.iter().map(|n| with_name(&n.name, Some(&n.op), &n.difference)).collect::<Vec<_>>(),

@@ -75,7 +75,7 @@ fn isa_device(a: &CompileArgs) -> CliResult<Device> {
         let why = format!("{ISA} asks a device's driver, and --target alone names a device that need not be here");
         return Err(CliError::usage(why).help("add --device"));
     }
-    let device = Device::open_to_compile(&a.common)?;
+    let device = crate::executor::open_to_compile(&a.common)?;
     driver_stats::asked(&device, ISA)?;
     Ok(device)
 }

@@ -113,6 +113,32 @@ impl fmt::Display for CliError {
     }
 }
 
+impl From<weft::Error> for CliError {
+    fn from(e: weft::Error) -> CliError {
+        use weft::Error as E;
+        let text = e.to_string();
+        match e {
+            E::Trace(_) => CliError::input(text).help("`weft inspect`, `explain`, `diff` and `view` read traces"),
+            E::Onnx { place, source } => CliError::from(source).at(place),
+            E::Shape(e) => e.into(),
+            E::Compile(e) => e.into(),
+            E::Device(e) => e.into(),
+            E::Run(e) if e.is_no_room() => CliError::new(Code::Device, text),
+            E::NoRoom { .. } => {
+                CliError::new(Code::Device, text).help("give smaller sizes with --batch, --dim or --shape")
+            }
+            E::Schedule(_) => {
+                CliError::input(text).help("the loops show the culprit; docs/schedule.md says what is held")
+            }
+            E::NoEntry => CliError::input(text).help(
+                "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",
+            ),
+            E::Extension(_) => CliError::usage(text),
+            _ => CliError::input(text),
+        }
+    }
+}
+
 impl From<GpuError> for CliError {
     fn from(e: GpuError) -> CliError {
         let text = e.to_string();

@@ -2,31 +2,26 @@
 
 use crate::Extensions;
 use crate::args::Common;
-pub use crate::device::Device;
-use crate::device::cache_dir;
 use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
-use crate::staged::StagedModel;
-use compiler::attr::AttrStruct;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::cpu::Interpreter;
 use compiler::graph::{Function, Module, NodeId};
-use compiler::passes::mixed_precision::check_listed;
 use compiler::passes::{
-    AmpMode, Clock, FuseMode, LayoutMode, MixedPrecision, PASSES, PassContext, PassErrorKind, PassStats,
-    PipelineOptions, ReplaceWithHostCalls, Sequential, default_pipeline,
+    AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
-use compiler::plan::BufferView;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use compiler::trace::{CompileTrace, Contents};
-use runtime_gpu::{DeviceChoice, Gpu, GpuError, HostFunctions, OpenSession, Session, SessionOptions};
+use runtime_gpu::{DeviceChoice, Gpu, GpuError};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
+pub use weft::{CPU_EXECUTOR, Device};
+use weft::{Cache, Model, Options, Session, Watch};
 
 /// The process's clock.
 pub struct WallClock(Instant);
@@ -42,50 +37,46 @@ impl Clock for WallClock {
     }
 }
 
-/// The place of a run without a device.
-pub const CPU_EXECUTOR: &str = "CPU executor";
-
-impl Device {
-    /// Opens what `--device` names to run models there, and says on stderr which and why.
-    ///
-    /// # Errors
-    /// No such device, and one that does not compute.
-    pub fn open(common: &Common) -> CliResult<Device> {
-        let device = Device::open_to_compile(common)?;
-        if let Device::Gpu(gpu) = &device {
-            gpu.check_computes()?;
-        }
-        Ok(device)
+/// Opens what `--device` names to run models there, and says on stderr which and why.
+///
+/// # Errors
+/// No such device, and one that does not compute.
+pub fn open_device(common: &Common) -> CliResult<Device> {
+    let device = open_to_compile(common)?;
+    if let Device::Gpu(gpu) = &device {
+        gpu.check_computes()?;
     }
-    /// As [`Device::open`], for what runs nothing: the device need not compute.
-    ///
-    /// # Errors
-    /// No such device.
-    pub fn open_to_compile(common: &Common) -> CliResult<Device> {
-        if common.device == "cpu" {
-            log_once(common, "device: the CPU executor, as asked");
-            return Ok(Device::Cpu);
+    Ok(device)
+}
+
+/// As [`open_device`], for what runs nothing: the device need not compute.
+///
+/// # Errors
+/// No such device.
+pub fn open_to_compile(common: &Common) -> CliResult<Device> {
+    if common.device == "cpu" {
+        log_once(common, "device: the CPU executor, as asked");
+        return Ok(Device::Cpu);
+    }
+    let choice = DeviceChoice::parse(&common.device);
+    match Gpu::open(&choice) {
+        Ok(gpu) => {
+            let d = &gpu.description;
+            let why = match (&choice, d.kind == "cpu") {
+                (DeviceChoice::Auto, true) => "a software driver: there is no GPU",
+                (DeviceChoice::Auto, false) => "the best GPU",
+                _ => "as asked",
+            };
+            log_once(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
+            // What is compiled for another device does not ask this one's figures.
+            let here = common.target.is_none();
+            Ok(Device::Gpu(if here { crate::ceilings::complete(gpu, common) } else { Arc::new(gpu) }))
         }
-        let choice = DeviceChoice::parse(&common.device);
-        match Gpu::open(&choice) {
-            Ok(gpu) => {
-                let d = &gpu.description;
-                let why = match (&choice, d.kind == "cpu") {
-                    (DeviceChoice::Auto, true) => "a software driver: there is no GPU",
-                    (DeviceChoice::Auto, false) => "the best GPU",
-                    _ => "as asked",
-                };
-                log_once(common, format!("device: {} ({}, {}), {why}", d.name, d.backend, d.driver));
-                // What is compiled for another device does not ask this one's figures.
-                let here = common.target.is_none();
-                Ok(Device::Gpu(if here { crate::ceilings::complete(gpu, common) } else { Arc::new(gpu) }))
-            }
-            Err(GpuError::NoDevice { .. }) if choice == DeviceChoice::Auto => {
-                log_once(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");
-                Ok(Device::Cpu)
-            }
-            Err(e) => Err(e.into()),
+        Err(GpuError::NoDevice { .. }) if choice == DeviceChoice::Auto => {
+            log_once(common, "device: the CPU executor, as there is no adapter (a Vulkan driver would be used)");
+            Ok(Device::Cpu)
         }
+        Err(e) => Err(e.into()),
     }
 }
 
@@ -126,7 +117,7 @@ pub fn target_profile(common: &Common) -> CliResult<DeviceProfile> {
             log_once(common, format!("device: none; for the profile {name}"));
             Ok(profile)
         }
-        _ => profile_on(common, &Device::open_to_compile(common)?),
+        _ => profile_on(common, &open_to_compile(common)?),
     }
 }
 
@@ -245,189 +236,75 @@ fn write_reproducer(
     Ok(path)
 }
 
-/// What the CPU executor runs: the module as loaded, with host calls or in mixed precision where that is asked for; and whether
-/// anything of it is in f16 then.
-fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> CliResult<(Module, bool)> {
-    let list = default_pipeline(pipeline);
-    let behind = |name: &str| list.iter().position(|p| p == name).map_or(0, |i| i + 1);
-    let mixed = if pipeline.amp == AmpMode::Off { 0 } else { behind(MixedPrecision::NAME) };
-    let until = mixed.max(behind(ReplaceWithHostCalls::NAME));
-    if until == 0 {
-        return Ok((module, false));
-    }
-    check_listed(&module, &pipeline.keep_f32).map_err(CompileError::Option)?;
-    let mut cx = PassContext::new(DeviceProfile::baseline());
-    pipeline.configure(&mut cx);
-    Sequential::new(&list[..until]).run(&mut module, &mut cx).map_err(CompileError::from)?;
-    Ok((module, has_halved(&cx.stats)))
-}
+/// The command watches: bars, reproducers, and where a model runs.
+struct Watching(Common);
 
-/// True when mixed precision has put anything into f16.
-pub fn has_halved(passes: &[PassStats]) -> bool {
-    passes.iter().any(|p| p.name == "mixed-precision" && p.changed)
-}
-
-/// A model ready to run.
-pub enum Executor {
-    /// On a device.
-    Gpu {
-        /// The open session.
-        session: Box<Session>,
-        /// What was compiled.
-        compiled: Box<Compiled>,
-    },
-    /// On a device, for inputs of any sizes.
-    Open {
-        /// Sessions by sizes.
-        session: Box<OpenSession>,
-        /// What was compiled.
-        compiled: Box<Compiled>,
-    },
-    /// On a device in parts, since it decides sizes while it runs.
-    Staged(Box<StagedModel>),
-    /// On the CPU executor.
-    Cpu {
-        /// The module as loaded, or in mixed precision.
-        module: Box<Module>,
-        /// Some of it is in f16.
-        mixed: bool,
-        /// What `call_host` nodes call.
-        functions: HostFunctions,
-    },
-}
-
-impl Executor {
-    /// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message. `inputs` are
-    /// for the calibration of `--amp auto`.
-    pub fn new(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Executor> {
-        let profile = profile_on(common, device)?;
-        let pipeline = pipeline_for(&module, common, &profile, inputs)?;
-        Executor::with_options(module, pipeline, common, device, &profile)
-    }
-    /// As [`Executor::new`], with passes and modes that are decided.
-    pub fn with_options(
+impl Watch for Watching {
+    fn compile(
+        &self,
         module: Module,
-        pipeline: PipelineOptions,
-        common: &Common,
-        device: &Device,
+        options: &CompileOptions,
         profile: &DeviceProfile,
-    ) -> CliResult<Executor> {
-        let on_cpu = |module| {
-            crate::memory::check_cpu_memory(&module)?;
-            let (module, mixed) = cpu_module(module, &pipeline)?;
-            Ok(Executor::Cpu { module: Box::new(module), mixed, functions: common.functions.clone() })
-        };
-        let Device::Gpu(gpu) = device else { return on_cpu(module) };
-        let compiled = match compile_with(module.clone(), &compile_options(pipeline.clone(), common)?, common, profile)
-        {
-            Err(CompileError::NeedsCpu(why)) => {
-                if let Some(staged) = StagedModel::open(&module, &pipeline, common, device, profile)? {
-                    return Ok(Executor::Staged(Box::new(staged)));
-                }
-                log_once(common, format!("device: the CPU executor instead, since {why}"));
-                return on_cpu(module);
-            }
-            other => other?,
-        };
-        drop(module);
-        let session = open_session(gpu, &compiled, common)?;
-        let compiled = Box::new(compiled);
-        Ok(match compiled.open.clone() {
-            Some(open) => Executor::Open { session: Box::new(OpenSession::new(open, session)), compiled },
-            None => Executor::Gpu { session: Box::new(session), compiled },
-        })
+    ) -> Result<Compiled, CompileError> {
+        compile_with(module, options, &self.0, profile)
     }
-    /// The same for inputs of just these sizes, where any were possible.
-    pub fn sized_for(self, inputs: &[Tensor]) -> CliResult<Executor> {
-        let Executor::Open { session, mut compiled } = self else { return Ok(self) };
-        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        if let Some(open) = &compiled.open {
-            let plan = open.sizes(&shapes).and_then(|sizes| open.at(&sizes)).map_err(GpuError::from)?;
-            (compiled.plan, compiled.memory) = plan;
-        }
-        let session = session.first().with_plan(compiled.plan.clone())?;
-        Ok(Executor::Gpu { session: Box::new(session), compiled })
+    fn opens(&self) -> weft::Progress<'_> {
+        let mut progress = Progress::new(&self.0, &[("buffers", "upload"), ("kernels", "driver")]);
+        Box::new(move |s, d, t| progress.report(s, d, t))
     }
-    /// Runs once.
-    pub fn run(&self, inputs: &[Tensor]) -> CliResult<Vec<Tensor>> {
-        Ok(self.run_placed(inputs)?.0)
-    }
-    /// Runs once, and says where that took place.
-    pub fn run_placed(&self, inputs: &[Tensor]) -> CliResult<(Vec<Tensor>, &'static str)> {
-        match self {
-            Executor::Gpu { session, compiled } => match session.run(inputs) {
-                // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
-                Err(GpuError::TooWide(_)) => {
-                    Ok((run_on_cpu(&compiled.module, inputs, session.host_functions())?, CPU_EXECUTOR))
-                }
-                other => Ok((other?, self.place())),
-            },
-            Executor::Open { session, .. } => Ok((session.run(inputs)?, self.place())),
-            Executor::Staged(staged) => {
-                let results = staged.run(inputs)?;
-                Ok((results, staged.place()))
-            }
-            Executor::Cpu { module, functions, .. } => Ok((run_on_cpu(module, inputs, functions)?, CPU_EXECUTOR)),
-        }
-    }
-    /// True when mixed precision has put anything into f16.
-    pub fn is_mixed(&self) -> bool {
-        match self {
-            Executor::Gpu { compiled, .. } | Executor::Open { compiled, .. } => has_halved(&compiled.passes),
-            Executor::Staged(staged) => staged.is_mixed(),
-            Executor::Cpu { mixed, .. } => *mixed,
-        }
-    }
-    /// Where a run takes place.
-    pub fn place(&self) -> &'static str {
-        match self {
-            Executor::Gpu { session, .. } => place_of(session),
-            Executor::Open { session, .. } => place_of(session.first()),
-            Executor::Staged(staged) => staged.place(),
-            Executor::Cpu { .. } => CPU_EXECUTOR,
-        }
-    }
-    /// Names of the results in order.
-    pub fn output_names(&self) -> Vec<String> {
-        match self {
-            Executor::Gpu { session, .. } => names_of(&session.plan().outputs),
-            Executor::Open { session, .. } => names_of(&session.first().plan().outputs),
-            Executor::Staged(staged) => staged.output_names(),
-            Executor::Cpu { module, .. } => module.main().result_names.iter().map(|n| n.to_string()).collect(),
-        }
+    fn moves_to_cpu(&self, why: &str) {
+        log_once(&self.0, format!("device: the CPU executor instead, since {why}"));
     }
 }
 
-fn names_of(views: &[BufferView]) -> Vec<String> {
-    views.iter().map(|s| s.name.to_string()).collect()
+/// Compiles and opens a session. A module that only the CPU executor can run goes there, with a message. `inputs` are
+/// for the calibration of `--amp auto`.
+pub fn execute(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Session> {
+    let profile = profile_on(common, device)?;
+    let pipeline = pipeline_for(&module, common, &profile, inputs)?;
+    execute_with(module, pipeline, common, device, &profile, false)
 }
 
-fn place_of(session: &Session) -> &'static str {
-    match (session.has_device_steps(), session.has_host_steps()) {
-        (true, false) => "device",
-        (true, true) => "device and host",
-        (false, _) => "host",
-    }
+/// As [`execute`], for what needs results alone: where the cache has the plan, nothing is compiled.
+pub fn execute_cached(module: Module, common: &Common, device: &Device, inputs: &[Tensor]) -> CliResult<Session> {
+    let profile = profile_on(common, device)?;
+    let pipeline = pipeline_for(&module, common, &profile, inputs)?;
+    execute_with(module, pipeline, common, device, &profile, true)
 }
 
-/// Opens a session with progress and the user's cache folder.
-pub fn open_session(gpu: &Arc<Gpu>, compiled: &Compiled, common: &Common) -> CliResult<Session> {
-    let mut progress = Progress::new(common, &[("buffers", "upload"), ("kernels", "driver")]);
-    let host_functions = common.functions.clone();
-    let options = SessionOptions { cache_dir: cache_dir(), host_functions, ..SessionOptions::default() };
-    Ok(Session::open(gpu.clone(), &compiled.plan, &compiled.module, &options, &mut |s, d, t| progress.report(s, d, t))?)
+/// As [`execute`], with passes and modes that are decided; `cached`: a plan from disk will do.
+pub fn execute_with(
+    module: Module,
+    pipeline: PipelineOptions,
+    common: &Common,
+    device: &Device,
+    profile: &DeviceProfile,
+    cached: bool,
+) -> CliResult<Session> {
+    let cache = cache(common);
+    let options = Options {
+        profile: matches!(device, Device::Gpu(_)).then(|| profile.clone()),
+        pipeline: pipeline.clone(),
+        compile: compile_options(pipeline, common)?,
+        cache: Cache { plans: cached, weights: cached && cache.weights, ..cache },
+        host_functions: common.functions.clone(),
+        watch: Arc::new(Watching(common.clone())),
+        ..Options::default()
+    };
+    Ok(Model::from_module(module).compile(&options)?.session(device)?)
 }
 
-/// Runs the entry function on the CPU executor.
-pub fn run_on_cpu(module: &Module, inputs: &[Tensor], functions: &HostFunctions) -> CliResult<Vec<Tensor>> {
-    Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs).map_err(|e| {
-        let text = e.to_string();
-        let code = if e.is_no_room() { Code::Device } else { Code::Input };
-        CliError::new(code, text)
-    })
+/// What `--cache` names, else the user's cache folder.
+fn cache(common: &Common) -> Cache {
+    let cache = match common.cache.as_deref() {
+        Some("off") => Cache::default(),
+        Some(folder) => Cache::at(folder),
+        None => Cache::of_user(),
+    };
+    if common.cache_weights { cache.with_weights() } else { cache }
 }
 
-/// As [`run_on_cpu`], with progress as the stage `stage`: large networks take minutes there.
+/// Runs the entry function on the CPU executor, with progress as the stage `stage`: large networks take minutes there.
 pub fn run_on_cpu_watched(
     module: &Module,
     inputs: &[Tensor],

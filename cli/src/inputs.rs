@@ -22,7 +22,7 @@ impl Kind {
     /// By the first bytes; by the extension where the file cannot be read, which then says why.
     fn of(path: &Path) -> Option<Kind> {
         let mut start = [0; 8];
-        let read = crate::files::open_plain(path).and_then(|mut f| f.read(&mut start)).unwrap_or(0);
+        let read = weft::plain_files::open_plain(path).and_then(|mut f| f.read(&mut start)).unwrap_or(0);
         match &start[..read] {
             [b'P', b'K', 3 | 5, ..] => return Some(Kind::Arrays),
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Some(Kind::Array),

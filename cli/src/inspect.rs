@@ -3,12 +3,13 @@
 use crate::args::shared::refuse_for_trace;
 use crate::args::{Common, InspectArgs};
 use crate::error::{CliError, CliResult, Code};
-use crate::models::{decide_shapes, is_onnx, load, load_open, read_onnx};
+use crate::models::{decide_shapes, is_onnx, load, load_open};
 use crate::output::{print_text, si, table, write_json};
 use compiler::inspect::{Inspection, inspect_module};
 use compiler::int::Dim;
 use compiler::onnx::{ImportError, ImportOptions, inspect_onnx, onnx_inputs};
 use std::path::Path;
+use weft::files::read_onnx;
 
 /// Shows what is in each model.
 pub fn execute(a: &InspectArgs) -> CliResult<()> {

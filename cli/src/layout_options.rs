@@ -42,7 +42,7 @@ pub fn measurements(common: &Common) -> CliResult<Option<Arc<KernelTimes>>> {
 
 fn read_measurements(path: &Path) -> CliResult<Measurements> {
     let fail = |e: String| CliError::input(format!("cannot read measurements: {e}")).at(path.display().to_string());
-    let text = crate::files::read_text(path).map_err(|e| fail(e.to_string()))?;
+    let text = weft::plain_files::read_text(path).map_err(|e| fail(e.to_string()))?;
     serde_json::from_str(&text).map_err(|e| fail(e.to_string()))
 }
 

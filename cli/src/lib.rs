@@ -19,7 +19,6 @@ pub mod error;
 mod executor;
 mod explain;
 mod export;
-mod files;
 mod host_calls;
 mod host_library;
 mod html_report;
@@ -27,7 +26,6 @@ mod images;
 mod inputs;
 mod inspect;
 mod layout_options;
-mod memory;
 mod models;
 mod node_errors;
 mod opt;
@@ -36,50 +34,17 @@ mod precision;
 mod report;
 mod run;
 mod said;
-mod staged;
 mod terminal;
 mod trace;
 mod view;
 mod zoo;
 
 use args::Command;
-use compiler::onnx::OnnxImport;
-use compiler::ops::{OpDef, register_op};
-use compiler::passes::{AlterLayout, PassDef};
-use compiler::schedule::rules::{self, Rule};
-use compiler::schedule::{InstructionDef, register_instruction};
 use error::{CliError, CliResult, Code, catch_bugs};
-use runtime_gpu::HostFunctions;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// What a program of one's own adds to the command.
-#[derive(Default)]
-pub struct Extensions {
-    /// Passes that `weft opt --passes` finds by name, before those of the table.
-    pub passes: Vec<PassDef>,
-    /// Callbacks that `weft opt` asks in which layout an op has to run.
-    pub alter_layouts: Vec<AlterLayout>,
-    /// Ops that models and text may name, each with its ONNX importers.
-    pub ops: Vec<(OpDef, &'static [OnnxImport])>,
-    /// Schedule instructions that text and rules may use.
-    pub instructions: Vec<InstructionDef>,
-    /// Schedule rules, which are asked before those of the table.
-    pub rules: Vec<Rule>,
-    /// Host functions, which graphs and `--host-call` may call.
-    pub host_functions: HostFunctions,
-}
-
-impl Extensions {
-    /// Makes what has a table of its own known there.
-    fn register(&mut self) -> CliResult<()> {
-        let ops = self.ops.drain(..).map(|(op, onnx)| register_op(op, onnx));
-        let instructions = self.instructions.drain(..).map(register_instruction);
-        let rules = self.rules.drain(..).map(rules::register);
-        ops.chain(instructions).chain(rules).collect::<Result<(), String>>().map_err(CliError::usage)
-    }
-}
+pub use weft::Extensions;
 
 /// Vulkan loaders print a line on stderr when the session folder is not set; nothing of ours uses it.
 fn quiet_loader() {
@@ -104,7 +69,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     };
     std::panic::set_hook(Box::new(|_| {}));
     let functions = host_calls::functions(cli.command.common(), &extensions.host_functions);
-    let registered = extensions.register().and(functions);
+    let registered = extensions.register().map_err(CliError::from).and(functions);
     let result = registered.and_then(|functions| {
         cli.command.common_mut().functions = functions;
         catch_bugs(|| dispatch(&cli.command, &extensions))
@@ -170,7 +135,7 @@ fn check_outputs(command: &Command) -> CliResult<()> {
 
 /// Sizes in files and data are refused beyond what the machine has left.
 fn bound_memory() {
-    let free = memory::free_memory().and_then(|free| usize::try_from(free).ok());
+    let free = weft::memory::free_memory().and_then(|free| usize::try_from(free).ok());
     compiler::tensor::limit_host_memory(free.unwrap_or(isize::MAX as usize));
 }
 

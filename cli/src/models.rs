@@ -1,17 +1,14 @@
 //! Models by path or zoo name, with their open dimensions decided, and inputs for them.
 
-mod files;
 mod shapes;
 mod values;
 
-pub use files::read_onnx;
 pub use shapes::{decide_shapes, declared_ranges};
 pub use values::{calibration_inputs, inputs_for};
 
 use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
-use crate::files::read_text;
 use benches::zoo::ZooError;
 use compiler::graph::{Module, TensorType, bind_dims, choose_shapes, input_ports, open_dims, set_input_shapes};
 use compiler::int::Dim;
@@ -21,6 +18,9 @@ use compiler::passes::{PassContext, Sequential, default_pipeline};
 use compiler::tensor::Tensor;
 use shapes::{Chosen, chosen_shapes, decide_dims, decide_open};
 use std::path::Path;
+use weft::Model;
+use weft::files::read_onnx;
+use weft::plain_files::read_text;
 
 /// True when `model` names a file rather than a zoo model.
 pub fn is_path(model: &str) -> bool {
@@ -121,7 +121,8 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     }
     if path.extension().is_some_and(|e| e == "weft") {
         let text = read_text(path).map_err(|e| CliError::input(format!("cannot read {model}: {e}")))?;
-        let mut module = parse_checked(&text).map_err(|e| e.at(model))?;
+        let parsed = Model::from_text(&text).map_err(|e| CliError::from(e).at(model))?;
+        let mut module = parsed.module().clone();
         if let Some(source) = &common.weights {
             fill_constants(&mut module, source, common)?;
         }
@@ -145,24 +146,6 @@ fn build_zoo(model: &str, common: &Common) -> Result<Module, ZooError> {
     }
     let batch = batch.unwrap_or(Dim::from(common.batch.unwrap_or(1) as usize));
     benches::zoo::build_open(model, &batch, sequence.as_ref(), common.seed)
-}
-
-/// Parses text of a model, which anything may have written: what the passes rely on is checked.
-fn parse_checked(text: &str) -> CliResult<Module> {
-    let module = compiler::text::parse_module(text).map_err(|e| CliError::input(e.to_string()))?;
-    compiler::verify::verify_module(&module).map_err(|list| {
-        let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
-        CliError::input(lines.join("\n"))
-    })?;
-    compiler::schedule::check_module(&module).map_err(|e| {
-        CliError::input(e.to_string()).help("the loops show the culprit; docs/schedule.md says what is held")
-    })?;
-    if !module.functions.contains_key(&module.entry) {
-        return Err(CliError::input("the text has no graph function for a run to start in").help(
-            "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",
-        ));
-    }
-    Ok(module)
 }
 
 /// Gives constants that stand in a text without data those of the same name and type in `source`, as the passes leave

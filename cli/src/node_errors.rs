@@ -6,7 +6,7 @@
 
 use crate::args::{Common, CompareArgs};
 use crate::error::CliResult;
-use crate::executor::{CPU_EXECUTOR, Device, Executor, pipeline_options, profile_on, run_on_cpu_watched};
+use crate::executor::{CPU_EXECUTOR, Device, execute_with, pipeline_options, profile_on, run_on_cpu_watched};
 use crate::output::log;
 use crate::precision::calibrated;
 use compiler::agreement::{Difference, Tolerance, agree};
@@ -55,7 +55,7 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
         let options = [("half_inputs".to_string(), Attr::Bool(true))].into_iter().collect();
         pipeline.config.push(("mixed-precision".into(), options));
     }
-    let executor = Executor::with_options(changed, pipeline, &a.common, device, &profile)?;
+    let executor = execute_with(changed, pipeline, &a.common, device, &profile, false)?;
     let half = executor.is_mixed();
     let (got, place) = executor.run_placed(&inputs)?;
     if place == CPU_EXECUTOR && !half {

@@ -18,9 +18,8 @@ pub fn execute(a: &OptArgs, extensions: &Extensions) -> CliResult<()> {
             std::io::stdin().read_to_string(&mut s).map_err(|e| CliError::input(format!("cannot read stdin: {e}")))?;
             s
         }
-        path => {
-            crate::files::read_text(path.as_ref()).map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?
-        }
+        path => weft::plain_files::read_text(path.as_ref())
+            .map_err(|e| CliError::input(format!("cannot read {path}: {e}")))?,
     };
     let mut module =
         compiler::text::parse_module(&text).map_err(|e| CliError::input(e.to_string()).at(a.file.clone()))?;

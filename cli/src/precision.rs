@@ -18,7 +18,7 @@ pub fn keep_list(common: &Common) -> CliResult<Vec<KeepF32>> {
         match p.strip_prefix('@') {
             None => out.push(KeepF32::listed(p)),
             Some(file) => {
-                let text = crate::files::read_text(file.as_ref())
+                let text = weft::plain_files::read_text(file.as_ref())
                     .map_err(|e| CliError::usage(format!("--keep-f32 {p}: cannot read {file}: {e}")))?;
                 let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
                 out.extend(lines.map(KeepF32::listed));

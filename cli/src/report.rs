@@ -38,7 +38,7 @@ pub fn report(a: &RunArgs, device: &Device, outputs: &Named, random: bool) -> Cl
         }
     }
     let seed = random.then_some(a.common.seed);
-    let json = json!({ "schema": 1, "model": a.model, "device": device.describe(), "seed": seed, "outputs": rows });
+    let json = json!({ "schema": 1, "model": a.model, "device": crate::device::describe(device), "seed": seed, "outputs": rows });
     if write_json(&a.common, &json)? {
         return Ok(());
     }
@@ -197,7 +197,7 @@ fn show_best(r: &Value, labelled: bool, rows: usize) -> CliResult<()> {
 /// Names of classes: one a line; or JSON, a list of names, or an object from class to name or to a list that ends with it.
 fn read_labels(path: &Path) -> CliResult<Vec<String>> {
     let place = path.display().to_string();
-    let text = crate::files::read_text(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
+    let text = weft::plain_files::read_text(path).map_err(|e| CliError::input(format!("cannot read {place}: {e}")))?;
     if !text.trim_start().starts_with(['[', '{']) {
         return Ok(text.lines().map(|l| l.trim().to_string()).collect());
     }

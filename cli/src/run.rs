@@ -3,8 +3,7 @@
 use crate::args::RunArgs;
 use crate::arrays::{Named, write_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor};
-use crate::files::read_plain;
+use crate::executor::{Device, execute_cached};
 use crate::models::{inputs_for, load, load_with_values};
 use crate::output::print_text;
 use crate::report::report;
@@ -16,10 +15,11 @@ use compiler::onnx::parse_tensor_proto;
 use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module};
 use std::path::Path;
+use weft::plain_files::read_plain;
 
 /// Runs a model once.
 pub fn execute(a: &RunArgs) -> CliResult<()> {
-    let device = Device::open(&a.common)?;
+    let device = crate::executor::open_device(&a.common)?;
     if let Some(dir) = &a.test_dir {
         let agreed = run_test_dir(a, dir, &device)?;
         let constants = match agreed.constants.is_empty() {
@@ -32,8 +32,8 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     let state = &a.common.state;
     let module = state.time("import", || load(&a.model, &a.common, given.as_ref()))?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
-    let executor = Executor::new(module, &a.common, &device, &inputs)?;
-    let results = state.time("run", || executor.run(&inputs))?;
+    let executor = execute_cached(module, &a.common, &device, &inputs)?;
+    let results = state.time("run", || executor.run_in_order(&inputs))?;
     let outputs: Named = executor.output_names().into_iter().zip(results).collect();
     if let Some(path) = &a.output {
         write_npz(path, &outputs)?;
@@ -128,8 +128,8 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
         text_says_all(&module)?;
     }
     let inputs = inputs_for(&module, Some(&given), &a.common)?;
-    let executor = Executor::new(module, &a.common, device, &inputs)?;
-    let outputs = executor.run(&inputs)?;
+    let executor = crate::executor::execute(module, &a.common, device, &inputs)?;
+    let outputs = executor.run_in_order(&inputs)?;
     let names = executor.output_names();
     let mut failed = Vec::new();
     for (i, (got, (_, want))) in outputs.iter().zip(&expected).enumerate() {

@@ -2,13 +2,13 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
-use crate::files::{begins_as_trace, read_plain};
 use crate::output::{log, print_text, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
 use compiler::trace::{CompileTrace, Contents};
 use serde_json::Value;
 use shaders_gen::Emitter;
 use std::path::Path;
+use weft::plain_files::{begins_as_trace, read_plain};
 
 /// True for a file that ends in `.trace` or begins as a trace does.
 pub fn is_trace(path: &str) -> bool {

@@ -48,8 +48,12 @@ impl Fingerprinter {
     }
     /// A text of any length.
     pub fn text(&mut self, text: &str) {
-        self.number(text.len() as i64);
-        self.0.update(text.as_bytes());
+        self.bytes(text.as_bytes());
+    }
+    /// Bytes of any length.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as i64);
+        self.0.update(bytes);
     }
     /// A list: its length, then each element.
     pub fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {

@@ -1,11 +1,14 @@
 //! The plan: everything that is decided before the first run. Plain data; the runtime executes it.
 
+mod saved;
 mod stand_in;
 
+pub use saved::SavedPlanError;
 pub use stand_in::StandInEmitter;
 
 use crate::cpu::HostFunctions;
 use crate::dtype::DType;
+use crate::graph::NodeId;
 use crate::int::Int;
 use crate::name::Name;
 use crate::tensor::Tensor;
@@ -14,7 +17,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// One storage binding of a kernel, in binding order (`@group(0) @binding(index)`).
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Binding {
     /// Buffer of the tensor function.
     pub buffer: BufferId,
@@ -38,7 +41,7 @@ pub struct LineSpan {
 }
 
 /// Workgroups along x, y and z that the sizes of a run tell.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct OpenGrid {
     /// Expressions of the symbols of the kernel's function.
     pub extents: [Int; 3],
@@ -71,7 +74,7 @@ impl OpenGrid {
 }
 
 /// A kernel as the shader generator made it.
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 pub struct EmittedKernel {
     /// Entry point name.
     pub name: String,
@@ -94,6 +97,7 @@ pub struct EmittedKernel {
     /// What its lines belong to, in order; lines that belong to the whole kernel are left out.
     pub lines: Vec<LineSpan>,
     /// The validated shader module in the generator's own form (for the runtime).
+    #[serde(skip, default = "saved::no_module")]
     pub module: Arc<dyn Any + Send + Sync>,
 }
 impl std::fmt::Debug for EmittedKernel {
@@ -135,10 +139,26 @@ pub trait EmitKernel: Send + Sync {
     fn spirv(&self, _kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
         Err("this generator makes no SPIR-V".into())
     }
+
+    /// Bytes of [`EmittedKernel::module`], for [`EmitKernel::restore`] of the same build of the generator.
+    ///
+    /// # Errors
+    /// When the generator keeps none, or the kernel is not its own.
+    fn save(&self, _kernel: &EmittedKernel) -> Result<Vec<u8>, String> {
+        Err("this generator's shaders cannot be kept".into())
+    }
+
+    /// What [`EmitKernel::save`] saved.
+    ///
+    /// # Errors
+    /// Bytes of something else.
+    fn restore(&self, _bytes: &[u8]) -> Result<Arc<dyn Any + Send + Sync>, String> {
+        Err("this generator's shaders cannot be kept".into())
+    }
 }
 
 /// What a plan buffer holds.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Content {
     /// The n-th input of the entry function, uploaded before a run.
     Input(usize),
@@ -147,6 +167,7 @@ pub enum Content {
         /// Constant of the module.
         name: Name,
         /// Prepacking function, run once on the host.
+        #[serde(with = "saved::packer_text")]
         packer: Option<Arc<TensorFunction>>,
     },
     /// An activation or scratch buffer of the pool.
@@ -156,7 +177,7 @@ pub enum Content {
 }
 
 /// A tensor in host memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum HostContent {
     /// The n-th input of the entry function.
     Input(usize),
@@ -167,7 +188,7 @@ pub enum HostContent {
 }
 
 /// A device buffer of the plan. Outputs are read back from the buffer that [`Plan::outputs`] names.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PlanBuffer {
     /// What it holds.
     pub content: Content,
@@ -175,6 +196,8 @@ pub struct PlanBuffer {
     pub bytes: u64,
     /// Bytes of one slice (a multiple of 16); `bytes` where one binding holds it all.
     pub slice_bytes: u64,
+    /// The storage form in which kernels, host steps or results read a constant; none for what is no constant.
+    pub encoding: Option<Encoding>,
 }
 
 /// Index into [`Plan::buffers`].
@@ -183,7 +206,7 @@ pub type BufferIndex = usize;
 pub type KernelIndex = usize;
 
 /// A tensor of the entry function or of a host step, in a plan buffer.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct BufferView {
     /// Name in the source model.
     pub name: Name,
@@ -198,7 +221,7 @@ pub struct BufferView {
 }
 
 /// One dispatch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Dispatch {
     /// The kernel.
     pub kernel: KernelIndex,
@@ -220,7 +243,7 @@ pub struct Dispatch {
 pub type HostComputation = Arc<dyn Fn(Vec<Tensor>, &HostFunctions) -> Result<Vec<Tensor>, String> + Send + Sync>;
 
 /// A host function that a step calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct HostCall {
     /// Its registered name.
     pub function: Name,
@@ -229,7 +252,7 @@ pub struct HostCall {
 }
 
 /// A computation on the host between GPU segments, or on the device by a host function.
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 pub struct HostStep {
     /// For messages.
     pub name: Name,
@@ -237,7 +260,10 @@ pub struct HostStep {
     pub inputs: Vec<BufferView>,
     /// Results: tensors uploaded after, or device buffers. One in place of an operand has its buffer.
     pub outputs: Vec<BufferView>,
+    /// The node of the entry function, as it is behind all passes.
+    pub node: NodeId,
     /// The computation on tensors.
+    #[serde(skip, default = "saved::no_computation")]
     pub run: HostComputation,
     /// The host function, where it is a call of one.
     pub call: Option<HostCall>,
@@ -257,7 +283,7 @@ impl std::fmt::Debug for HostStep {
 }
 
 /// A step of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Step {
     /// Dispatches in one compute pass.
     Gpu(Vec<Dispatch>),
@@ -277,7 +303,7 @@ pub enum Step {
 }
 
 /// Two lists of steps; one value, which is read back, decides between them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Branch {
     /// One bool.
     pub condition: BufferView,
@@ -290,7 +316,7 @@ pub struct Branch {
 }
 
 /// Steps that run again and again; of each iteration the host reads no more than whether to go on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Loop {
     /// How often at most.
     pub trips: Trips,
@@ -322,7 +348,7 @@ impl Loop {
 }
 
 /// The most iterations of a loop.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Trips {
     /// This many.
     Fixed(u64),
@@ -333,7 +359,7 @@ pub enum Trips {
 }
 
 /// A value that goes from one iteration to the next. Behind the loop it is where iterations read it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Carried {
     /// Where an iteration reads it.
     pub now: BufferIndex,
@@ -342,7 +368,7 @@ pub struct Carried {
 }
 
 /// What a loop keeps of each iteration, one behind the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Collected {
     /// What an iteration leaves.
     pub row: BufferView,
@@ -355,7 +381,7 @@ pub struct Collected {
 }
 
 /// A kernel of the plan: distinct shaders, shared by equal groups.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PlanKernel {
     /// Unique in the plan: the layer of its first call, and what is fused with it.
     pub name: String,
@@ -377,7 +403,7 @@ pub fn kernel_file(index: usize, name: &str) -> String {
 }
 
 /// The plan of one entry function.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Plan {
     /// Device buffers.
     pub buffers: Vec<PlanBuffer>,

@@ -279,6 +279,11 @@ pub trait DataSource: Send + Sync {
     /// # Errors
     /// A message with the place (file and offset).
     fn read(&self) -> Result<Bytes, Fault>;
+    /// A text that is the same only where the bytes are, in any process, and costs no reading: a file's path, size and time, or the seed of
+    /// a generator. None where only the bytes tell.
+    fn identity(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Data of a constant.

@@ -6,7 +6,7 @@ use crate::error::GpuError;
 use crate::storage::encode_tensor;
 use compiler::graph::Module;
 use compiler::name::Name;
-use compiler::plan::{Plan, PlanBuffer, Step};
+use compiler::plan::PlanBuffer;
 use compiler::tensor::Tensor;
 use compiler::tir::{Encoding, TensorFunction};
 
@@ -26,7 +26,8 @@ impl<'a> Upload<'a> {
         Upload { gpu, module, waiting: 0 }
     }
 
-    /// Fills the mapped slices of buffer `b` with constant `name`, through `packer` where there is one.
+    /// Fills the mapped slices of buffer `b` with constant `name`, through `packer` where there is one; with `packed`, which has been
+    /// made of it before, instead.
     ///
     /// # Errors
     /// An unreadable constant, a value without a storage form, a lost device.
@@ -34,30 +35,19 @@ impl<'a> Upload<'a> {
         &mut self,
         name: Name,
         packer: Option<&TensorFunction>,
-        encoding: Option<Encoding>,
+        packed: Option<&[u8]>,
         b: &PlanBuffer,
         slices: &[wgpu::Buffer],
     ) -> Result<(), GpuError> {
-        let host = |e: String| GpuError::Host(format!("constant {name}: {e}"));
-        let source = load_constant(self.module, name)?;
         let mut at = 0;
-        let mut write = |t: &Tensor| -> Result<(), GpuError> {
-            let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
-            let bytes = encode_tensor(t, encoding.unwrap_or(narrow)).map_err(host)?;
-            copy(slices, b.slice_bytes as usize, at, &bytes)?;
+        let mut write = |bytes: &[u8]| -> Result<(), GpuError> {
+            copy(slices, b.slice_bytes as usize, at, bytes)?;
             at += bytes.len();
             Ok(())
         };
-        match packer {
-            None => write(&source)?,
-            Some(f) => {
-                let source = [source];
-                for part in portions(f) {
-                    let packed = compiler::cpu::run_tensor_function(part.as_ref().unwrap_or(f), &source);
-                    let packed = packed.map_err(|e| host(format!("packing: {e}")))?.pop();
-                    write(&packed.ok_or_else(|| host("its packer has no result".into()))?)?;
-                }
-            }
+        match packed {
+            Some(bytes) => write(bytes)?,
+            None => storage_parts(self.module, name, packer, b.encoding, &mut write)?,
         }
         slices.iter().for_each(wgpu::Buffer::unmap);
         self.waiting += b.bytes as usize;
@@ -70,6 +60,33 @@ impl<'a> Upload<'a> {
         self.gpu.queue.submit([]);
         self.gpu.wait()
     }
+}
+
+/// Calls `write` with the bytes of constant `name` in storage form, packed where there is a packer, in order and a portion at a time.
+///
+/// # Errors
+/// An unreadable constant, a value without a storage form, what `write` says.
+pub(crate) fn storage_parts(
+    module: &Module,
+    name: Name,
+    packer: Option<&TensorFunction>,
+    encoding: Option<Encoding>,
+    write: &mut dyn FnMut(&[u8]) -> Result<(), GpuError>,
+) -> Result<(), GpuError> {
+    let host = |e: String| GpuError::Host(format!("constant {name}: {e}"));
+    let source = load_constant(module, name)?;
+    let mut encoded = |t: &Tensor| -> Result<(), GpuError> {
+        let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
+        write(&encode_tensor(t, encoding.unwrap_or(narrow)).map_err(host)?)
+    };
+    let Some(f) = packer else { return encoded(&source) };
+    let source = [source];
+    for part in portions(f) {
+        let packed = compiler::cpu::run_tensor_function(part.as_ref().unwrap_or(f), &source);
+        let packed = packed.map_err(|e| host(format!("packing: {e}")))?.pop();
+        encoded(&packed.ok_or_else(|| host("its packer has no result".into()))?)?;
+    }
+    Ok(())
 }
 
 /// Reads a constant.
@@ -109,36 +126,4 @@ fn copy(slices: &[wgpu::Buffer], slice_bytes: usize, offset: usize, bytes: &[u8]
         done += n;
     }
     Ok(())
-}
-
-/// The storage form that kernels, host steps or results expect of constant buffer `index`; none where nothing says.
-pub(crate) fn constant_encoding(plan: &Plan, module: &Module, index: usize) -> Option<Encoding> {
-    for step in plan.all_steps() {
-        match step {
-            Step::Gpu(list) => {
-                for d in list {
-                    let k = &plan.kernels[d.kernel];
-                    let Some(f) = module.tensor_functions.get(&k.function) else { continue };
-                    for (binding, (buffer, _)) in k.emitted.bindings.iter().zip(&d.buffers) {
-                        if *buffer == index {
-                            return Some(f.buffers[binding.buffer].encoding);
-                        }
-                    }
-                }
-            }
-            Step::Host(h) => {
-                if let Some(s) = h.inputs.iter().find(|s| s.buffer == index) {
-                    return Some(s.encoding);
-                }
-            }
-            Step::Loop(l) => {
-                let mut views = l.read_before().chain(&l.go_on).chain(l.collected.iter().map(|c| &c.row));
-                if let Some(s) = views.find(|s| s.buffer == index) {
-                    return Some(s.encoding);
-                }
-            }
-            Step::Copy { .. } | Step::Branch(_) => {}
-        }
-    }
-    plan.outputs.iter().find(|s| s.buffer == index).map(|s| s.encoding)
 }

@@ -7,6 +7,7 @@
 //! session share is never written, and what a run writes is its own for as long as it lasts (`resources.rs`).
 
 mod adapters;
+pub mod cache;
 mod canary;
 mod constants;
 mod counted_cores;
@@ -22,6 +23,7 @@ mod open;
 mod pipelines;
 mod poller;
 mod pool;
+mod prepacked;
 mod readback;
 mod resident;
 mod resources;
@@ -38,9 +40,10 @@ pub use figures::{DeviceFigures, Figure, Source};
 pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 pub use measure::KernelTimer;
 pub use open::OpenSession;
+pub use prepacked::Prepacked;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
-pub use session::{Session, SessionOptions, available_memory};
+pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use staged::{Open, Part, Staged};
 pub use storage::{decode_tensor, encode_tensor};
 /// The library that device functions are written with.

@@ -2,7 +2,7 @@
 
 use crate::error::GpuError;
 use crate::session::Session;
-use compiler::compile::{OpenPlan, SizeError};
+use compiler::compile::{MemoryReport, OpenPlan, SizeError};
 use compiler::name::Name;
 use compiler::plan::{Content, Plan, PlanBuffer};
 use compiler::tensor::Tensor;
@@ -56,6 +56,14 @@ impl OpenSession {
             kept.pop_front();
         }
         Ok(session)
+    }
+
+    /// The plan for inputs of these shapes, and what memory it takes.
+    ///
+    /// # Errors
+    /// As [`OpenSession::at`].
+    pub fn plan_at(&self, shapes: &[&[usize]]) -> Result<(Plan, MemoryReport), GpuError> {
+        Ok(self.open.at(&self.open.sizes(shapes)?)?)
     }
 
     /// Runs once: `inputs` in the order of the network's inputs, results in the order of its outputs.

@@ -1,12 +1,13 @@
 //! Shader modules, pipelines and their layouts, and the pipeline cache on disk.
 
+use crate::cache::{CacheFolder, PIPELINES};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use compiler::fingerprint::Fingerprint;
 use compiler::plan::{EmittedKernel, Plan, PlanKernel};
 use compiler::tir::Access;
 use shaders_gen::GeneratedModule;
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A kernel ready to dispatch.
@@ -15,38 +16,51 @@ pub(crate) struct Pipeline {
     pub(crate) layout: wgpu::BindGroupLayout,
 }
 
-/// Where a pipeline cache for this device lives in `dir`.
-pub(crate) fn cache_file(gpu: &Gpu, dir: Option<&PathBuf>) -> Option<PathBuf> {
-    Some(dir?.join(format!("{}.pipelines", gpu.cache_key.as_ref()?)))
+/// What a driver made of the shaders of one plan, on disk.
+pub(crate) struct PipelineCache {
+    cache: wgpu::PipelineCache,
+    folder: CacheFolder,
+    key: Fingerprint,
+    found: bool,
 }
 
-/// The driver's pipeline cache, filled from disk when there is a file for this very device and driver.
-pub(crate) fn open_cache(gpu: &Gpu, file: Option<&PathBuf>) -> Option<wgpu::PipelineCache> {
-    if !gpu.device.features().contains(wgpu::Features::PIPELINE_CACHE) {
-        return None;
+impl PipelineCache {
+    /// The cache of these shaders on this device and driver, filled from disk when there is a file for them; none where the
+    /// backend has no such caches.
+    pub(crate) fn open(gpu: &Gpu, plan: &Plan, folder: &CacheFolder) -> Option<PipelineCache> {
+        if !gpu.device.features().contains(wgpu::Features::PIPELINE_CACHE) {
+            return None;
+        }
+        let device = gpu.cache_key.as_ref()?;
+        let key = Fingerprint::of(|w| {
+            w.text(device);
+            w.list(plan.kernels.iter(), |w, k| {
+                w.text(&k.emitted.wgsl);
+                w.tag(u8::from(k.emitted.bounds_proved));
+            });
+        });
+        let data = folder.read(PIPELINES, key);
+        // SAFETY: the data came from `get_data` on a device with the same cache key (adapter, driver, driver version), whole by its
+        // checksum; the driver checks its own header again and falls back to an empty cache.
+        let cache = unsafe {
+            gpu.device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
+                label: Some("weft"),
+                data: data.as_deref(),
+                fallback: true,
+            })
+        };
+        Some(PipelineCache { cache, folder: folder.clone(), key, found: data.is_some() })
     }
-    let data = std::fs::read(file?).ok();
-    // SAFETY: the data came from `get_data` on a device with the same cache key (adapter, driver, driver version); the
-    // driver checks its own header again and falls back to an empty cache.
-    Some(unsafe {
-        gpu.device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
-            label: Some("weft"),
-            data: data.as_deref(),
-            fallback: true,
-        })
-    })
-}
 
-/// Writes the cache back: to a temporary file first, so that no reader sees half of it. Failing to write is not an error.
-pub(crate) fn store_cache(cache: Option<&wgpu::PipelineCache>, file: Option<&PathBuf>) {
-    if let (Some(cache), Some(file)) = (cache, file)
-        && let Some(data) = cache.get_data()
-        && let Some(dir) = file.parent()
-        && std::fs::create_dir_all(dir).is_ok()
-    {
-        let temporary = file.with_extension(format!("tmp{}", std::process::id()));
-        if std::fs::write(&temporary, data).is_ok() && std::fs::rename(&temporary, file).is_err() {
-            let _ = std::fs::remove_file(&temporary);
+    /// wgpu's part of it.
+    pub(crate) fn driver(&self) -> &wgpu::PipelineCache {
+        &self.cache
+    }
+
+    /// Writes what was not found on disk. Failing to write costs the next start some time, and is no error.
+    pub(crate) fn store(self) {
+        if let (false, Some(data)) = (self.found, self.cache.get_data()) {
+            let _ = self.folder.write(PIPELINES, self.key, |to| to.write_all(&data));
         }
     }
 }

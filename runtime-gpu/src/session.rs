@@ -1,27 +1,42 @@
 //! Sessions: buffers filled, constants prepacked and uploaded, pipelines and bind groups built.
 
-use crate::constants::{Upload, constant_encoding, load_constant};
+use crate::cache::CacheFolder;
+use crate::constants::{Upload, load_constant};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::open::same_constants;
-use crate::pipelines::{build_all, cache_file, open_cache, store_cache};
+use crate::pipelines::{PipelineCache, build_all};
 use crate::pool::Pool;
+use crate::prepacked::Prepacked;
 use crate::resources::{Resources, Shared, allocate};
 use compiler::graph::Module;
 use compiler::plan::{Content, HostContent, Plan};
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// How a session opens.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
-    /// Folder of the pipeline cache; none: no cache on disk.
-    pub cache_dir: Option<PathBuf>,
+    /// Where the driver's pipelines are kept; none: nowhere.
+    pub cache: Option<CacheFolder>,
+    /// The constants as they were packed before; none: they are packed from the module.
+    pub prepacked: Option<Arc<Prepacked>>,
     /// What `call_host` nodes call.
     pub host_functions: HostFunctions,
     /// Runs that may be under way at once, each with memory of its own for activations; 0 is 1.
     pub runs_in_flight: usize,
+}
+
+/// Where the time went while a session opened, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenTimes {
+    /// Constants: read, packed, uploaded.
+    pub constants: f64,
+    /// Pipelines: shaders to the driver, and what it does with them.
+    pub pipelines: f64,
+    /// All of it.
+    pub total: f64,
 }
 
 /// An open session: any thread may run on it. As many runs are under way at once as its options say.
@@ -29,6 +44,7 @@ pub struct Session {
     pub(crate) shared: Shared,
     /// What runs write: one for each run that may be under way; others wait for their turn.
     pub(crate) pool: Pool<Resources>,
+    times: OpenTimes,
 }
 
 impl Session {
@@ -72,6 +88,9 @@ impl Session {
         options: &SessionOptions,
         progress: &mut dyn FnMut(&str, usize, usize),
     ) -> Result<Session, GpuError> {
+        let start = Instant::now();
+        let mut times = OpenTimes::default();
+        let packed = options.prepacked.as_deref();
         let mut constants = Vec::with_capacity(plan.buffers.len());
         let mut host_constants = vec![None; plan.buffers.len()];
         let mut upload = Upload::new(&gpu, module);
@@ -80,23 +99,35 @@ impl Session {
             let mut slices = vec![];
             if let Content::Constant { name, packer } = &b.content {
                 slices = allocate(&gpu, plan, i, b);
-                upload.constant(*name, packer.as_deref(), constant_encoding(plan, module, i), b, &slices)?;
+                let packed = packed.and_then(|p| p.bytes(i));
+                upload.constant(*name, packer.as_deref(), packed, b, &slices)?;
             }
             if let Content::Host(HostContent::Constant(name)) = b.content {
-                host_constants[i] = Some(load_constant(module, name)?);
+                let kept = packed.and_then(|p| p.tensor(i));
+                host_constants[i] = Some(kept.map_or_else(|| load_constant(module, name), Ok)?);
             }
             constants.push(slices);
         }
-        let file = cache_file(&gpu, options.cache_dir.as_ref());
-        let cache = open_cache(&gpu, file.as_ref());
-        let pipelines = Arc::new(build_all(&gpu, plan, cache.as_ref(), progress)?);
-        store_cache(cache.as_ref(), file.as_ref());
+        times.constants = milliseconds(start);
+        let mark = Instant::now();
+        let cache = options.cache.as_ref().and_then(|folder| PipelineCache::open(&gpu, plan, folder));
+        let pipelines = Arc::new(build_all(&gpu, plan, cache.as_ref().map(PipelineCache::driver), progress)?);
+        if let Some(cache) = cache {
+            cache.store();
+        }
+        times.pipelines = milliseconds(mark);
         let device_functions = options.host_functions.prepare(&gpu, plan)?;
         let host_functions = options.host_functions.clone();
         let shared =
             Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
         let pool = Pool::of((0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect());
-        Ok(Session { shared, pool })
+        times.total = milliseconds(start);
+        Ok(Session { shared, pool, times })
+    }
+
+    /// Where the time went while it opened.
+    pub fn open_times(&self) -> OpenTimes {
+        self.times
     }
 
     /// A session with the same pipelines and constants for another plan: one with the same kernels and constants, for other sizes.
@@ -122,7 +153,7 @@ impl Session {
         };
         let pool = Pool::of(vec![Resources::new(&shared)]);
         match pollster::block_on(memory.pop()) {
-            None => Ok(Session { shared, pool }),
+            None => Ok(Session { shared, pool, times: OpenTimes::default() }),
             Some(e) => Err(GpuError::OutOfMemory { device: s.gpu.description.name.clone(), need, why: e.to_string() }),
         }
     }
@@ -151,6 +182,10 @@ impl Session {
     pub fn has_device_steps(&self) -> bool {
         self.shared.plan.dispatches().next().is_some()
     }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
 }
 
 fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {

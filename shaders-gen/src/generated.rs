@@ -85,7 +85,7 @@ impl SpirvForm {
 }
 
 /// A validated compute shader of one entry point.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct GeneratedModule {
     /// The module.
     pub module: naga::Module,
@@ -94,12 +94,26 @@ pub struct GeneratedModule {
     /// Name of the entry point.
     pub entry: String,
     /// What the module needs beyond plain compute shaders.
+    #[serde(with = "capability_bits")]
     pub capabilities: Capabilities,
     /// All accesses are proved in bounds: no run-time checks are needed.
     pub bounds_proved: bool,
     /// What could not be proved, where not all is.
     pub unproved: Vec<String>,
     outline: Outline,
+}
+
+/// Capabilities as the bits that this version of naga gives them.
+mod capability_bits {
+    use naga::valid::Capabilities;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(c: &Capabilities, to: S) -> Result<S::Ok, S::Error> {
+        c.bits().serialize(to)
+    }
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Capabilities, D::Error> {
+        Deserialize::deserialize(from).map(Capabilities::from_bits_truncate)
+    }
 }
 
 fn validate(module: &naga::Module, capabilities: Capabilities) -> Result<ModuleInfo, String> {

@@ -55,6 +55,7 @@ use compiler::name::Name;
 use compiler::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use compiler::profile::DeviceProfile;
 use compiler::tir::{LoopKind, Scope, Stmt, TensorFunction};
+use std::any::Any;
 use std::sync::Arc;
 
 /// The shader generator. [`EmittedKernel::module`] holds a [`GeneratedModule`].
@@ -68,6 +69,14 @@ impl EmitKernel for Emitter {
     fn spirv(&self, kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
         let module = kernel.module.downcast_ref::<GeneratedModule>().ok_or("the kernel has another generator")?;
         module.emit_spirv().map_err(|e| e.to_string())
+    }
+    fn save(&self, kernel: &EmittedKernel) -> Result<Vec<u8>, String> {
+        let module = kernel.module.downcast_ref::<GeneratedModule>().ok_or("the kernel has another generator")?;
+        postcard::to_stdvec(module).map_err(|e| e.to_string())
+    }
+    fn restore(&self, bytes: &[u8]) -> Result<Arc<dyn Any + Send + Sync>, String> {
+        let module: GeneratedModule = postcard::from_bytes(bytes).map_err(|e| e.to_string())?;
+        Ok(Arc::new(module))
     }
 }
 

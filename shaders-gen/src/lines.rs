@@ -10,11 +10,11 @@ use naga::{Expression, Handle, Span, Statement};
 use rustc_hash::FxHashMap;
 
 /// A block or loop, by its number among the sources of a kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SourceId(u32);
 
 /// What a line comes from; nothing in particular for both `None`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Source {
     pub block: Option<Name>,
     pub around: Option<Name>,
@@ -62,7 +62,7 @@ impl Sources {
 }
 
 /// Statements of a finished function with their sources, in the order of the text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Outline {
     list: Vec<Source>,
     expressions: Vec<SourceId>,

@@ -146,6 +146,9 @@ impl DataSource for Generated {
         let values = self.values();
         Ok(Tensor::from_vec(vec![values.len()], values).bytes().clone())
     }
+    fn identity(&self) -> Option<String> {
+        Some(format!("zoo stream {} of {}, {:?}", self.stream, self.len, self.fill))
+    }
 }
 
 #[cfg(test)]

@@ -70,6 +70,13 @@ pub struct Common {
     /// A library of host functions, as docs/weft_host_functions.h declares it
     #[arg(long = "host-functions", value_name = "LIBRARY", help_heading = COMPILER)]
     pub host_functions: Vec<PathBuf>,
+    /// Folder of compiled models (which `run` takes instead of compiling again) and drivers' pipelines, or off [default: WEFT_CACHE, else the
+    /// user's cache folder]
+    #[arg(long, value_name = "DIR", help_heading = COMPILER)]
+    pub cache: Option<String>,
+    /// Keep weights there too, as they go to the device
+    #[arg(long, help_heading = COMPILER)]
+    pub cache_weights: bool,
     /// Tuning database, or off
     #[arg(long, default_value = "off", help_heading = COMPILER)]
     pub tuning: String,

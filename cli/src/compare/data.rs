@@ -4,7 +4,7 @@ use super::side::{Reference, Side, differences, reference_of, refuse_all_in_f32}
 use super::with_name;
 use crate::args::{Common, CompareArgs};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, Executor};
+use crate::executor::Device;
 use crate::inputs::{Files, in_folder};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors};
@@ -95,7 +95,7 @@ pub fn execute(a: &CompareArgs, folder: &Path) -> CliResult<()> {
         let what = if skipped == 1 { "1 entry".to_string() } else { format!("{skipped} entries") };
         log(&a.common, format!("skipped: {what} of {}, no .npz, .npy, .png or .jpg files", folder.display()));
     }
-    let device = Device::open(&a.common)?;
+    let device = crate::executor::open_device(&a.common)?;
     let first = Files::new(&a.input, &a.model, &a.common).read(&files[0])?;
     let module = load(&a.model, &a.common, Some(&first))?;
     // How images are prepared is said once.
@@ -105,7 +105,7 @@ pub fn execute(a: &CompareArgs, folder: &Path) -> CliResult<()> {
         inputs_for(&module, Some(&reader.read(file)?), &a.common).map_err(|e| e.at(file.display().to_string()))
     };
     let inputs = read(&files[0])?;
-    let executor = Executor::new(module.clone(), &a.common, &device, &inputs)?;
+    let executor = crate::executor::execute(module.clone(), &a.common, &device, &inputs)?;
     let mixed = executor.is_mixed();
     refuse_all_in_f32(a, &device, mixed)?;
     let reference = Reference::open(a, &module, &device, &inputs)?;
@@ -194,7 +194,7 @@ fn report(
     let named = |n: &NodeError| with_name(&n.name, Some(&n.op), &n.difference);
     let outputs = cases.names.iter().zip(&worst.outputs);
     let json = json!({
-        "schema": 1, "model": a.model, "pass": pass, "device": device.describe(), "result": result, "against": against,
+        "schema": 1, "model": a.model, "pass": pass, "device": crate::device::describe(device), "result": result, "against": against,
         "outputs": outputs.map(|(n, o)| with_name(n, None, &o.difference)).collect::<Vec<_>>(),
         "nodes": nodes.into_iter().flatten().map(named).collect::<Vec<_>>(),
         "first_failing": departs.filter(|_| !pass).map(|n| n.name.clone()),

@@ -3,7 +3,7 @@
 use crate::args::{Common, CompareArgs};
 use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{CPU_EXECUTOR, Device, Executor, run_on_cpu_watched};
+use crate::executor::{CPU_EXECUTOR, Device, execute, run_on_cpu_watched};
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::dtype::DType;
 use compiler::graph::Module;
@@ -61,7 +61,8 @@ pub struct Side {
 impl Side {
     /// What a run gave. Where the device could not run the model, the run was the CPU executor's.
     pub fn of_run(device: &Device, place: &'static str, amp: &str) -> Side {
-        let device = if place == CPU_EXECUTOR { Device::Cpu.describe() } else { device.describe() };
+        let device =
+            if place == CPU_EXECUTOR { crate::device::describe(&Device::Cpu) } else { crate::device::describe(device) };
         Side { device: Some(device), place: Some(place), amp: Some(amp.into()), file: None }
     }
     fn of_file(path: &str) -> Side {
@@ -92,7 +93,7 @@ pub enum Reference {
     /// The module on the CPU executor, in f32.
     Cpu,
     /// The module on the same device, in f32.
-    Plain(Box<Executor>),
+    Plain(Box<weft::Session>),
     /// Results in a file.
     File(Named, String),
 }
@@ -107,7 +108,7 @@ impl Reference {
             "cpu" => Ok(Reference::Cpu),
             "fp32" => {
                 let plain = Common { amp: "off".into(), keep_f32: vec![], ..a.common.clone() };
-                Ok(Reference::Plain(Box::new(Executor::new(module.clone(), &plain, device, inputs)?)))
+                Ok(Reference::Plain(Box::new(execute(module.clone(), &plain, device, inputs)?)))
             }
             file if !Path::new(file).exists() => {
                 Err(CliError::usage(format!("--against {file}: needs cpu, fp32, or a file of results that exists")))

@@ -3,13 +3,13 @@
 use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
-use crate::memory::check_memory;
 use crate::models::declared_ranges;
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::int::Dim;
 use compiler::tensor::{Tensor, ensure_room};
 use rand::{RngExt, SeedableRng};
+use weft::memory::check_memory;
 
 /// Inputs for calibration: the given ones, else seeded ones. None unless `--amp auto` asks for them.
 pub fn calibration_inputs(module: &Module, given: Option<&Named>, common: &Common) -> CliResult<Vec<Tensor>> {

@@ -33,7 +33,7 @@ fn plan_function(gpu: &Gpu, f: &TensorFunction) -> Result<Plan, String> {
         let slice = if bytes <= gpu.profile.max_binding { bytes } else { gpu.profile.slice_bytes() };
         places.insert(id, plan.buffers.len());
         let view = view(b.name, plan.buffers.len(), b.dtype, shape, b.encoding);
-        plan.buffers.push(PlanBuffer { content, bytes, slice_bytes: slice });
+        plan.buffers.push(PlanBuffer { content, bytes, slice_bytes: slice, encoding: None });
         match f.params.iter().find(|p| p.buffer == id).map(|p| p.access) {
             Some(Access::Read) => plan.inputs.push(view),
             Some(Access::Write) => plan.outputs.push(view),

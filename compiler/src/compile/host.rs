@@ -3,7 +3,7 @@
 use crate::cpu::Interpreter;
 use crate::graph::{Function, Module, NodeId};
 use crate::ops::control::{Call, CallHost};
-use crate::plan::{HostCall, HostComputation};
+use crate::plan::{HostCall, HostComputation, Plan, Step};
 use indexmap::IndexMap;
 use std::sync::Arc;
 
@@ -15,6 +15,37 @@ pub(super) fn host_module(m: &Module) -> Module {
         tensor_functions: IndexMap::new(),
         constants: m.constants.clone(),
     }
+}
+
+/// Gives the host steps of a saved plan what they compute. `module` is the plan's, behind the passes ([`super::compile_graph`]).
+///
+/// # Errors
+/// A module that has no such node: another one's plan.
+pub fn bind_host_steps(plan: &mut Plan, module: &Module) -> Result<(), String> {
+    let main = module.main();
+    let module = Arc::new(host_module(module));
+    bind(&mut plan.steps, &module, main)
+}
+
+fn bind(steps: &mut [Step], module: &Arc<Module>, main: &Function) -> Result<(), String> {
+    for step in steps {
+        match step {
+            Step::Host(h) => {
+                let there = main.walk().contains(&h.node) && main.nodes[h.node].name == h.name;
+                if !there {
+                    return Err(format!("the module has no node `{}` where the plan has it", h.name));
+                }
+                h.run = host_computation(module, main, h.node);
+            }
+            Step::Branch(b) => {
+                bind(&mut b.then, module, main)?;
+                bind(&mut b.otherwise, module, main)?;
+            }
+            Step::Loop(l) => bind(&mut l.body, module, main)?,
+            Step::Gpu(_) | Step::Copy { .. } => {}
+        }
+    }
+    Ok(())
 }
 
 /// Node `n` of `main` on tensors in host memory.

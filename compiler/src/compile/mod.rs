@@ -5,6 +5,7 @@
 //! [`Plan`].
 
 mod check;
+mod constant_encodings;
 mod groups;
 mod host;
 mod kernels;
@@ -25,6 +26,7 @@ mod transposes;
 mod work;
 
 pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
+pub use host::bind_host_steps;
 pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};

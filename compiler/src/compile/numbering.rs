@@ -74,7 +74,7 @@ impl<'a> Numbering<'a> {
 
     fn push(&mut self, key: BufferKey, content: Content, bytes: u64) -> BufferIndex {
         let slice_bytes = if bytes <= self.profile.max_binding { bytes } else { self.profile.slice_bytes() };
-        self.buffers.push(PlanBuffer { content, bytes, slice_bytes });
+        self.buffers.push(PlanBuffer { content, bytes, slice_bytes, encoding: None });
         self.numbers.insert(key, self.buffers.len() - 1);
         self.buffers.len() - 1
     }

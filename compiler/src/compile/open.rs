@@ -10,6 +10,7 @@ use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::plan::{Content, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
+use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
@@ -113,6 +114,7 @@ impl OpenPlan {
         let steps = Steps {
             module: &module,
             main,
+            tensor_functions: &IndexMap::new(),
             profile: &self.profile,
             location: &self.location,
             pool: &pool,

@@ -485,6 +485,7 @@ impl Planner<'_> {
         let steps = Steps {
             module: shown,
             main: shown.main(),
+            tensor_functions: &self.module.tensor_functions,
             profile: self.profile,
             location: &self.location,
             pool: &self.pool.at(&|v| sizes.get(&v).and_then(Int::as_const)),

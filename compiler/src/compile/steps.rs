@@ -1,5 +1,6 @@
 //! From what is planned, in order, to the tree of steps, with numbered buffers.
 
+use super::constant_encodings::constant_encodings;
 use super::host::{host_call, host_computation, host_module};
 use super::memory::Pool;
 use super::numbering::{Numbering, Packers};
@@ -14,6 +15,8 @@ use crate::plan::{
     Step, Trips,
 };
 use crate::profile::DeviceProfile;
+use crate::tir::TensorFunction;
+use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -97,6 +100,8 @@ fn show_grids(plan: &mut Plan) {
 pub(super) struct Steps<'a> {
     pub module: &'a Module,
     pub main: &'a Function,
+    /// The functions that kernels come from, where constants are to be uploaded for this plan.
+    pub tensor_functions: &'a IndexMap<Name, TensorFunction>,
     pub profile: &'a DeviceProfile,
     pub location: &'a FxHashMap<ValueId, StorageLocation>,
     pub pool: &'a Pool,
@@ -132,6 +137,7 @@ impl Steps<'_> {
         }
         plan.buffers = tensors.numbering.finish(&mut memory);
         show_grids(&mut plan);
+        constant_encodings(&mut plan, self.tensor_functions);
         Ok((plan, memory))
     }
 
@@ -224,14 +230,22 @@ impl Steps<'_> {
                 }
             }
             Pending::Host { node, group } => {
-                let (call, run) = (host_call(self.main, *node), host_computation(module, self.main, *node));
-                let node = &self.main.nodes[*node];
+                let (call, run, id) = (host_call(self.main, *node), host_computation(module, self.main, *node), *node);
+                let node = &self.main.nodes[id];
                 let values: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                 let (inputs, outputs) = match call.is_some_and(|c| c.on_device) {
                     true => self.device_views(node, &values, tensors)?,
                     false => (tensors.on_host(&values, node.name)?, tensors.on_host(&node.outputs, node.name)?),
                 };
-                steps.push(Step::Host(HostStep { name: node.name, inputs, outputs, run, call, group: *group }));
+                steps.push(Step::Host(HostStep {
+                    name: node.name,
+                    inputs,
+                    outputs,
+                    node: id,
+                    run,
+                    call,
+                    group: *group,
+                }));
             }
             Pending::Copy { from, to } => {
                 let from = if to.is_on_host() { from.seen_by_host() } else { *from };

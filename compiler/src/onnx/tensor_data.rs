@@ -192,6 +192,9 @@ impl DataSource for Bools {
     fn read(&self) -> Result<Bytes, Fault> {
         self.0.read().map(normalize_bools)
     }
+    fn identity(&self) -> Option<String> {
+        self.0.identity().map(|of| format!("bools of {of}"))
+    }
 }
 
 /// The fields for typed data: which one holds a type is fixed by onnx.proto.

@@ -33,4 +33,10 @@ impl EmitKernel for StandInEmitter {
     fn spirv(&self, kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
         Ok(vec![0x0723_0203, kernel.wgsl.len() as u32])
     }
+    fn save(&self, _: &EmittedKernel) -> Result<Vec<u8>, String> {
+        Ok(vec![])
+    }
+    fn restore(&self, _: &[u8]) -> Result<Arc<dyn std::any::Any + Send + Sync>, String> {
+        Ok(Arc::new(()))
+    }
 }

@@ -8,6 +8,7 @@
 
 mod compare;
 mod error;
+mod fingerprint;
 mod initial;
 mod lexer;
 mod parse;
@@ -15,6 +16,7 @@ mod print;
 
 pub use compare::compare_modules;
 pub use error::ParseError;
+pub use fingerprint::module_fingerprint;
 pub use initial::random_tensor;
 
 pub use parse::{parse_instructions, parse_module, parse_pipeline, parse_tensor_function};

@@ -1,10 +1,13 @@
 //! How much memory there is, and what a model would take of it.
 
-use crate::error::{CliError, CliResult, Code};
+use crate::error::Error;
 use compiler::graph::Module;
 
 /// Inputs and results must fit in memory.
-pub fn check_memory(module: &Module) -> CliResult<()> {
+///
+/// # Errors
+/// [`Error::NoRoom`].
+pub fn check_memory(module: &Module) -> Result<(), Error> {
     let f = module.main();
     let need = f
         .params()
@@ -16,7 +19,10 @@ pub fn check_memory(module: &Module) -> CliResult<()> {
 }
 
 /// What the CPU executor holds at once must fit in memory.
-pub fn check_cpu_memory(module: &Module) -> CliResult<()> {
+///
+/// # Errors
+/// [`Error::NoRoom`].
+pub fn check_cpu_memory(module: &Module) -> Result<(), Error> {
     check_room("on the CPU the model takes", compiler::cpu::peak_bytes(module.main()))
 }
 
@@ -39,12 +45,9 @@ fn process_limit() -> Option<u64> {
     None
 }
 
-fn check_room(what: &str, need: u64) -> CliResult<()> {
+fn check_room(what: &'static str, need: u64) -> Result<(), Error> {
     match free_memory() {
-        Some(free) if need > free => {
-            let text = format!("{what} {} MiB, the machine has {} MiB available", need >> 20, free >> 20);
-            Err(CliError::new(Code::Device, text).help("give smaller sizes with --batch, --dim or --shape"))
-        }
+        Some(free) if need > free => Err(Error::NoRoom { what, need, free }),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Model files: what is plain, ONNX without its large tensors, and external data read in parts.
 
-use crate::error::{CliError, CliResult};
-use crate::files::{begins_as_trace, open_plain};
+use crate::error::Error;
+use crate::plain_files::{begins_as_trace, open_plain};
 use bytes::Bytes;
 use compiler::fault::Fault;
 use compiler::onnx::{ExternalData, MODEL_FILE, skim_model};
@@ -18,12 +18,19 @@ struct DataFile {
     path: PathBuf,
     file: Mutex<File>,
     size: u64,
+    /// Which file it is, as it was when it was opened.
+    identity: Option<String>,
 }
 impl DataFile {
     fn open(path: &Path) -> std::io::Result<Arc<DataFile>> {
         let file = open_plain(path)?;
-        let size = file.metadata()?.len();
-        Ok(Arc::new(DataFile { path: path.to_path_buf(), file: Mutex::new(file), size }))
+        let about = file.metadata()?;
+        let size = about.len();
+        let identity = (|| {
+            let written = about.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+            Some(format!("{} of {size} bytes, written at {written:?}", path.canonicalize().ok()?.display()))
+        })();
+        Ok(Arc::new(DataFile { path: path.to_path_buf(), file: Mutex::new(file), size, identity }))
     }
 }
 
@@ -82,18 +89,23 @@ impl DataSource for FileSlice {
             Err(e) => Err(format!("{}: {e}", self.file.path.display()).into()),
         }
     }
+    fn identity(&self) -> Option<String> {
+        self.file.identity.as_ref().map(|file| format!("{}+{} of {file}", self.offset, self.length))
+    }
 }
 
 /// An ONNX file without its large tensors, and where those and its external data are.
-pub fn read_onnx(path: &Path) -> CliResult<(Bytes, Box<dyn ExternalData>)> {
-    let fail = |e: std::io::Error| CliError::input(format!("cannot read {}: {e}", path.display()));
+///
+/// # Errors
+/// A file that cannot be read, a compile trace, what is no ONNX.
+pub fn read_onnx(path: &Path) -> Result<(Bytes, Box<dyn ExternalData>), Error> {
+    let fail = |e: std::io::Error| Error::file(path, e);
     if begins_as_trace(path) {
-        return Err(CliError::input(format!("{} is a compile trace, not a model", path.display()))
-            .help("`weft inspect`, `explain`, `diff` and `view` read traces"));
+        return Err(Error::Trace(path.display().to_string()));
     }
     let model = DataFile::open(path).map_err(fail)?;
-    let file = model.file.lock().map_err(|e| CliError::input(e.to_string()))?.try_clone().map_err(fail)?;
-    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| CliError::from(e).at(path.display().to_string()))?;
+    let file = model.file.lock().map_err(|e| Error::file(path, e))?.try_clone().map_err(fail)?;
+    let bytes = skim_model(&mut BufReader::new(file)).map_err(|e| Error::onnx(path, e))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
     Ok((bytes, Box::new(Folder { folder, model, open: Mutex::default() })))
 }

@@ -1,0 +1,100 @@
+//! A compiled network.
+
+use crate::cpu_form::cpu_module;
+use crate::device::Device;
+use crate::error::Error;
+use crate::options::Options;
+use crate::program::Program;
+use crate::session::{Execution, Session};
+use crate::staged::StagedModel;
+use compiler::compile::{CompileError, Compiled, split_stages};
+use compiler::graph::Module;
+
+/// How the module runs.
+enum Form {
+    /// By one plan.
+    Planned(Box<Program>),
+    /// In parts, which are compiled when their sizes are known.
+    Staged,
+    /// On the CPU executor, and why, where that was not asked for.
+    Cpu(Option<String>),
+}
+
+/// A network compiled for a device. Sessions are opened from it.
+pub struct CompiledModel {
+    module: Module,
+    options: Options,
+    form: Form,
+}
+
+impl CompiledModel {
+    pub(crate) fn new(module: Module, options: &Options) -> Result<CompiledModel, Error> {
+        let form = match &options.profile {
+            None => Form::Cpu(None),
+            Some(profile) => match Program::new(&module, profile, options) {
+                Ok(program) => Form::Planned(Box::new(program)),
+                Err(CompileError::NeedsCpu(why)) => match split_stages(&module)? {
+                    Some(_) => Form::Staged,
+                    None => Form::Cpu(Some(why)),
+                },
+                Err(e) => return Err(e.into()),
+            },
+        };
+        Ok(CompiledModel { module, options: options.clone(), form })
+    }
+
+    /// All of the compilation, for reports: groups, kernels, remarks. None where there is no single one: the plan came from disk, or the
+    /// model runs in parts or on the CPU executor.
+    pub fn compilation(&self) -> Option<&Compiled> {
+        match &self.form {
+            Form::Planned(program) => program.compiled.as_deref(),
+            Form::Staged | Form::Cpu(_) => None,
+        }
+    }
+
+    /// True when the plan was kept on disk by an earlier start.
+    pub fn came_from_disk(&self) -> bool {
+        matches!(&self.form, Form::Planned(program) if program.compiled.is_none())
+    }
+
+    /// Opens a session on the device: memory is allocated, weights go up, the driver makes its pipelines.
+    ///
+    /// # Errors
+    /// [`Error::Device`]: what was compiled is beyond this device, memory that does not do, host functions that are not there.
+    pub fn session(self, device: &Device) -> Result<Session, Error> {
+        let CompiledModel { module, options, form } = self;
+        let execution = match (form, device) {
+            (Form::Planned(mut program), Device::Gpu(gpu)) => {
+                let session = program.open(gpu, &options)?;
+                match program.compiled.as_ref().and_then(|c| c.open.clone()) {
+                    Some(open) => {
+                        let session = Box::new(runtime_gpu::OpenSession::new(open, session));
+                        Execution::Open { session, compiled: program.compiled }
+                    }
+                    None => Execution::Gpu { session: Box::new(session), compiled: program.compiled },
+                }
+            }
+            (Form::Staged, Device::Gpu(gpu)) => {
+                let profile = options.profile.clone().unwrap_or_else(|| gpu.profile.clone());
+                match StagedModel::open(&module, gpu, &profile, &options)? {
+                    Some(staged) => Execution::Staged(Box::new(staged)),
+                    None => on_cpu(&module, &options)?,
+                }
+            }
+            (Form::Cpu(why), _) => {
+                if let Some(why) = why {
+                    options.watch.moves_to_cpu(&why);
+                }
+                on_cpu(&module, &options)?
+            }
+            (Form::Planned(_) | Form::Staged, Device::Cpu) => on_cpu(&module, &options)?,
+        };
+        Ok(Session::new(module, execution, options.host_functions))
+    }
+}
+
+fn on_cpu(module: &Module, options: &Options) -> Result<Execution, Error> {
+    crate::memory::check_cpu_memory(module)?;
+    let (module, mixed) = cpu_module(module.clone(), &options.pipeline)?;
+    Ok(Execution::Cpu { module: Box::new(module), mixed })
+}

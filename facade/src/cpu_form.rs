@@ -1,0 +1,34 @@
+//! The form in which the CPU executor runs a module.
+
+use crate::error::Error;
+use compiler::attr::AttrStruct;
+use compiler::compile::CompileError;
+use compiler::graph::Module;
+use compiler::passes::mixed_precision::check_listed;
+use compiler::passes::{
+    AmpMode, MixedPrecision, PassContext, PassStats, PipelineOptions, ReplaceWithHostCalls, Sequential,
+    default_pipeline,
+};
+use compiler::profile::DeviceProfile;
+
+/// What the CPU executor runs: the module as loaded, with host calls or in mixed precision where that is asked for; and whether
+/// anything of it is in f16 then.
+pub(crate) fn cpu_module(mut module: Module, pipeline: &PipelineOptions) -> Result<(Module, bool), Error> {
+    let list = default_pipeline(pipeline);
+    let behind = |name: &str| list.iter().position(|p| p == name).map_or(0, |i| i + 1);
+    let mixed = if pipeline.amp == AmpMode::Off { 0 } else { behind(MixedPrecision::NAME) };
+    let until = mixed.max(behind(ReplaceWithHostCalls::NAME));
+    if until == 0 {
+        return Ok((module, false));
+    }
+    check_listed(&module, &pipeline.keep_f32).map_err(CompileError::Option)?;
+    let mut cx = PassContext::new(DeviceProfile::baseline());
+    pipeline.configure(&mut cx);
+    Sequential::new(&list[..until]).run(&mut module, &mut cx)?;
+    Ok((module, has_halved(&cx.stats)))
+}
+
+/// True when mixed precision has put anything into f16.
+pub fn has_halved(passes: &[PassStats]) -> bool {
+    passes.iter().any(|p| p.name == MixedPrecision::NAME && p.changed)
+}

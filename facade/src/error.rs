@@ -1,0 +1,87 @@
+//! What can go wrong between a file and its results.
+
+use compiler::compile::CompileError;
+use compiler::cpu::ExecError;
+use compiler::graph::BindError;
+use compiler::onnx::ImportError;
+use compiler::passes::PassError;
+use runtime_gpu::GpuError;
+use std::fmt::Display;
+use std::path::Path;
+
+/// Why a model was not loaded, compiled or run. Each message says what is wrong and where.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system says.
+        why: String,
+    },
+    /// A compile trace where a model is wanted.
+    #[error("{0} is a compile trace, not a model")]
+    Trace(String),
+    /// Something in an ONNX file that is wrong, or that Weft does not have.
+    #[error("{place}: {source}")]
+    Onnx {
+        /// The file.
+        place: String,
+        /// What it is.
+        source: ImportError,
+    },
+    /// `.weft` text that does not parse or verify.
+    #[error("{0}")]
+    Text(String),
+    /// A tensor function whose schedule does not hold.
+    #[error("{0}")]
+    Schedule(String),
+    /// Text without a graph function.
+    #[error("the text has no graph function for a run to start in")]
+    NoEntry,
+    /// Shapes that the model does not take.
+    #[error(transparent)]
+    Shape(#[from] BindError),
+    /// The model does not compile, or not as asked.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A device that is not there, has not enough memory, or was lost; inputs that do not fit.
+    #[error(transparent)]
+    Device(#[from] GpuError),
+    /// The CPU executor was given wrong inputs, or its memory does not do.
+    #[error(transparent)]
+    Run(#[from] ExecError),
+    /// Inputs that the model does not have, or lacks.
+    #[error("{0}")]
+    Input(String),
+    /// Not enough host memory.
+    #[error("{what} {} MiB, the machine has {} MiB available", .need >> 20, .free >> 20)]
+    NoRoom {
+        /// What takes it.
+        what: &'static str,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// A row of this name is in the tables already.
+    #[error("{0}")]
+    Extension(String),
+}
+
+impl Error {
+    pub(crate) fn file(path: &Path, why: impl Display) -> Error {
+        Error::File { path: path.display().to_string(), why: why.to_string() }
+    }
+    pub(crate) fn onnx(path: &Path, source: ImportError) -> Error {
+        Error::Onnx { place: path.display().to_string(), source }
+    }
+}
+
+impl From<PassError> for Error {
+    fn from(e: PassError) -> Error {
+        Error::Compile(e.into())
+    }
+}

@@ -1,0 +1,106 @@
+//! Weft compiles neural networks to compute shaders and runs them on whatever GPU there is.
+//!
+//! A network goes through three values: a [`Model`] as it was loaded, a [`CompiledModel`] for a device, and a [`Session`] that runs.
+//!
+//! ```
+//! use weft::{Device, Model, Options, Tensor};
+//!
+//! # fn main() -> Result<(), weft::Error> {
+//! let model = Model::from_text(
+//!     "graph @main(%x: f32[2,3], %w: f32[3,2]) -> (y: f32[2,2]) {
+//!        %a = matmul %x, %w : f32[2,2]
+//!        %y = relu %a : f32[2,2]
+//!        return %y
+//!      }",
+//! )?;
+//! let device = Device::best();
+//! let session = model.compile(&Options::for_device(&device))?.session(&device)?;
+//!
+//! let x = Tensor::from_vec(vec![2, 3], vec![1f32, 2.0, 3.0, -1.0, -2.0, -3.0]);
+//! let w = Tensor::from_vec(vec![3, 2], vec![1f32, 0.0, 0.0, 1.0, 1.0, 1.0]);
+//! let outputs = session.run(&[("x", x), ("w", w)])?;
+//! assert_eq!(outputs["y"].shape(), [2, 2]);
+//! assert_eq!(outputs["y"].to_f32_vec(), [4.0, 5.0, 0.0, 0.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Model::load`] reads `.onnx` and `.weft` files. Shapes are in elements, outermost dimension first, as NumPy has them; sizes of memory are
+//! in bytes and times in milliseconds. Sizes that a model leaves open are given when it is loaded ([`Sizes`]).
+//!
+//! # Starting fast
+//!
+//! With a [`Cache`], compiled plans and the driver's pipelines are kept on disk, and weights in the form in which they go to the device where that is
+//! asked for. A later start takes what fits: the same model (its structure, and its weights' files), options, device, driver and build of the program.
+//! What is cut off, changed or of something else is made anew. Processes may share the folder.
+//!
+//! ```
+//! use weft::{Cache, Device, Model, Options};
+//!
+//! # fn main() -> Result<(), weft::Error> {
+//! # let folder = tempfile::tempdir().expect("a folder");
+//! # let model = Model::from_text("graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = exp %x : f32[4]\n  return %y\n}\n")?;
+//! let options = Options::default().cache(Cache::at(folder.path()).with_weights());
+//! assert!(!model.compile(&options)?.came_from_disk());
+//! assert!(model.compile(&options)?.came_from_disk());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What one adds
+//!
+//! Ops with their ONNX importers, schedule instructions and schedule rules are added to the tables of the process by [`Extensions`], before anything is
+//! loaded. Passes of one's own run in a [`PassContext`](extend::PassContext) whose registry has them; host functions, which a network calls by name, are
+//! given with the [`Options`]. The documents `add-an-op`, `add-a-pass`, `add-a-rule` and `expert-kernel` show each.
+//!
+//! ```
+//! use weft::{Device, HostFunctions, Model, Options, Tensor};
+//!
+//! # fn main() -> Result<(), weft::Error> {
+//! let mut functions = HostFunctions::new();
+//! functions.register("negate", |inputs: &[Tensor]| {
+//!     let x = &inputs[0];
+//!     Ok(vec![Tensor::from_vec(x.shape().to_vec(), x.to_f32_vec().iter().map(|v| -v).collect::<Vec<f32>>())])
+//! });
+//! let model = Model::from_text(
+//!     "graph @main(%x: f32[3]) -> (y: f32[3]) {
+//!        %y = call_host @negate %x {dtypes=[f32], shapes=[[3]]} : f32[3]
+//!        return %y
+//!      }",
+//! )?;
+//! let device = Device::best();
+//! let session = model.compile(&Options::for_device(&device).host_functions(functions))?.session(&device)?;
+//! let outputs = session.run(&[("x", Tensor::from_vec(vec![3], vec![1f32, -2.0, 3.0]))])?;
+//! assert_eq!(outputs["y"].to_f32_vec(), [-1.0, 2.0, -3.0]);
+//! # Ok(())
+//! # }
+//! ```
+#![warn(missing_docs)]
+
+mod compiled;
+mod cpu_form;
+mod device;
+mod error;
+mod extensions;
+pub mod files;
+pub mod memory;
+mod model;
+mod options;
+mod outputs;
+pub mod plain_files;
+mod program;
+mod session;
+mod staged;
+
+pub use compiled::CompiledModel;
+pub use compiler::dtype::DType;
+pub use compiler::graph::TensorType;
+pub use compiler::tensor::Tensor;
+pub use device::{Device, cache_dir};
+pub use error::Error;
+pub use extensions::{Extensions, extend};
+pub use model::{Model, Sizes};
+pub use options::{Cache, Options, Progress, Watch};
+pub use outputs::Outputs;
+pub use runtime_gpu::{DeviceOutputs, DeviceTensor, HostFunctions, RunInput};
+pub use session::{CPU_EXECUTOR, Session};

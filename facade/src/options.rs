@@ -1,0 +1,127 @@
+//! How a model is compiled and run.
+
+use crate::device::{Device, cache_dir};
+use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
+use compiler::graph::Module;
+use compiler::passes::PipelineOptions;
+use compiler::profile::DeviceProfile;
+use runtime_gpu::HostFunctions;
+use runtime_gpu::cache::CacheFolder;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Hears of what goes on. A stage, the number done and the total, in this order.
+pub type Progress<'a> = Box<dyn FnMut(&str, usize, usize) + 'a>;
+
+/// Who watches the work on a model. Everything has a default; the command shows bars and writes reproducers.
+pub trait Watch: Send + Sync {
+    /// Compiles a module.
+    ///
+    /// # Errors
+    /// As [`compiler::compile::compile`].
+    fn compile(
+        &self,
+        module: Module,
+        options: &CompileOptions,
+        profile: &DeviceProfile,
+    ) -> Result<Compiled, CompileError> {
+        compile(module, options, profile, &shaders_gen::Emitter, &mut |_, _, _| ())
+    }
+    /// A session opens.
+    fn opens(&self) -> Progress<'_> {
+        Box::new(|_, _, _| ())
+    }
+    /// The CPU executor runs what was meant for a device.
+    fn moves_to_cpu(&self, _why: &str) {}
+}
+
+/// Nobody watches.
+struct Unwatched;
+impl Watch for Unwatched {}
+
+/// What is kept on disk from one start of a program to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Cache {
+    /// Where; none: nothing is kept.
+    pub folder: Option<CacheFolder>,
+    /// Compiled plans, by the model, the options, the device and this program's build.
+    pub plans: bool,
+    /// Weights as sessions upload them: as many bytes again as the model has, for starts that pack nothing.
+    pub weights: bool,
+}
+
+impl Cache {
+    /// Plans and pipelines in that folder.
+    pub fn at(folder: impl Into<PathBuf>) -> Cache {
+        Cache { folder: Some(CacheFolder::new(folder)), plans: true, weights: false }
+    }
+    /// Plans and pipelines in the user's cache folder, which `WEFT_CACHE` names; nothing where the system has none.
+    pub fn of_user() -> Cache {
+        cache_dir().map_or_else(Cache::default, Cache::at)
+    }
+    /// Weights too.
+    pub fn with_weights(self) -> Cache {
+        Cache { weights: true, ..self }
+    }
+}
+
+/// How a model is compiled and run.
+#[derive(Clone)]
+pub struct Options {
+    /// The device that the result is for; none: the CPU executor.
+    pub profile: Option<DeviceProfile>,
+    /// Passes, layouts, precision.
+    pub pipeline: PipelineOptions,
+    /// What else the compiler heeds: clocks, measurements. Its passes and modes are those of `pipeline`.
+    pub compile: CompileOptions,
+    /// What is kept on disk.
+    pub cache: Cache,
+    /// Functions that the model calls by name.
+    pub host_functions: HostFunctions,
+    /// Runs of a session that may be under way at once, each with memory of its own for activations; 0 is 1.
+    pub runs_in_flight: usize,
+    /// Who watches.
+    pub watch: Arc<dyn Watch>,
+}
+
+impl Default for Options {
+    /// For whatever device: with the limits that all have. [`Options::for_device`] makes faster kernels.
+    fn default() -> Options {
+        Options {
+            profile: Some(DeviceProfile::baseline()),
+            pipeline: PipelineOptions::default(),
+            compile: CompileOptions::default(),
+            cache: Cache::default(),
+            host_functions: HostFunctions::new(),
+            runs_in_flight: 1,
+            watch: Arc::new(Unwatched),
+        }
+    }
+}
+
+impl Options {
+    /// For a device, with what it has.
+    pub fn for_device(device: &Device) -> Options {
+        let profile = match device {
+            Device::Gpu(gpu) => Some(gpu.profile.clone()),
+            Device::Cpu => None,
+        };
+        Options { profile, ..Options::default() }
+    }
+    /// With a cache on disk.
+    pub fn cache(self, cache: Cache) -> Options {
+        Options { cache, ..self }
+    }
+    /// With host functions.
+    pub fn host_functions(self, host_functions: HostFunctions) -> Options {
+        Options { host_functions, ..self }
+    }
+    /// With so many runs in flight.
+    pub fn runs_in_flight(self, runs_in_flight: usize) -> Options {
+        Options { runs_in_flight, ..self }
+    }
+    /// What the compiler is told.
+    pub(crate) fn compile_options(&self) -> CompileOptions {
+        CompileOptions { pipeline: self.pipeline.clone(), ..self.compile.clone() }
+    }
+}

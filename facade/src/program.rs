@@ -1,0 +1,111 @@
+//! Compiling, through the cache on disk.
+
+use crate::error::Error;
+use crate::options::Options;
+use compiler::compile::{CompileError, Compiled, bind_host_steps, compile_graph};
+use compiler::fingerprint::Fingerprint;
+use compiler::graph::{Module, open_dims};
+use compiler::plan::{Plan, Step};
+use compiler::profile::DeviceProfile;
+use compiler::text::module_fingerprint;
+use runtime_gpu::cache::PLAN;
+use runtime_gpu::{Gpu, Prepacked, Session, SessionOptions};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+/// A plan, and where its constants come from.
+pub(crate) struct Program {
+    pub(crate) plan: Plan,
+    /// All of the compilation; none where the plan was kept on disk.
+    pub(crate) compiled: Option<Box<Compiled>>,
+    /// The module as it was before compilation.
+    source: Module,
+    profile: DeviceProfile,
+    key: Option<Fingerprint>,
+}
+
+impl Program {
+    /// Takes the plan from disk, or compiles and keeps it there.
+    ///
+    /// # Errors
+    /// As [`compiler::compile::compile`].
+    pub(crate) fn new(module: &Module, profile: &DeviceProfile, options: &Options) -> Result<Program, CompileError> {
+        let key = key(module, profile, options);
+        let program =
+            |plan, compiled| Program { plan, compiled, source: module.clone(), profile: profile.clone(), key };
+        let folder = options.cache.folder.as_ref();
+        if let Some(plan) = folder.zip(key).and_then(|(folder, key)| {
+            // What is whole but does not read is of a build that calls itself as this one: it is made anew.
+            Plan::from_bytes(&folder.read(PLAN, key)?, &shaders_gen::Emitter).ok()
+        }) {
+            return Ok(program(plan, None));
+        }
+        let compiled = options.watch.compile(module.clone(), &options.compile_options(), profile)?;
+        if let Some((folder, key)) = folder.zip(key)
+            && let Ok(bytes) = compiled.plan.to_bytes(&shaders_gen::Emitter)
+        {
+            // A folder that cannot be written costs the next start its time.
+            let _ = folder.write(PLAN, key, |to| to.write_all(&bytes));
+        }
+        Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
+    }
+
+    /// Opens a session. Only where the constants have to be packed, or host steps compute, the passes run again.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub(crate) fn open(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
+        let kept = options.cache.folder.as_ref().zip(self.key).filter(|_| options.cache.weights);
+        let mut prepacked = kept.and_then(|(folder, key)| Prepacked::open(folder, key, &self.plan));
+        let mut passed = None;
+        let on_tensors = |s: &&Step| matches!(s, Step::Host(h) if h.device_function().is_none());
+        let computes = self.plan.all_steps().iter().any(on_tensors);
+        if self.compiled.is_none() && (prepacked.is_none() || computes) {
+            let module = compile_graph(self.source.clone(), &options.compile_options(), &self.profile)?.module;
+            bind_host_steps(&mut self.plan, &module)
+                .map_err(|message| CompileError::Bug { at: "a plan from disk".into(), message })?;
+            passed = Some(module);
+        }
+        let module = self.compiled.as_ref().map(|c| &c.module).or(passed.as_ref()).unwrap_or(&self.source);
+        if let (Some((folder, key)), None) = (kept, &prepacked)
+            && Prepacked::write(folder, key, &self.plan, module).is_ok()
+        {
+            prepacked = Prepacked::open(folder, key, &self.plan);
+        }
+        let opening = SessionOptions {
+            cache: options.cache.folder.clone(),
+            prepacked: prepacked.map(Arc::new),
+            host_functions: options.host_functions.clone(),
+            runs_in_flight: options.runs_in_flight,
+        };
+        Ok(Session::open(gpu.clone(), &self.plan, module, &opening, &mut options.watch.opens())?)
+    }
+}
+
+/// What a plan depends on; none where plans are not kept, are for open sizes, or follow from more than can be told: callbacks, measurements, recordings.
+fn key(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
+    let told = options.pipeline.alter_layouts.is_empty() && options.compile.measurements.is_none();
+    if !open_dims(module).is_empty()
+        || !(options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record)
+    {
+        return None;
+    }
+    let module = module_fingerprint(module).ok()?;
+    let profile = postcard::to_stdvec(profile).ok()?;
+    let build = build()?;
+    Some(Fingerprint::of(|w| {
+        w.text(env!("CARGO_PKG_VERSION"));
+        w.text(&build);
+        w.part(module);
+        w.bytes(&profile);
+        w.text(&format!("{:?}", options.pipeline));
+    }))
+}
+
+/// Which build of which program this is: ops, rules and passes of one's own are part of it.
+fn build() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let about = program.metadata().ok()?;
+    let written = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("{} of {} bytes, written at {written:?}", program.display(), about.len()))
+}

@@ -1,0 +1,180 @@
+//! A network ready to run.
+
+use crate::cpu_form::has_halved;
+use crate::error::Error;
+use crate::outputs::Outputs;
+use crate::staged::StagedModel;
+use compiler::compile::Compiled;
+use compiler::cpu::Interpreter;
+use compiler::graph::{Module, TensorType, input_ports};
+use compiler::tensor::Tensor;
+use runtime_gpu::{GpuError, HostFunctions};
+
+/// The place of a run without a device.
+pub const CPU_EXECUTOR: &str = "CPU executor";
+
+/// How a session runs.
+pub(crate) enum Execution {
+    /// By a plan on a device.
+    Gpu { session: Box<runtime_gpu::Session>, compiled: Option<Box<Compiled>> },
+    /// By plans on a device, one for each list of sizes.
+    Open { session: Box<runtime_gpu::OpenSession>, compiled: Option<Box<Compiled>> },
+    /// On a device in parts, since it decides sizes while it runs.
+    Staged(Box<StagedModel>),
+    /// On the CPU executor: the module as loaded, with host calls or in mixed precision.
+    Cpu { module: Box<Module>, mixed: bool },
+}
+
+/// A network ready to run, on any number of threads: what they share is never written.
+pub struct Session {
+    /// As it was loaded.
+    module: Module,
+    execution: Execution,
+    functions: HostFunctions,
+}
+
+impl Session {
+    pub(crate) fn new(module: Module, execution: Execution, functions: HostFunctions) -> Session {
+        Session { module, execution, functions }
+    }
+
+    /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`] says.
+    ///
+    /// # Errors
+    /// An input that is missing, unknown or of another type or shape; a failed host function; a lost device.
+    pub fn run(&self, inputs: &[(&str, Tensor)]) -> Result<Outputs, Error> {
+        Ok(self.named(self.run_in_order(&self.in_order(inputs)?)?))
+    }
+
+    /// Runs once, without blocking the thread that polls the future while the device works. Models in parts and on the CPU executor work on that thread.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub async fn run_async(&self, inputs: &[(&str, Tensor)]) -> Result<Outputs, Error> {
+        let given = self.in_order(inputs)?;
+        let results = match &self.execution {
+            Execution::Gpu { session, .. } => match session.run_async(&given).await {
+                Err(GpuError::TooWide(_)) => self.run_on_cpu(&self.module, &given)?,
+                other => other?,
+            },
+            _ => self.run_in_order(&given)?,
+        };
+        Ok(self.named(results))
+    }
+
+    /// Runs once with inputs and results in the model's order.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_in_order(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        Ok(self.run_placed(inputs)?.0)
+    }
+
+    /// As [`Session::run_in_order`], and says where that took place.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_placed(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, &'static str), Error> {
+        match &self.execution {
+            Execution::Gpu { session, .. } => match session.run(inputs) {
+                // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
+                Err(GpuError::TooWide(_)) => Ok((self.run_on_cpu(&self.module, inputs)?, CPU_EXECUTOR)),
+                other => Ok((other?, self.place())),
+            },
+            Execution::Open { session, .. } => Ok((session.run(inputs)?, self.place())),
+            Execution::Staged(staged) => {
+                let results = staged.staged.run(inputs)?;
+                Ok((results, self.place()))
+            }
+            Execution::Cpu { module, .. } => Ok((self.run_on_cpu(module, inputs)?, CPU_EXECUTOR)),
+        }
+    }
+
+    fn run_on_cpu(&self, module: &Module, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        Ok(Interpreter::new(module).with_host(self.functions.on_tensors()).run(module.entry, inputs)?)
+    }
+
+    /// The inputs in the model's order.
+    fn in_order(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>, Error> {
+        let ports = input_ports(&self.module);
+        let names = || ports.iter().map(|p| p.0.to_string()).collect::<Vec<_>>().join(", ");
+        if let Some((name, _)) = inputs.iter().find(|(n, _)| !ports.iter().any(|p| p.0.as_str() == *n)) {
+            return Err(Error::Input(format!("the model has no input `{name}`; there are: {}", names())));
+        }
+        let find = |name: &str| inputs.iter().find(|i| i.0 == name).map(|i| i.1.clone());
+        let given = ports.iter().map(|p| {
+            find(p.0.as_str()).ok_or_else(|| Error::Input(format!("input `{}` is missing: it is {:?}", p.0, p.1)))
+        });
+        given.collect()
+    }
+
+    fn named(&self, results: Vec<Tensor>) -> Outputs {
+        Outputs { list: self.output_names().into_iter().zip(results).collect() }
+    }
+
+    /// Names and types of the inputs, in order.
+    pub fn inputs(&self) -> Vec<(String, TensorType)> {
+        input_ports(&self.module).into_iter().map(|(n, t)| (n.to_string(), t)).collect()
+    }
+    /// Names of the results, in order.
+    pub fn output_names(&self) -> Vec<String> {
+        self.module.main().result_names.iter().map(|n| n.to_string()).collect()
+    }
+    /// Where a run takes place: `device`, `device and host`, `host`, or the CPU executor.
+    pub fn place(&self) -> &'static str {
+        match &self.execution {
+            Execution::Gpu { session, .. } => place_of(session),
+            Execution::Open { session, .. } => place_of(session.first()),
+            Execution::Staged(s) if s.staged.has_device_steps() => "device and host",
+            Execution::Staged(_) | Execution::Cpu { .. } => CPU_EXECUTOR,
+        }
+    }
+    /// True when mixed precision has put anything into f16, as far as a plan that was compiled here says.
+    pub fn is_mixed(&self) -> bool {
+        match &self.execution {
+            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } => {
+                compiled.as_ref().is_some_and(|c| has_halved(&c.passes))
+            }
+            Execution::Staged(staged) => staged.is_mixed(),
+            Execution::Cpu { mixed, .. } => *mixed,
+        }
+    }
+    /// The session on the device, for tensors that stay there, times and commands of one's own; none for models in parts and on the
+    /// CPU executor.
+    pub fn on_device(&self) -> Option<&runtime_gpu::Session> {
+        match &self.execution {
+            Execution::Gpu { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+    /// What was compiled, where it was compiled here and as a whole.
+    pub fn compilation(&self) -> Option<&Compiled> {
+        match &self.execution {
+            Execution::Gpu { compiled, .. } | Execution::Open { compiled, .. } => compiled.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The same for inputs of just these sizes, where any were possible: a session with one plan.
+    ///
+    /// # Errors
+    /// Sizes that the network, the declared ranges or the device do not take.
+    pub fn sized_for(self, inputs: &[Tensor]) -> Result<Session, Error> {
+        let Execution::Open { session, mut compiled } = self.execution else { return Ok(self) };
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        let (plan, memory) = session.plan_at(&shapes)?;
+        let one = session.first().with_plan(plan.clone())?;
+        if let Some(c) = &mut compiled {
+            (c.plan, c.memory) = (plan, memory);
+        }
+        Ok(Session { execution: Execution::Gpu { session: Box::new(one), compiled }, ..self })
+    }
+}
+
+fn place_of(session: &runtime_gpu::Session) -> &'static str {
+    match (session.has_device_steps(), session.has_host_steps()) {
+        (true, false) => "device",
+        (true, true) => "device and host",
+        (false, _) => "host",
+    }
+}

@@ -1,0 +1,79 @@
+//! Models whose sizes are decided while they run, on a device: what can be planned runs there.
+
+use crate::cpu_form::has_halved;
+use crate::error::Error;
+use crate::options::Options;
+use crate::program::Program;
+use compiler::compile::{CompileError, split_stages};
+use compiler::graph::Module;
+use compiler::profile::DeviceProfile;
+use runtime_gpu::{Gpu, Open, Part, Staged};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A model in parts.
+pub(crate) struct StagedModel {
+    pub(crate) staged: Staged<Error>,
+    mixed: Arc<AtomicBool>,
+}
+
+impl StagedModel {
+    /// Opens the model in parts; none where nothing in it decides sizes.
+    ///
+    /// # Errors
+    /// What compilation says.
+    pub(crate) fn open(
+        module: &Module,
+        gpu: &Arc<Gpu>,
+        profile: &DeviceProfile,
+        options: &Options,
+    ) -> Result<Option<StagedModel>, Error> {
+        let Some(stages) = split_stages(module)? else { return Ok(None) };
+        let mixed = Arc::new(AtomicBool::new(false));
+        let opener =
+            Opener { gpu: gpu.clone(), profile: profile.clone(), options: options.clone(), mixed: mixed.clone() };
+        let staged = Staged::open(stages, options.host_functions.clone(), opener.open())?;
+        Ok(Some(StagedModel { staged, mixed }))
+    }
+    /// True when mixed precision has put anything into f16.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.mixed.load(Ordering::Relaxed)
+    }
+}
+
+/// What opens a part.
+#[derive(Clone)]
+struct Opener {
+    gpu: Arc<Gpu>,
+    profile: DeviceProfile,
+    options: Options,
+    mixed: Arc<AtomicBool>,
+}
+
+impl Opener {
+    fn open(self) -> Open<Error> {
+        Arc::new(move |module| self.part(module))
+    }
+
+    fn part(&self, module: Module) -> Result<Part<Error>, Error> {
+        match Program::new(&module, &self.profile, &self.options) {
+            Ok(mut program) => {
+                if program.compiled.as_ref().is_some_and(|c| has_halved(&c.passes)) {
+                    self.mixed.store(true, Ordering::Relaxed);
+                }
+                Ok(Part::Session(Box::new(program.open(&self.gpu, &self.options)?)))
+            }
+            Err(CompileError::NeedsCpu(_)) => match split_stages(&module)? {
+                Some(stages) => {
+                    let functions = self.options.host_functions.clone();
+                    Ok(Part::Staged(Box::new(Staged::open(stages, functions, self.clone().open())?)))
+                }
+                None => {
+                    crate::memory::check_cpu_memory(&module)?;
+                    Ok(Part::Host(Box::new(module)))
+                }
+            },
+            Err(e) => Err(e.into()),
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A folder of files that can be made again: compiled plans, packed weights, drivers' pipelines.
+//!
+//! A file is named by its kind and key, and begins with both, a version of this layout, the length and a checksum of what follows. Whatever
+//! does not fit (cut off, changed, another's) counts as not there, and is made anew. Files are written beside their place and renamed, so that
+//! processes which share the folder see a file whole or not at all; what one has open or mapped stays as it is when another takes its place.
+
+use compiler::fingerprint::Fingerprint;
+use memmap2::Mmap;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The first bytes of every file.
+const MAGIC: &[u8; 8] = b"WEFTKEEP";
+
+/// The version of the layout.
+const VERSION: u32 = 1;
+
+/// Bytes before the content, whose alignment they keep.
+const HEADER: usize = 64;
+
+/// Kinds of files, which are their extensions.
+const KINDS: [&str; 3] = [PLAN, WEIGHTS, PIPELINES];
+/// Compiled plans.
+pub const PLAN: &str = "plan";
+/// Packed weights.
+pub const WEIGHTS: &str = "weights";
+/// What a driver made of shaders.
+pub const PIPELINES: &str = "pipelines";
+
+/// Bytes of all files together, beyond which those that were not used for longest go.
+const MOST_BYTES: u64 = 8 << 30;
+
+/// A folder of files that can be made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheFolder {
+    path: PathBuf,
+}
+
+/// The content of a file, mapped.
+pub struct Mapped {
+    map: Mmap,
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.map[HEADER..]
+    }
+}
+
+/// Passes bytes on, and sums them up.
+struct Summing<W> {
+    to: W,
+    sum: crc32fast::Hasher,
+    length: u64,
+}
+
+impl<W: Write> Write for Summing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.to.write(bytes)?;
+        self.sum.update(&bytes[..n]);
+        self.length += n as u64;
+        Ok(n)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+fn header(kind: &str, key: Fingerprint, length: u64, sum: u32) -> [u8; HEADER] {
+    let identity = Fingerprint::of(|w| {
+        w.text(kind);
+        w.part(key);
+    })
+    .to_string();
+    let mut out = [0; HEADER];
+    let parts: [&[u8]; 5] =
+        [MAGIC, &VERSION.to_le_bytes(), &sum.to_le_bytes(), &length.to_le_bytes(), identity.as_bytes()];
+    let mut at = 0;
+    for part in parts {
+        out[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    out
+}
+
+/// True when `bytes` are a whole file of that kind and key.
+fn is_whole(bytes: &[u8], kind: &str, key: Fingerprint) -> bool {
+    bytes.split_at_checked(HEADER).is_some_and(|(head, content)| {
+        let length = content.len() as u64;
+        // The length first: a sum of what is cut off is work in vain.
+        head[16..24] == length.to_le_bytes() && head == header(kind, key, length, crc32fast::hash(content))
+    })
+}
+
+impl CacheFolder {
+    /// The folder of that path; it need not be there.
+    pub fn new(path: impl Into<PathBuf>) -> CacheFolder {
+        CacheFolder { path: path.into() }
+    }
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// Where the file of a kind and key is.
+    pub fn file(&self, kind: &str, key: Fingerprint) -> PathBuf {
+        self.path.join(format!("{key}.{kind}"))
+    }
+
+    /// The content of a file; none where there is no whole one.
+    pub fn read(&self, kind: &str, key: Fingerprint) -> Option<Vec<u8>> {
+        let mut file = File::open(self.file(kind, key)).ok()?;
+        let mut bytes = vec![];
+        file.read_to_end(&mut bytes).ok()?;
+        is_whole(&bytes, kind, key).then(|| {
+            used(&file);
+            bytes.split_off(HEADER)
+        })
+    }
+
+    /// The content of a file, mapped; none where there is no whole one.
+    pub fn map(&self, kind: &str, key: Fingerprint) -> Option<Mapped> {
+        let file = File::open(self.file(kind, key)).ok()?;
+        // SAFETY: files of the folder are replaced, never changed in place; who changes one by hand while it is mapped breaks the rule
+        // of every mapped file.
+        let map = unsafe { Mmap::map(&file) }.ok()?;
+        is_whole(&map, kind, key).then(|| {
+            used(&file);
+            Mapped { map }
+        })
+    }
+
+    /// Writes a file with what `content` writes.
+    ///
+    /// # Errors
+    /// What the system says: a cache that cannot be written costs time only, so most callers go on.
+    pub fn write(
+        &self,
+        kind: &str,
+        key: Fingerprint,
+        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        std::fs::create_dir_all(&self.path)?;
+        let mut beside = tempfile::NamedTempFile::new_in(&self.path)?;
+        beside.write_all(&[0; HEADER])?;
+        let (length, sum) = {
+            let buffered = BufWriter::new(beside.as_file());
+            let mut writer = Summing { to: buffered, sum: crc32fast::Hasher::new(), length: 0 };
+            content(&mut writer)?;
+            writer.flush()?;
+            (writer.length, writer.sum.clone().finalize())
+        };
+        beside.seek(SeekFrom::Start(0))?;
+        beside.write_all(&header(kind, key, length, sum))?;
+        beside.persist(self.file(kind, key))?;
+        self.prune(MOST_BYTES);
+        Ok(())
+    }
+
+    /// Removes the files that were not used for longest until the rest has at most `most` bytes; the newest stays.
+    pub fn prune(&self, most: u64) {
+        let kept = |p: &Path| p.extension().is_some_and(|e| KINDS.iter().any(|k| e == *k));
+        let listed = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let described = listed.filter(|f| kept(&f.path())).filter_map(|f| {
+            let about = f.metadata().ok()?;
+            Some((about.modified().ok()?, about.len(), f.path()))
+        });
+        let mut files: Vec<_> = described.collect();
+        files.sort_by(|a, b| b.cmp(a));
+        let mut sum = 0u64;
+        for (i, (_, bytes, path)) in files.into_iter().enumerate() {
+            sum = sum.saturating_add(bytes);
+            if i > 0 && sum > most {
+                // Another process may have removed it.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Notes that a file was used; where the system lets nobody, the file merely goes earlier.
+fn used(file: &File) {
+    let _ = file.set_modified(SystemTime::now());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Fingerprint {
+        Fingerprint::of(|w| w.text(text))
+    }
+
+    fn folder() -> (tempfile::TempDir, CacheFolder) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = CacheFolder::new(dir.path().join("new"));
+        (dir, folder)
+    }
+
+    #[test]
+    fn whole_files_are_read_and_mapped() {
+        let (_dir, folder) = folder();
+        assert_eq!(folder.read(PLAN, key("a")), None);
+        folder.write(PLAN, key("a"), |w| w.write_all(b"content")).expect("writes");
+        assert_eq!(folder.read(PLAN, key("a")).as_deref(), Some(&b"content"[..]));
+        assert_eq!(folder.map(PLAN, key("a")).as_deref(), Some(&b"content"[..]));
+        assert_eq!(folder.read(PLAN, key("b")), None);
+        assert_eq!(folder.read(WEIGHTS, key("a")), None);
+        let files = std::fs::read_dir(folder.path()).expect("lists").count();
+        assert_eq!(files, 1, "a temporary file was left");
+    }
+
+    #[test]
+    fn what_is_cut_off_changed_or_of_another_is_not_there() {
+        let (_dir, folder) = folder();
+        folder.write(PLAN, key("a"), |w| w.write_all(b"some content")).expect("writes");
+        let path = folder.file(PLAN, key("a"));
+        let whole = std::fs::read(&path).expect("reads");
+        for cut in 0..whole.len() {
+            std::fs::write(&path, &whole[..cut]).expect("writes");
+            assert!(folder.read(PLAN, key("a")).is_none() && folder.map(PLAN, key("a")).is_none(), "{cut} bytes");
+        }
+        for at in (0..56).chain(HEADER..whole.len()) {
+            let mut changed = whole.clone();
+            changed[at] ^= 4;
+            std::fs::write(&path, &changed).expect("writes");
+            assert!(folder.read(PLAN, key("a")).is_none(), "byte {at}");
+        }
+        std::fs::write(&path, &whole).expect("writes");
+        assert!(folder.read(PLAN, key("a")).is_some());
+        std::fs::copy(&path, folder.file(PLAN, key("b"))).expect("copies");
+        std::fs::copy(&path, folder.file(WEIGHTS, key("a"))).expect("copies");
+        assert!(folder.read(PLAN, key("b")).is_none() && folder.read(WEIGHTS, key("a")).is_none());
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_goes_first() {
+        let (_dir, folder) = folder();
+        for (i, name) in ["a", "b", "c"].into_iter().enumerate() {
+            folder.write(PLAN, key(name), |w| w.write_all(&[0; 1000])).expect("writes");
+            let file = File::options().write(true).open(folder.file(PLAN, key(name))).expect("opens");
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(i as u64)).expect("sets");
+        }
+        std::fs::write(folder.path().join("other.txt"), [0; 5000]).expect("writes");
+        folder.prune(2500);
+        let there = ["a", "b", "c"].map(|n| folder.file(PLAN, key(n)).exists());
+        assert_eq!(there, [false, true, true]);
+        folder.prune(0);
+        assert!(folder.file(PLAN, key("c")).exists() && folder.path().join("other.txt").exists());
+    }
+}

@@ -1,0 +1,131 @@
+//! Constants as sessions upload them, in a file: packed, in their storage form, mapped when a session opens.
+//!
+//! Behind the data stand its index and the index's length. Data begins at multiples of [`ALIGNMENT`].
+
+use crate::cache::{CacheFolder, Mapped, WEIGHTS};
+use crate::constants::{load_constant, storage_parts};
+use crate::error::GpuError;
+use compiler::dtype::DType;
+use compiler::fingerprint::Fingerprint;
+use compiler::graph::Module;
+use compiler::plan::{Content, HostContent, Plan};
+use compiler::tensor::Tensor;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Where data may begin, in bytes.
+const ALIGNMENT: u64 = 64;
+
+/// Constants of a plan, packed.
+pub struct Prepacked {
+    file: Mapped,
+    places: BTreeMap<usize, Place>,
+}
+
+impl std::fmt::Debug for Prepacked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Prepacked({} constants, {} bytes)", self.places.len(), self.file.len())
+    }
+}
+
+/// Where the data of a buffer is.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+struct Place {
+    offset: u64,
+    bytes: u64,
+    /// Type and shape of a tensor that stays in host memory.
+    host: Option<(DType, Vec<usize>)>,
+}
+
+/// The constants of a plan, those that stay on the host with `true`.
+fn constants(plan: &Plan) -> impl Iterator<Item = (usize, bool)> {
+    plan.buffers.iter().enumerate().filter_map(|(i, b)| match b.content {
+        Content::Constant { .. } => Some((i, false)),
+        Content::Host(HostContent::Constant(_)) => Some((i, true)),
+        _ => None,
+    })
+}
+
+impl Prepacked {
+    /// Packs the constants of `plan`, one after another, into the file of that key.
+    ///
+    /// # Errors
+    /// An unreadable constant, a value without a storage form, a folder that cannot be written.
+    pub fn write(folder: &CacheFolder, key: Fingerprint, plan: &Plan, module: &Module) -> Result<(), GpuError> {
+        let mut failed = None;
+        let written = folder.write(WEIGHTS, key, |to| {
+            let mut places = BTreeMap::new();
+            let mut at = 0u64;
+            for (i, _) in constants(plan) {
+                let place = match one(plan, module, i, at, to) {
+                    Ok(place) => place,
+                    Err(e) => {
+                        let text = e.to_string();
+                        failed = Some(e);
+                        return Err(io::Error::other(text));
+                    }
+                };
+                at += place.bytes;
+                let gap = at.next_multiple_of(ALIGNMENT) - at;
+                to.write_all(&[0; ALIGNMENT as usize][..gap as usize])?;
+                at += gap;
+                places.insert(i, place);
+            }
+            let index = postcard::to_stdvec(&places).map_err(io::Error::other)?;
+            to.write_all(&index)?;
+            to.write_all(&(index.len() as u64).to_le_bytes())
+        });
+        let unwritable = |e: io::Error| GpuError::Host(format!("{}: {e}", folder.path().display()));
+        failed.map_or(written.map_err(unwritable), Err)
+    }
+
+    /// The file of that key, where it holds all constants of `plan`.
+    pub fn open(folder: &CacheFolder, key: Fingerprint, plan: &Plan) -> Option<Prepacked> {
+        let file = folder.map(WEIGHTS, key)?;
+        let (rest, length) = file.split_last_chunk::<8>()?;
+        let index = rest.len().checked_sub(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let places: BTreeMap<usize, Place> = postcard::from_bytes(&rest[index..]).ok()?;
+        let fits = |(i, on_host): (usize, bool)| {
+            places.get(&i).is_some_and(|p| {
+                let inside = p.offset.checked_add(p.bytes).is_some_and(|end| end <= index as u64);
+                inside && p.host.is_some() == on_host && (on_host || p.bytes <= plan.buffers[i].bytes)
+            })
+        };
+        constants(plan).all(fits).then_some(Prepacked { file, places })
+    }
+
+    /// The data of a buffer of the plan, in storage form.
+    pub(crate) fn bytes(&self, buffer: usize) -> Option<&[u8]> {
+        let p = self.places.get(&buffer)?;
+        self.file.get(p.offset as usize..(p.offset + p.bytes) as usize)
+    }
+
+    /// The tensor of a buffer in host memory.
+    pub(crate) fn tensor(&self, buffer: usize) -> Option<Tensor> {
+        let (dtype, shape) = self.places.get(&buffer)?.host.clone()?;
+        Tensor::from_bytes(dtype, shape, self.bytes(buffer)?.to_vec().into()).ok()
+    }
+}
+
+/// Writes the data of buffer `i` and says where it is, from `offset` on.
+fn one(plan: &Plan, module: &Module, i: usize, offset: u64, to: &mut dyn Write) -> Result<Place, GpuError> {
+    let write_error = |e: io::Error| GpuError::Host(format!("packed weights: {e}"));
+    let mut bytes = 0;
+    let mut host = None;
+    match &plan.buffers[i].content {
+        Content::Constant { name, packer } => {
+            storage_parts(module, *name, packer.as_deref(), plan.buffers[i].encoding, &mut |part| {
+                bytes += part.len() as u64;
+                to.write_all(part).map_err(write_error)
+            })?;
+        }
+        Content::Host(HostContent::Constant(name)) => {
+            let t = load_constant(module, *name)?;
+            bytes = t.bytes().len() as u64;
+            to.write_all(t.bytes()).map_err(write_error)?;
+            host = Some((t.dtype(), t.shape().to_vec()));
+        }
+        _ => {}
+    }
+    Ok(Place { offset, bytes, host })
+}
