@@ -44,7 +44,15 @@ fn plan_function(gpu: &Gpu, f: &TensorFunction) -> Result<Plan, String> {
     for (i, (name, _)) in f.kernels().into_iter().enumerate() {
         let emitted = Emitter.emit(f, name, &gpu.profile).map_err(|e| e.to_string())?;
         let buffers = emitted.bindings.iter().map(|b| (places[&b.buffer], b.slice)).collect();
-        dispatches.push(Dispatch { kernel: i, buffers, symbols: vec![], group: 0, flops: 0, bytes: 0 });
+        dispatches.push(Dispatch {
+            kernel: i,
+            buffers,
+            grid: emitted.grid,
+            symbols: vec![],
+            group: 0,
+            flops: 0,
+            bytes: 0,
+        });
         plan.kernels.push(PlanKernel { name: emitted.name.clone(), emitted, function: f.name, part: name });
     }
     plan.steps.push(Step::Gpu(dispatches));

@@ -139,6 +139,11 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
             let why = "its body is no sequence of plain loop nests, and has no `kernel` and no `schedule` of its own";
             CompileError::Schedule { function: t.name.to_string(), message: format!("{why}: {message}") }
         }
+        (false, Some(_)) if !t.symbols.is_empty() => {
+            let dims: Vec<&str> = t.symbols.iter().map(|s| s.0.as_str()).collect();
+            let why = format!("@{} cannot be compiled for all sizes of {}: {message}", t.name, dims.join(", "));
+            CompileError::Option(format!("{why}; give the sizes"))
+        }
         (false, Some(_)) => CompileError::Bug { at: t.name.to_string(), message },
     };
     let scheduled = match written {

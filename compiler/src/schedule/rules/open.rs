@@ -2,14 +2,17 @@
 //!
 //! Rules reason in numbers; instructions do not need them. A trace that was proposed for some size gives, applied to the open
 //! function, a kernel for all sizes: what divides there only by chance is guarded here. A trace that needs a number (a loop to
-//! unroll, an array of threads' own memory) is refused, and the next one tried: for sizes that divide by nothing, then of the rules that
-//! take anything.
+//! unroll, an array of threads' own memory) is refused, and the next one tried: for sizes that divide by nothing, without cutting
+//! concatenations apart, then of the rules that take anything.
 
-use super::{Scheduled, script, units};
+use super::script::{NOTHING, WHOLE};
+use super::sketch::{Decline, Sketch};
+use super::{Scheduled, units};
 use crate::check::check_proposal;
 use crate::int::const_dims;
+use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::{ScheduleError, apply_pending};
+use crate::schedule::{Axis, ScheduleError, apply_pending};
 use crate::tir::{BufferId, Scope, TensorFunction};
 
 /// Schedules a function that has symbols.
@@ -20,8 +23,11 @@ pub(super) fn schedule(
 ) -> Result<Scheduled, ScheduleError> {
     let plain = DeviceProfile { asked_rules: vec!["elementwise".into(), "direct".into()], ..profile.clone() };
     let mut refused = vec![];
-    for (profile, more) in [(profile, 0), (profile, 1), (&plain, 0), (&plain, 1)] {
-        let proposed = units::schedule(&f.at_typical_sizes(more), constants, profile, &script::NOTHING)?;
+    let (nothing, whole) = (&NOTHING, &WHOLE);
+    let attempts =
+        [(profile, 0, nothing), (profile, 1, nothing), (profile, 0, whole), (&plain, 0, whole), (&plain, 1, whole)];
+    for (profile, more, script) in attempts {
+        let proposed = units::schedule(&f.at_typical_sizes(more), constants, profile, script)?;
         match applied(f, &proposed) {
             Ok(function) => {
                 let Scheduled { rule, mut applied, declined, .. } = proposed;
@@ -31,8 +37,36 @@ pub(super) fn schedule(
             Err(why) => refused.push(format!("the schedule for {}: {why}", typical(f, more))),
         }
     }
+    match loop_by_loop(f, constants, profile) {
+        Ok(function) => {
+            let applied = vec!["for open sizes: a workgroup for each iteration of the outer loops".to_string()];
+            return Ok(Scheduled { function, rule: RULE, applied, declined: refused });
+        }
+        Err(why) => refused.push(format!("loop by loop: {why}")),
+    }
     let message = format!("no schedule goes with all sizes: {}", refused.join("; "));
     Err(ScheduleError { instruction: format!("schedule @{}", f.name), message, loops: None })
+}
+
+/// The rule of functions whose loops are bound as they stand.
+const RULE: &str = "loop-by-loop";
+
+/// Binds the outer loops of each nest to workgroups as they stand: what each stores is seen without any arithmetic.
+fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<TensorFunction, String> {
+    let mut sketch = Sketch::new(f.clone(), constants, profile, &WHOLE);
+    sketch.inline_all();
+    let stages = sketch.f.stages().ok_or("its loops are no sequence of perfect nests")?;
+    let spatial: Vec<Vec<Name>> = stages.iter().map(|s| s.spatial().into_iter().map(|l| l.0).collect()).collect();
+    for loops in spatial {
+        for (l, axis) in loops.into_iter().zip([Axis::GroupZ, Axis::GroupY, Axis::GroupX]) {
+            sketch.bind(l, axis).map_err(|e| e.to_string())?;
+        }
+    }
+    let results: Vec<BufferId> = f.outputs().collect();
+    sketch.require_whole_words(&results, &[]).map_err(|Decline(why)| why)?;
+    let open = sketch.finish().map_err(|e| e.to_string())?;
+    check_proposal(&open).map_err(|e| e.message)?;
+    Ok(open)
 }
 
 /// `n = 256, m = 256`

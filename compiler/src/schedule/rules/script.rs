@@ -58,10 +58,15 @@ pub(super) struct Script {
     parts: Vec<Part>,
     /// `cut-kernel` and what follows.
     pub end: Option<Vec<InstrRef>>,
+    /// Concatenations of reductions stay in one nest: where they would be cut apart, no size says.
+    pub whole: bool,
 }
 
+/// Nothing is given but that concatenations stay whole.
+pub(super) static WHOLE: Script = Script { wishes: vec![], before: None, parts: vec![], end: None, whole: true };
+
 /// Nothing is given.
-pub(super) static NOTHING: Script = Script { wishes: vec![], before: None, parts: vec![], end: None };
+pub(super) static NOTHING: Script = Script { wishes: vec![], before: None, parts: vec![], end: None, whole: false };
 
 impl Script {
     /// Values that must be taken.

@@ -30,7 +30,9 @@ pub(super) fn schedule(
         None => {
             sketch.together(|s| {
                 s.inline_all();
-                partition_concats(s);
+                if !script.whole {
+                    partition_concats(s);
+                }
                 partition_by_bindings(s);
             });
         }

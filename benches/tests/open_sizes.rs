@@ -1,0 +1,123 @@
+//! Networks of open sizes: compiled once, one set of shaders, run at any size.
+
+use benches::test_device::test_device;
+use benches::zoo;
+use compiler::agreement::{Tolerance, agree_in_slices};
+use compiler::compile::{CompileOptions, Compiled, compile};
+use compiler::cpu::run_function;
+use compiler::dtype::DType;
+use compiler::graph::{Module, bind_dims, input_ports};
+use compiler::int::Dim;
+use compiler::name::Name;
+use compiler::tensor::Tensor;
+use compiler::text::{parse_module, random_tensor};
+use runtime_gpu::{OpenSession, Session, SessionOptions};
+use shaders_gen::Emitter;
+
+fn compiled(m: &Module, dims: &[(&str, i64, i64)]) -> Compiled {
+    let mut options = CompileOptions { verify: true, ..CompileOptions::default() };
+    dims.iter().for_each(|&(name, low, high)| options.dims.declare(Name::new(name), low, high));
+    let gpu = test_device().unwrap_or_else(|e| panic!("{e}"));
+    compile(m.clone(), &options, &gpu.profile, &Emitter, &mut |_, _, _| ()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn opened(c: &Compiled) -> OpenSession {
+    let gpu = test_device().unwrap_or_else(|e| panic!("{e}"));
+    let first = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ());
+    OpenSession::new(c.open.clone().expect("sizes are open"), first.unwrap_or_else(|e| panic!("{e}")))
+}
+
+/// Inputs of the network at these sizes, and what the CPU executor makes of them.
+fn reference(m: &Module, sizes: &[(&str, i64)]) -> (Vec<Tensor>, Vec<Tensor>) {
+    let mut fixed = m.clone();
+    let sizes: Vec<(Name, i64)> = sizes.iter().map(|&(d, n)| (Name::new(d), n)).collect();
+    bind_dims(&mut fixed, &sizes).unwrap_or_else(|e| panic!("{e}"));
+    let input = |(i, (_, ty)): (usize, (Name, compiler::graph::TensorType))| {
+        let shape = ty.const_shape().expect("sizes are known");
+        match ty.dtype {
+            DType::I64 => Tensor::from_vec(shape.clone(), (0..shape.iter().product::<usize>() as i64).collect()),
+            dtype => random_tensor(dtype, &shape, 7 + i as u64),
+        }
+    };
+    let inputs: Vec<Tensor> = input_ports(&fixed).into_iter().enumerate().map(input).collect();
+    let want = run_function(&fixed, fixed.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+    (inputs, want)
+}
+
+fn agrees(session: &OpenSession, m: &Module, sizes: &[(&str, i64)]) {
+    let (inputs, want) = reference(m, sizes);
+    let got = session.run(&inputs).unwrap_or_else(|e| panic!("{sizes:?}: {e}"));
+    assert_eq!(got.len(), want.len());
+    for (g, w) in got.iter().zip(&want) {
+        assert_eq!(g.shape(), w.shape(), "{sizes:?}");
+        let d = agree_in_slices(g, w, &Tolerance::new(DType::F32, None, None));
+        assert!(d.pass, "{sizes:?}: {}", d.why);
+    }
+}
+
+/// A graph that calls a tensor function of its own twice, at two shapes, with ordinary ops and a flatten of both sizes between.
+const CALLS: &str = "tensor @mm(%a: f32[p,q], %b: f32[q,r], out %y: f32[p,r]) {
+  symbol p in 1..=4096
+  symbol q in 1..=4096
+  symbol r in 1..=4096
+  for i in 0..p { for j in 0..r { for k in 0..q { block y reduce sum init { %y[i,j] <- %a[i,k] * %b[k,j] } } } }
+}
+graph @main(%x: f32[n,m], %w: f32[m,n]) -> (z: f32[n*m], u: f32[n,n]) {
+  %0 = call_tensor @mm %x, %w : f32[n,n]
+  %1 = call_tensor @mm %0, %x : f32[n,m]
+  %2 = tanh %1
+  %3 = reshape %2 {shape=[-1]}
+  %4 = sigmoid %0
+  return %3, %4
+}
+";
+
+#[test]
+fn a_function_is_called_at_two_shapes_of_open_sizes() {
+    let m = parse_module(CALLS).unwrap_or_else(|e| panic!("{e}"));
+    let c = compiled(&m, &[("n", 1, 64), ("m", 1, 200)]);
+    let calls = c.plan.dispatches().filter(|d| c.plan.kernels[d.kernel].function == Name::new("mm")).count();
+    let kernels = c.plan.kernels.iter().filter(|k| k.function == Name::new("mm")).count();
+    assert_eq!((calls, kernels), (2, 1), "both calls share their kernel");
+    let session = opened(&c);
+    for (n, k) in [(3, 5), (1, 1), (17, 33), (64, 3), (40, 128), (3, 5)] {
+        agrees(&session, &m, &[("n", n), ("m", k)]);
+    }
+    assert_eq!(session.sizes_kept(), 5, "a list of sizes that came up before is kept");
+}
+
+#[test]
+fn sizes_beyond_their_range_are_refused_by_name() {
+    let m = parse_module(CALLS).unwrap_or_else(|e| panic!("{e}"));
+    let session = opened(&compiled(&m, &[("n", 2, 8), ("m", 1, 9)]));
+    let given = |n: usize, k: usize| [random_tensor(DType::F32, &[n, k], 1), random_tensor(DType::F32, &[k, n], 2)];
+    let refusal = |inputs: &[Tensor]| session.run(inputs).expect_err("is refused").to_string();
+    assert!(
+        refusal(&given(9, 4)).contains("`n` is 9, and was declared to be from 2 to 8"),
+        "{}",
+        refusal(&given(9, 4))
+    );
+    let unequal = [random_tensor(DType::F32, &[4, 3], 1), random_tensor(DType::F32, &[3, 5], 2)];
+    assert!(refusal(&unequal).contains("`n`") || refusal(&unequal).contains("`w`"), "{}", refusal(&unequal));
+    session.run(&given(8, 9)).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn an_encoder_takes_texts_of_any_length() {
+    let m = zoo::build_open("encoder:smallest", &Dim::new(1), Some(&Dim::var("sequence")), 0).expect("builds");
+    let session = opened(&compiled(&m, &[("sequence", 1, 1024)]));
+    for length in [7, 1, 128, 33, 64] {
+        agrees(&session, &m, &[("sequence", length)]);
+    }
+}
+
+#[test]
+fn networks_take_batches_of_any_size() {
+    for name in ["vit_b_16:smallest", "mobilenet_v2:smallest", "resnet18:smallest"] {
+        let m = zoo::build_open(name, &Dim::var("batch"), None, 0).expect("builds");
+        let session = opened(&compiled(&m, &[("batch", 1, 32)]));
+        for batch in [1, 3, 8] {
+            agrees(&session, &m, &[("batch", batch)]);
+        }
+    }
+}

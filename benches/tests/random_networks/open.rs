@@ -1,0 +1,75 @@
+//! Networks of an open batch: compiled once, run at several sizes.
+
+use super::tally::Tally;
+use super::{build, check, config, inputs_of, modes, recipe, targets};
+use benches::test_device::test_device;
+use compiler::agreement::Tolerance;
+use compiler::compile::{CompileError, CompileOptions, compile};
+use compiler::cpu::run_function;
+use compiler::dtype::DType;
+use compiler::graph::{Module, bind_dims, reinfer};
+use compiler::int::Dim;
+use compiler::name::Name;
+use compiler::text::print_module;
+use proptest::prelude::*;
+use runtime_gpu::{OpenSession, Session, SessionOptions};
+use shaders_gen::Emitter;
+
+/// Sizes of the batch, as they come up.
+const SIZES: [i64; 4] = [3, 1, 8, 5];
+
+/// The network with an open batch; none where a node wants to know it.
+fn with_open_batch(m: &Module) -> Option<Module> {
+    let mut open = m.clone();
+    let f = open.main_mut();
+    for p in f.params().to_vec() {
+        f.values[p].ty.shape[0] = Dim::var("n");
+    }
+    let entry = open.entry;
+    reinfer(&mut open, entry).ok()?;
+    let whole = open.main().walk().iter().flat_map(|&n| open.main().nodes[n].outputs.clone()).all(|v| {
+        // A size that is told by another name than the batch's is none that a run could know.
+        open.main().ty(v).shape.iter().flat_map(Dim::vars).all(|d| d == Name::new("n"))
+    });
+    let takes = |&n: &i64| bind_dims(&mut open.clone(), &[(Name::new("n"), n)]).is_ok();
+    (whole && SIZES.iter().all(takes)).then_some(open)
+}
+
+#[test]
+fn one_compilation_serves_all_sizes() {
+    let tally = Tally::default();
+    let drawn = (recipe::network(), modes(), targets::target(), 0u64..1000);
+    proptest!(config(), |((network, pipeline, target, seed) in drawn)| {
+        let drawn = build(&network);
+        tally.drawn(&drawn);
+        let Some(m) = with_open_batch(&drawn.module) else {
+            tally.rejected();
+            return Err(TestCaseError::reject("a node wants to know the batch"));
+        };
+        let fail = |e: String| TestCaseError::fail(format!("{e}\n{}", print_module(&m)));
+        let gpu = test_device().map_err(TestCaseError::fail)?;
+        let mut options = CompileOptions { pipeline, ..CompileOptions::default() };
+        options.dims.declare(Name::new("n"), 1, 64);
+        let profile = target.on(&gpu.profile);
+        let c = match compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ()) {
+            Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the CPU executor")),
+            other => other.map_err(|e| fail(format!("compile{target}: {e}")))?,
+        };
+        let first = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ())
+            .map_err(|e| fail(e.to_string()))?;
+        let Some(open) = c.open else { return Err(fail("nothing is open".into())) };
+        let session = OpenSession::new(open, first);
+        for size in SIZES {
+            let mut fixed = m.clone();
+            bind_dims(&mut fixed, &[(Name::new("n"), size)]).map_err(|e| fail(e.to_string()))?;
+            let inputs = inputs_of(&fixed, seed);
+            let want = run_function(&fixed, fixed.entry, &inputs).map_err(|e| fail(e.to_string()))?;
+            let got = session.run(&inputs).map_err(|e| fail(format!("n = {size}{target}: {e}")))?;
+            let winograd = !options.pipeline.config.is_empty();
+            let tolerance = Tolerance::new(DType::F32, winograd.then_some(2e-3), winograd.then_some(2e-3));
+            check(&want, &got, &tolerance, &format!("at n = {size}{target}"), &m)?;
+        }
+        assert_eq!(session.sizes_kept(), SIZES.len());
+    });
+    tally.report("open sizes");
+}
