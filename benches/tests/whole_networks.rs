@@ -4,7 +4,7 @@
 //! (`cargo xtask test --full`) takes every layout in every precision, and the schedules of every named profile.
 
 use benches::test_device::test_device;
-use benches::zoo::{self, ZooEntry};
+use benches::zoo::{self, Input, ZooEntry};
 use compiler::agreement::{Tolerance, agree};
 use compiler::calibrate::calibrate;
 use compiler::compile::{CompileOptions, compile};
@@ -40,7 +40,12 @@ impl Reference {
         let image = f.ty(f.params()[0]).const_shape().ok_or("an open image")?;
         // Evenly drawn from -1 to 1: times the square root of 3 that has the variance of 1 that the zoo's weights expect.
         let even = random_tensor(DType::F32, &image, SEED).to_f64_vec();
-        let inputs = vec![Tensor::from_f64(DType::F32, image, even.into_iter().map(|x| x * 3f64.sqrt()))];
+        let inputs = vec![match entry.input {
+            Input::Image(_) => Tensor::from_f64(DType::F32, image, even.into_iter().map(|x| x * 3f64.sqrt())),
+            Input::Tokens(_) => {
+                Tensor::from_f64(DType::I64, image, even.into_iter().map(|x| ((x + 1.0) * 4000.0).floor()))
+            }
+        }];
         let want = run_function(&module, module.entry, &inputs).map_err(|e| e.to_string())?;
         Ok(Reference { module, inputs, want })
     }

@@ -150,7 +150,7 @@ fn named_profile(name: &str) -> CliResult<DeviceProfile> {
 /// Measured costs that cannot be read.
 pub fn compile_options(pipeline: PipelineOptions, common: &Common) -> CliResult<CompileOptions> {
     let measurements = crate::layout_options::measurements(common)?;
-    let dims = crate::models::declared_ranges(common)?;
+    let dims = crate::dims::declared_ranges(common)?;
     Ok(CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false, measurements, dims })
 }
 

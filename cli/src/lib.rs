@@ -14,6 +14,7 @@ mod completions;
 mod device;
 mod devices;
 mod diff;
+mod dims;
 mod driver_stats;
 pub mod error;
 mod executor;

@@ -3,7 +3,7 @@
 mod shapes;
 mod values;
 
-pub use shapes::{decide_shapes, declared_ranges};
+pub use shapes::decide_shapes;
 pub use values::{calibration_inputs, inputs_for};
 
 use crate::args::Common;

@@ -6,9 +6,10 @@ use crate::error::GpuError;
 use crate::storage::encode_tensor;
 use compiler::graph::Module;
 use compiler::name::Name;
-use compiler::plan::PlanBuffer;
+use compiler::plan::{Content, Plan, PlanBuffer};
 use compiler::tensor::Tensor;
 use compiler::tir::{Encoding, TensorFunction};
+use std::sync::Arc;
 
 /// Bytes that are packed at once, and bytes of mapped buffers that may wait for the device to take them.
 const PORTION: usize = 16 << 20;
@@ -126,4 +127,16 @@ fn copy(slices: &[wgpu::Buffer], slice_bytes: usize, offset: usize, bytes: &[u8]
         done += n;
     }
     Ok(())
+}
+
+/// Where constants are, told by what they are: for each buffer of `plan`, which one of `before` holds the same constant.
+pub(crate) fn same_constants(before: &Plan, plan: &Plan) -> Vec<Option<usize>> {
+    let same = |a: &PlanBuffer, b: &PlanBuffer| match (&a.content, &b.content) {
+        (Content::Constant { name: a, packer: p }, Content::Constant { name: b, packer: q }) => {
+            a == b && p.as_ref().map(Arc::as_ptr) == q.as_ref().map(Arc::as_ptr)
+        }
+        (Content::Host(a), Content::Host(b)) => a == b,
+        _ => false,
+    };
+    plan.buffers.iter().map(|b| before.buffers.iter().position(|a| same(a, b))).collect()
 }

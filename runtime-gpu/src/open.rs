@@ -4,7 +4,7 @@ use crate::error::GpuError;
 use crate::session::Session;
 use compiler::compile::{MemoryReport, OpenPlan, SizeError};
 use compiler::name::Name;
-use compiler::plan::{Content, Plan, PlanBuffer};
+use compiler::plan::Plan;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,16 +84,4 @@ impl OpenSession {
     pub fn sizes_kept(&self) -> usize {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
-}
-
-/// Where constants are, told by what they are: for each buffer of `plan`, which one of `before` holds the same constant.
-pub(crate) fn same_constants(before: &Plan, plan: &Plan) -> Vec<Option<usize>> {
-    let same = |a: &PlanBuffer, b: &PlanBuffer| match (&a.content, &b.content) {
-        (Content::Constant { name: a, packer: p }, Content::Constant { name: b, packer: q }) => {
-            a == b && p.as_ref().map(Arc::as_ptr) == q.as_ref().map(Arc::as_ptr)
-        }
-        (Content::Host(a), Content::Host(b)) => a == b,
-        _ => false,
-    };
-    plan.buffers.iter().map(|b| before.buffers.iter().position(|a| same(a, b))).collect()
 }

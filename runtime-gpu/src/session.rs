@@ -1,11 +1,10 @@
 //! Sessions: buffers filled, constants prepacked and uploaded, pipelines and bind groups built.
 
 use crate::cache::CacheFolder;
-use crate::constants::{Upload, load_constant};
+use crate::constants::{Upload, load_constant, same_constants};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
-use crate::open::same_constants;
 use crate::pipelines::{PipelineCache, build_all};
 use crate::pool::Pool;
 use crate::prepacked::Prepacked;

@@ -217,7 +217,7 @@ impl<'a> KernelEmitter<'a> {
                 }
                 Grid::Folded { dispatch, total, exact } => {
                     let linear = self.folded_index(id, *dispatch);
-                    let extents = self.axes.group.map(|a| self.b.i32(a.map_or(1, |a| a.extent as i32)));
+                    let extents = self.axes.group.map(|a| a.map(|a| self.b.i32(a.extent as i32)));
                     self.unfold(linear, extents);
                     if !exact {
                         let total = Value { handle: self.b.i32(*total as i32), ..linear };
@@ -238,7 +238,7 @@ impl<'a> KernelEmitter<'a> {
                     for (size, e) in sizes.iter_mut().zip(extents) {
                         *size = self.int(e)?;
                     }
-                    self.unfold(linear, sizes);
+                    self.unfold(linear, sizes.map(Some));
                     let [x, y, z] = sizes.map(|handle| Value { handle, ..linear });
                     let plane = self.b.mul(x, y);
                     let total = self.b.mul(plane, z);
@@ -263,12 +263,12 @@ impl<'a> KernelEmitter<'a> {
     }
 
     /// Defines the group variables as digits of the linear workgroup index.
-    fn unfold(&mut self, linear: Value, extents: [Handle<Expression>; 3]) {
+    fn unfold(&mut self, linear: Value, extents: [Option<Handle<Expression>>; 3]) {
         let mut rest = linear;
         let last = (0..3).rev().find(|a| self.axes.group[*a].is_some());
         for axis in 0..3 {
-            let Some(a) = self.axes.group[axis] else { continue };
-            let extent = Value { handle: extents[axis], ..rest };
+            let (Some(a), Some(handle)) = (self.axes.group[axis], extents[axis]) else { continue };
+            let extent = Value { handle, ..rest };
             let v = if Some(axis) == last { rest } else { self.b.binary(BinaryOperator::Modulo, rest, extent) };
             self.define(a.var, v.handle);
             if Some(axis) != last {

@@ -130,7 +130,7 @@ static MODELS: &[ZooEntry] = zoo! {
     "vgg16", 138_357_544, 15_470_264_320, IMAGE, "logits", "imagenet", vgg::vgg16, (32, 4, 3), "plain 3x3 convolutions and three large dense layers";
     "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", "imagenet", densenet::densenet121, (32, 4, 6), "each layer reads all before it in its block";
     "unet", 31_031_810, 48_171_581_440, Input::Image([3, 256, 256]), "output", "unit", unet::unet, (16, 4, 1), "segmentation, widths 64 to 1024, transposed convolutions, two classes";
-    "encoder", 5_522_432, 436_207_616, Input::Tokens(128), "encoded", "unit", encoder::encoder, (0, 4, 2), "transformer encoder of texts, 4 layers of width 256, any length";
+    "encoder", 5_519_360, 436_207_616, Input::Tokens(128), "encoded", "unit", encoder::encoder, (0, 4, 2), "transformer encoder of texts, 4 layers of width 256, any length";
     "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", "imagenet", vit::vit_b_16, (32, 4, 2), "vision transformer, 12 layers, patches of 16";
 };
 

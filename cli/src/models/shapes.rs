@@ -2,6 +2,7 @@
 
 use crate::args::Common;
 use crate::arrays::Named;
+use crate::dims::{pairs, range_options};
 use crate::error::{CliError, CliResult};
 use compiler::graph::{TensorType, choose_shapes};
 use compiler::int::DimRanges;
@@ -64,40 +65,6 @@ pub(super) fn decide_ranges(ports: &[(Name, TensorType)], common: &Common) -> Cl
         ranges.declare(open_dim(ports, &name)?, low, high);
     }
     Ok(ranges)
-}
-
-/// The ranges of `--dim`, whatever the model has.
-pub fn declared_ranges(common: &Common) -> CliResult<DimRanges> {
-    let mut ranges = DimRanges::default();
-    range_options(common)?.into_iter().for_each(|(name, low, high)| ranges.declare(Name::new(&name), low, high));
-    Ok(ranges)
-}
-
-fn range_options(common: &Common) -> CliResult<Vec<(String, i64, i64)>> {
-    let mut out = vec![];
-    for (name, value) in pairs(&common.dim, "--dim")? {
-        let Some((low, high)) = value.split_once("..") else { continue };
-        let number = |s: &str| s.parse::<i64>().ok().filter(|n| *n > 0 && *n <= i64::from(i32::MAX));
-        let (Some(low), Some(high)) = (number(low), number(high)) else {
-            return Err(CliError::usage(format!("--dim {name}={value}: needs a range of sizes such as 1..64")));
-        };
-        if low > high {
-            return Err(CliError::usage(format!("--dim {name}={value}: the range is empty")));
-        }
-        out.push((name, low, high));
-    }
-    Ok(out)
-}
-
-fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
-    list.iter()
-        .map(|s| {
-            // Names may hold '=' themselves; the value never does.
-            s.rsplit_once('=')
-                .map(|(a, b)| (a.to_string(), b.to_string()))
-                .ok_or_else(|| CliError::usage(format!("{flag} {s}: needs NAME=VALUE")))
-        })
-        .collect()
 }
 
 /// The shape of every input: from `--shape`, `--dim`, `--batch` and the model, in this order. What the model leaves open comes from

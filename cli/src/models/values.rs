@@ -2,8 +2,8 @@
 
 use crate::args::Common;
 use crate::arrays::Named;
+use crate::dims::declared_ranges;
 use crate::error::{CliError, CliResult, Code};
-use crate::models::declared_ranges;
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::int::Dim;

@@ -10,8 +10,10 @@ use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::plan::{Content, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
+use crate::tir::TensorFunction;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::borrow::Cow;
 
 /// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
 pub struct OpenPlan {
@@ -143,5 +145,20 @@ impl OpenPlan {
                 b.bytes, self.profile.name, self.profile.max_binding
             ))),
         }
+    }
+}
+
+/// The module with numbers for open sizes.
+pub(super) fn at_sizes(module: &Module, sizes: &FxHashMap<Name, Int>) -> Module {
+    let mut shown = module.clone();
+    substitute_dims(&mut shown, sizes);
+    shown
+}
+
+/// The function for the least sizes that its symbols may have: what is reported of it.
+pub(super) fn at_least_sizes(f: &TensorFunction) -> Cow<'_, TensorFunction> {
+    match f.symbols.is_empty() {
+        true => Cow::Borrowed(f),
+        false => Cow::Owned(f.with_sizes(&f.symbols.iter().map(|s| (s.0, s.1)).collect())),
     }
 }

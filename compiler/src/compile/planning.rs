@@ -11,9 +11,9 @@ use super::kernels::{Built, Emitted, FunctionId, Requests};
 use super::memory::{Pool, PoolId};
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
-use super::open::OpenPlan;
+use super::open::{OpenPlan, at_least_sizes, at_sizes};
 use super::residency::{
-    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, unify_symbols,
+    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, symbols_of,
     value_encoding,
 };
 use super::steps::{Pending, Steps};
@@ -21,7 +21,7 @@ use super::storage::StorageLocation;
 use super::work::{dispatch_flops, stage_flops};
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
 use crate::arena::Id;
-use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims, substitute_dims};
+use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
 use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::ops::OpRef;
@@ -77,21 +77,7 @@ pub(super) fn plan_module(
     check_device_calls(&main, profile)?;
     let on_device = device_values(&main, &lowered);
     let constants = constant_values(&main, &lowered);
-    let mut requests = Requests::new(module.tensor_functions.keys().copied());
-    let mut functions: FxHashMap<NodeId, Origin> = FxHashMap::default();
-    for n in main.walk() {
-        if let Some(Lowered::Kernel(t)) = lowered.get_mut(&n) {
-            let stages = std::mem::take(&mut t.stages);
-            let t = std::mem::replace(&mut t.function, TensorFunction::new(""));
-            let operands = main.nodes[n].inputs.iter().flatten();
-            let constant =
-                t.inputs().zip(operands).filter(|(_, v)| constants.contains_key(v)).map(|(b, _)| b).collect();
-            let own = main.nodes[n].op.is::<CallTensor>();
-            let called = main.nodes[n].op.callee().and_then(|c| shown.functions.get(&c));
-            let flops = called.map_or(vec![], |f| stage_flops(f, &stages, &at_least_sizes(&t)));
-            functions.insert(n, Origin { stages, flops, function: requests.add(t, constant, own) });
-        }
-    }
+    let (requests, functions) = requests_of(&module, &shown, &mut lowered, &constants);
     let built = requests.build(profile, emitter, progress)?;
     let Emitted { mut kernels, first_kernel, unscheduled } = Emitted::of(&built, &mut module);
     let mut planner = Planner {
@@ -119,13 +105,14 @@ pub(super) fn plan_module(
     planner.walk(&lowered, &functions)?;
     planner.relate();
     planner.name(&mut kernels);
-    let (plan, memory) = planner.numbered(&shown, &least, kernels.clone())?;
+    let kept = if open.is_empty() { vec![] } else { kernels.clone() };
+    let (plan, memory) = planner.numbered(&shown, &least, kernels)?;
     let Planner { groups, remarks, location, pool, packers, growing, pending, .. } = planner;
     let open = (!open.is_empty()).then(|| {
         let mut module = host_module(&module);
         module.functions.insert(module.entry, main.clone());
         let (profile, ranges) = (profile.clone(), dims.clone());
-        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels })
+        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels: kept })
     });
     Ok(Compiled {
         module,
@@ -145,19 +132,30 @@ pub(super) fn plan_module(
     })
 }
 
-/// The module with numbers for open sizes.
-fn at_sizes(module: &Module, sizes: &FxHashMap<Name, Int>) -> Module {
-    let mut shown = module.clone();
-    substitute_dims(&mut shown, sizes);
-    shown
-}
-
-/// The function for the least sizes that its symbols may have: what is reported of it.
-fn at_least_sizes(f: &TensorFunction) -> std::borrow::Cow<'_, TensorFunction> {
-    match f.symbols.is_empty() {
-        true => std::borrow::Cow::Borrowed(f),
-        false => std::borrow::Cow::Owned(f.with_sizes(&f.symbols.iter().map(|s| (s.0, s.1)).collect())),
+/// The tensor functions that become kernels, each different one once, and what each node's come from.
+fn requests_of(
+    module: &Module,
+    shown: &Module,
+    lowered: &mut Lowering,
+    constants: &FxHashMap<ValueId, Name>,
+) -> (Requests, Origins) {
+    let main = module.main();
+    let mut requests = Requests::new(module.tensor_functions.keys().copied());
+    let mut functions: Origins = FxHashMap::default();
+    for n in main.walk() {
+        if let Some(Lowered::Kernel(t)) = lowered.get_mut(&n) {
+            let stages = std::mem::take(&mut t.stages);
+            let t = std::mem::replace(&mut t.function, TensorFunction::new(""));
+            let operands = main.nodes[n].inputs.iter().flatten();
+            let constant =
+                t.inputs().zip(operands).filter(|(_, v)| constants.contains_key(v)).map(|(b, _)| b).collect();
+            let own = main.nodes[n].op.is::<CallTensor>();
+            let called = main.nodes[n].op.callee().and_then(|c| shown.functions.get(&c));
+            let flops = called.map_or(vec![], |f| stage_flops(f, &stages, &at_least_sizes(&t)));
+            functions.insert(n, Origin { stages, flops, function: requests.add(t, constant, own) });
+        }
     }
+    (requests, functions)
 }
 
 /// Makes steps of the nodes of the entry function and gives its values storage locations.
@@ -365,7 +363,7 @@ impl Planner<'_> {
         for why in &built.declined {
             self.remark(SCHEDULING, RemarkKind::Missed, why.clone());
         }
-        let symbols = self.symbols(n, &built.function);
+        let symbols = symbols_of(self.main, n, &built.function);
         let locations = self.bind(n, built, &symbols);
         let sizes = self.buffer_bytes(n, built);
         self.group().1.bytes = 0;
@@ -495,13 +493,5 @@ impl Planner<'_> {
             sizes,
         };
         steps.number(kernels)
-    }
-
-    /// The symbols of the tensor function that node `n` calls, as expressions of the module's: those of what a group was lowered to
-    /// are the module's own, those of a function that came with it follow from the types of operands and results.
-    fn symbols(&self, n: NodeId, f: &TensorFunction) -> Vec<(Name, Int)> {
-        let known = unify_symbols(self.main, n, f);
-        let of = |s: &(Name, i64, i64)| (s.0, known.get(&s.0).cloned().unwrap_or_else(|| Int::var(s.0)));
-        f.symbols.iter().map(of).collect()
     }
 }

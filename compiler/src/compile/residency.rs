@@ -121,10 +121,18 @@ fn fit_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> Result<(), Str
 }
 
 /// What the symbols of the tensor function `t` are, that node `n` calls: dimensions of operands and results.
-pub(super) fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Name, Int> {
+fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Name, Int> {
     let node = &main.nodes[n];
     let values = node.inputs.iter().flatten().chain(&node.outputs).map(|&v| main.ty(v).shape.as_slice());
     t.unify(t.inputs().chain(t.outputs()).zip(values))
+}
+
+/// The symbols of the tensor function that node `n` calls, as expressions of the module's: those of what a group was lowered to
+/// are the module's own, those of a function that came with it follow from the types of operands and results.
+pub(super) fn symbols_of(main: &Function, n: NodeId, f: &TensorFunction) -> Vec<(Name, Int)> {
+    let known = unify_symbols(main, n, f);
+    let of = |s: &(Name, i64, i64)| (s.0, known.get(&s.0).cloned().unwrap_or_else(|| Int::var(s.0)));
+    f.symbols.iter().map(of).collect()
 }
 
 /// Why a constant operand cannot be stored in 32 bits.

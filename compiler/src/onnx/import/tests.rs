@@ -154,7 +154,7 @@ fn loops_are_exported_and_come_in_again() {
     let first = crate::text::parse_module(text).unwrap_or_else(|e| panic!("{e}"));
     let second = import_onnx(export_onnx(&first).unwrap().into(), &NoExternalData).unwrap();
     crate::verify::verify_module(&second).unwrap_or_else(|e| panic!("{e:?}"));
-    for (n, limit) in [(0, 10.0), (1, 10.0), (7, 100.0), (7, 5.0), (7, -1.0)] {
+    for (n, limit) in [(0i64, 10.0), (1, 10.0), (7, 100.0), (7, 5.0), (7, -1.0)] {
         let inputs =
             [Tensor::from_vec(vec![3], vec![1.0f32, -0.5, 0.25]), Tensor::scalar(n), Tensor::scalar(limit as f32)];
         let run = |m: &Module| crate::cpu::run_function(m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));

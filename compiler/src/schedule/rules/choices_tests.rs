@@ -92,7 +92,8 @@ fn a_value_outside_the_domain_is_refused_with_the_domain() {
     assert!(e.contains("`rows` is one of 32, 28,") && e.contains("not 99"), "{e}");
     let e = refusal("mm", "rule", Attr::Str("rows".into()));
     assert!(
-        e.contains("`rule` is one of matmul-matrix, matmul-subgroup, matmul-tiled,") && e.contains("not rows"),
+        e.contains("`rule` is one of matmul-matrix, matmul-dot, matmul-subgroup, matmul-tiled,")
+            && e.contains("not rows"),
         "{e}"
     );
     let e = refusal("mm", "colour", Attr::Int(1));
