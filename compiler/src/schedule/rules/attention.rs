@@ -106,9 +106,10 @@ fn find_parts(f: &TensorFunction) -> Option<Parts> {
         (false, true) => 1,
         _ => return None,
     };
-    let of_scores = rows.iter().all(|r| r.reads(first.buffer)) && last.reads(first.buffer);
+    let maximum = rows.iter().any(|r| r.reduce.is_some_and(|r| r.combiner == Combiner::Max));
+    let of_scores = maximum && rows.iter().all(|r| r.reads(first.buffer)) && last.reads(first.buffer);
     let private = |b: &&Block| f.outputs().all(|o| o != b.buffer);
-    let plain = !rows.is_empty() && !reads(a) && !reads(b) && rows.iter().all(private) && private(first);
+    let plain = !reads(a) && !reads(b) && rows.iter().all(private) && private(first);
     (of_scores && plain).then(|| Parts {
         scores: first.name,
         rows: rows.iter().map(|r| r.name).collect(),
@@ -218,7 +219,8 @@ impl Plan {
         let mut refused = None;
         for way in self.ways(sketch.profile) {
             let mut one = sketch.clone();
-            let made = self.schedule(&mut one, way).and_then(|()| Ok(one.finish()?));
+            let made = self.schedule(&mut one, way).and_then(|()| one.side_by_side(&sketch.f));
+            let made = made.and_then(|()| Ok(one.finish()?));
             let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.profile));
             match made {
                 Ok(e) => tried.extend(e.kernels.into_iter().map(|k| (way, k))),

@@ -19,7 +19,15 @@ const SCORES: [&str; 4] = [
 
 /// `softmax(score(q k^T)) v` for each head, stage by stage as ops write them. Queries lie as `[row][head][feature]`.
 fn attention([h, m, n, d]: Size, score: &str) -> TensorFunction {
-    let text = format!(
+    function(&text([h, m, n, d], score))
+}
+
+fn function(text: &str) -> TensorFunction {
+    parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}")).canonical()
+}
+
+fn text([h, m, n, d]: Size, score: &str) -> String {
+    format!(
         "tensor @attention(%q: f32[{m},{h},{d}], %k: f32[{h},{n},{d}], %v: f32[{h},{n},{d}], %mask: f32[{m},{n}], out %y: f32[{m},{h},{d}]) {{
   buffer %qk: f32[{h},{m},{n}] global
   buffer %score: f32[{h},{m},{n}] global
@@ -49,8 +57,7 @@ fn attention([h, m, n, d]: Size, score: &str) -> TensorFunction {
   }} }} }} }}
   for e1 in 0..{m} {{ for e0 in 0..{h} {{ for e2 in 0..{d} {{ block y {{ %y[e1, e0, e2] <- %pv[e0, e1, e2] }} }} }} }}
 }}"
-    );
-    parse_tensor_function(&text).unwrap_or_else(|e| panic!("{e}")).canonical()
+    )
 }
 
 /// A device that is asked for the rule.
