@@ -23,6 +23,19 @@ pub(crate) struct Axes {
     pub local: [Option<Axis>; 3],
     /// Subgroups along x and y.
     pub subgroup: [Option<Axis>; 2],
+    /// Loops over subgroups that stand in no other such loop.
+    pub task_loops: usize,
+}
+
+/// Loops over subgroups below `s` that stand in no other such loop.
+fn task_loops(s: &Stmt) -> usize {
+    match s {
+        Stmt::Seq(list) => list.iter().map(task_loops).sum(),
+        Stmt::Kernel(_, s) => task_loops(s),
+        Stmt::For(l) if matches!(l.kind, LoopKind::Subgroup(_)) => 1,
+        Stmt::For(l) => task_loops(&l.body),
+        Stmt::Block(_) | Stmt::Barrier => 0,
+    }
 }
 
 /// How group indices come from the hardware's workgroup id.
@@ -43,7 +56,7 @@ impl Axes {
     /// When the extent of one is no positive constant; of a loop over workgroups it may be an expression of the symbols, whose ranges
     /// are in `symbols`.
     pub fn of(kernel: Name, body: &Stmt, symbols: &Bounds) -> Result<Axes, EmitError> {
-        let mut axes = Axes::default();
+        let mut axes = Axes { task_loops: task_loops(body), ..Axes::default() };
         let mut bad = None;
         body.visit(&mut |s| {
             let Stmt::For(l) = s else { return };
@@ -121,6 +134,15 @@ impl Axes {
             self.subgroup.iter().flatten().map(|a| u32::try_from(a.extent).unwrap_or(u32::MAX)).peekable();
         if extents.peek().is_none() { 0 } else { extents.fold(1, u32::saturating_mul) }
     }
+    /// True where threads along several axes are digits of one index: what tells subgroups apart needs that.
+    pub fn is_flat(&self) -> bool {
+        self.subgroup_tasks() > 0
+    }
+    /// The size of the workgroup that is dispatched.
+    pub fn workgroup_size(&self) -> [u32; 3] {
+        let size = self.workgroup();
+        if self.is_flat() { [size.iter().product(), 1, 1] } else { size }
+    }
     /// Threads along each axis.
     pub fn workgroup(&self) -> [u32; 3] {
         self.local.map(|a| a.map_or(1, |a| u32::try_from(a.extent).unwrap_or(u32::MAX)))
@@ -138,7 +160,7 @@ impl Axes {
     /// # Errors
     /// [`EmitError::Limit`].
     pub fn grid(&self, kernel: Name, profile: &DeviceProfile) -> Result<Grid, EmitError> {
-        let size = self.workgroup();
+        let size = self.workgroup_size();
         let limit = |what, needed: u64, available: u64| {
             if needed > available { Err(EmitError::Limit { kernel, what, needed, available }) } else { Ok(()) }
         };

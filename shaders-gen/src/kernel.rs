@@ -248,11 +248,16 @@ impl<'a> KernelEmitter<'a> {
         }
         if self.axes.local.iter().flatten().any(|a| a.extent > 1) {
             let id = self.builtin(naga::BuiltIn::LocalInvocationId, "local");
+            let flat = self.axes.is_flat().then(|| self.axis_component(id, 0));
+            let mut before = 1;
             for axis in 0..3 {
-                if let Some(a) = self.axes.local[axis].filter(|a| a.extent > 1) {
-                    let v = self.axis_component(id, axis as u32);
-                    self.define(a.var, v.handle);
-                }
+                let Some(a) = self.axes.local[axis].filter(|a| a.extent > 1) else { continue };
+                let v = match flat {
+                    Some(all) => self.digit(all, before, a.extent),
+                    None => self.axis_component(id, axis as u32),
+                };
+                before *= a.extent;
+                self.define(a.var, v.handle);
             }
         }
         for axis in self.axes.group.iter().chain(&self.axes.local).flatten().filter(|a| a.extent == 1) {
@@ -275,6 +280,21 @@ impl<'a> KernelEmitter<'a> {
                 rest = self.b.binary(BinaryOperator::Divide, rest, extent);
             }
         }
+    }
+
+    /// `index / before % extent`, where all digits up to `before * extent` may be the last.
+    fn digit(&mut self, index: Value, before: i64, extent: i64) -> Value {
+        let all: i64 = self.axes.workgroup().iter().map(|n| i64::from(*n)).product();
+        let mut out = index;
+        if before > 1 {
+            let by = Value { handle: self.b.i32(before as i32), ..index };
+            out = self.b.binary(BinaryOperator::Divide, out, by);
+        }
+        if before * extent < all {
+            let by = Value { handle: self.b.i32(extent as i32), ..index };
+            out = self.b.binary(BinaryOperator::Modulo, out, by);
+        }
+        out
     }
 
     fn folded_index(&mut self, id: Handle<Expression>, dispatch: [u32; 3]) -> Value {

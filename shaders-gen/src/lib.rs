@@ -121,7 +121,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.kernel(&grid, &root)?;
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);
-    let (name, workgroup) = (entry_name(kernel), axes.workgroup());
+    let (name, workgroup) = (entry_name(kernel), axes.workgroup_size());
     let generated = finish(emitter.b, &name, workgroup, unproved)?;
     let wgsl = generated.emit_wgsl()?;
     let lines = generated.lines(&wgsl);

@@ -42,6 +42,12 @@ impl KernelEmitter<'_> {
             self.take_task(id, tasks, most > tasks);
             return self.node(root);
         }
+        if self.axes.task_loops > 1 {
+            return Err(EmitError::unsupported(format!(
+                "kernel `{}` has {tasks} tasks for at least {fewest} subgroups: a loop over them may read what another one stored",
+                self.kernel
+            )));
+        }
         let there = self.subgroup_builtin(BuiltIn::NumSubgroups, "subgroups");
         let there = self.b.convert(there, Kind::I32);
         let counter = self.b.counter("task".into());

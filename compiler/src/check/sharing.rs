@@ -6,7 +6,8 @@
 //! - the elements that a block stores are told apart by the axis, or all its indices store one and the same value. A
 //!   reduction reads what it stores, so its elements must be told apart;
 //! - a block reads of the buffer that it stores to only the element that it stores;
-//! - what another workgroup stores is not read: nothing orders workgroups. A lane reads its own elements.
+//! - what another workgroup stores is not read: nothing orders workgroups. A lane reads its own elements. In one loop over subgroups
+//!   neither is what another iteration stores; behind the loop it is.
 //!
 //! Where each index has memory of its *own* (registers along threads, workgroup memory along workgroups):
 //! - what is stored in a loop over the axis, inside the buffer's life, is read in such a loop, and by the index that stored
@@ -336,6 +337,13 @@ impl<'f> Sharing<'_, 'f> {
         }
     }
 
+    /// True when a loop over subgroups stands around both: what stands in none together is as far apart as statements of the workgroup.
+    fn in_one_task(&self, a: &Access<'_>, b: &Access<'_>) -> bool {
+        let tasks = |l: &&For| matches!(Parallel::of(l), Some(Parallel::Subgroup(_)));
+        let other: Vec<Name> = self.leaf(b).loops.iter().copied().filter(tasks).map(|l| l.var).collect();
+        self.leaf(a).loops.iter().copied().filter(tasks).any(|l| other.contains(&l.var))
+    }
+
     /// Along an axis that shares memory but has no order between its indices: workgroups, and the lanes of one statement.
     fn no_foreign_reads(&mut self, s: &Subject<'f>, axis: Parallel) {
         let view = self.view;
@@ -355,7 +363,8 @@ impl<'f> Sharing<'_, 'f> {
             }
             let (lw, context) = (w.indices, AccessContext::new(&view.leaves[w.leaf], 0));
             for x in &s.accesses {
-                if x.write || x.leaf == w.leaf || (lane && !self.inside(x, axis)) {
+                let ordered = matches!(axis, Parallel::Subgroup(_)) && !self.in_one_task(w, x);
+                if x.write || x.leaf == w.leaf || ordered || (lane && !self.inside(x, axis)) {
                     continue;
                 }
                 let other = AccessContext::new(&view.leaves[x.leaf], 0);

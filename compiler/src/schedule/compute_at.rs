@@ -26,7 +26,7 @@ use super::loops::{
 };
 use super::staging::bounds_with;
 use super::{Instruction, Refusal};
-use crate::int::Int;
+use crate::int::{self, Bounds, Int, IntNode};
 use crate::name::Name;
 use crate::tir::{Block, BufferId, Expr, LoopKind, MatrixRole, Scope, Stmt, TensorFunction};
 use crate::{attr_enum, attr_struct};
@@ -77,6 +77,16 @@ struct Placement {
     load: IndexMap,
 }
 
+/// What the consumers' indices into a dimension have in common, and how far they go from there.
+struct Reach {
+    /// The part that is fixed inside the loop, the same in all loads.
+    start: Int,
+    /// Elements from there on.
+    extent: i64,
+    /// What keeps the index inside the dimension, where the loads have that.
+    clamp: Option<Clamp>,
+}
+
 /// A consumer with the loops around it and the index vectors it loads.
 struct Consumer {
     name: Name,
@@ -84,6 +94,18 @@ struct Consumer {
     at: usize,
     loads: Vec<Vec<Int>>,
     conditional: bool,
+}
+
+impl Reach {
+    /// The index of element `at` of the part, inside a dimension of `extent` elements.
+    fn place(&self, at: Int, extent: &Int, bounds: &Bounds) -> Int {
+        let last = extent.as_const().zip(int::range(&self.start, bounds)).map(|(n, start)| (start.1 + self.extent, n));
+        let index = self.start.clone() + at;
+        match last {
+            Some((last, n)) if last > n => self.clamp.unwrap_or(Clamp { of: 1, last: n - 1 }).apply(&index),
+            _ => index,
+        }
+    }
 }
 
 impl ComputeAt {
@@ -173,7 +195,43 @@ impl ComputeAt {
         Ok(Placement { slices, dims, by, load: Box::new(load) })
     }
 
-    /// Whole dimensions, except those whose index is the same in all loads and fixed inside the loop.
+    /// How far the loads go into dimension `d` inside the loop, where they start at one place that the loops around it decide.
+    fn reach(
+        &self,
+        f: &TensorFunction,
+        consumers: &[Consumer],
+        (d, shape): (usize, &[Int]),
+    ) -> Result<Option<Reach>, Refusal> {
+        let bounds = f.bounds();
+        let mut found: Option<Reach> = None;
+        for c in consumers {
+            let mut outside = Vec::new();
+            for (n, l) in c.path.iter().enumerate() {
+                if !self.varies(&c.path, n, c.at)? {
+                    outside.push(l.var);
+                }
+            }
+            for ix in &c.loads {
+                let (clamp, index) = unclamped(&ix[d], &shape[d]);
+                let inside = outside.iter().fold(index.clone(), |i, v| i.substitute(*v, &Int::new(0)));
+                let start = int::simplify(&(index - &inside), &bounds);
+                let Some((0, last)) = int::range(&inside, &bounds) else { return Ok(None) };
+                let known = found.as_ref();
+                let other = known
+                    .is_some_and(|r| r.start != start || (r.clamp.is_some() && clamp.is_some() && r.clamp != clamp));
+                if other || start.vars().iter().any(|v| !outside.contains(v)) {
+                    return Ok(None);
+                }
+                let extent = known.map_or(0, |r| r.extent).max(last + 1);
+                let clamp = clamp.or(known.and_then(|r| r.clamp));
+                found = Some(Reach { start, extent, clamp });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Dimensions as far as the loads go into them from a place that is fixed inside the loop, and whole where there is none; no
+    /// dimension where the index is the same in all loads.
     fn place_whole(
         &self,
         f: &TensorFunction,
@@ -201,17 +259,69 @@ impl ComputeAt {
             }
             let var = derived_name(self.block, v);
             check_new_loop(f, var)?;
-            dims.push(LoopHead::serial(var, shape[d].clone()));
-            by.insert(v, Int::var(var));
-            kept.push(d);
+            let part = self.reach(f, consumers, (d, shape))?;
+            let part = part.filter(|r| !r.start.is(0) && shape[d].as_const().is_some_and(|n| r.extent < n));
+            let (extent, place) = match &part {
+                Some(r) => (Int::new(r.extent), r.place(Int::var(var), &shape[d], &f.bounds())),
+                None => (shape[d].clone(), Int::var(var)),
+            };
+            dims.push(LoopHead::serial(var, extent));
+            by.insert(v, place);
+            kept.push((d, part.map(|r| r.start)));
         }
-        Ok(Placement {
-            slices: vec![],
-            dims,
-            by,
-            load: Box::new(move |ix| kept.iter().map(|d| ix[*d].clone()).collect()),
+        let (bounds, shape) = (f.bounds(), shape.to_vec());
+        let load = move |ix: &[Int]| {
+            let place = |(d, start): &(usize, Option<Int>)| match start {
+                None => ix[*d].clone(),
+                Some(start) => int::simplify(&(unclamped(&ix[*d], &shape[*d]).1 - start), &bounds),
+            };
+            kept.iter().map(place).collect()
+        };
+        Ok(Placement { slices: vec![], dims, by, load: Box::new(load) })
+    }
+}
+
+/// The clamp that keeps an index inside a dimension: `min(i/groups_of, last)*groups_of + i%groups_of`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Clamp {
+    of: i64,
+    last: i64,
+}
+
+impl Clamp {
+    /// That of an index into a dimension of `n` elements, and what is clamped.
+    fn of_index(index: &Int, n: i64) -> Option<(Clamp, Int)> {
+        let ends = |last: i64, of: i64| (last + 1) * of == n;
+        let min = |i: &Int| match i.node() {
+            IntNode::Min(a, b) => b.as_const().map(|n| (a.clone(), n)).or_else(|| Some((b.clone(), a.as_const()?))),
+            _ => None,
+        };
+        let times = |i: &Int| match i.node() {
+            IntNode::Mul(a, b) => Some((a.clone(), b.as_const()?)),
+            _ => None,
+        };
+        if let Some((a, last)) = min(index) {
+            return ends(last, 1).then_some((Clamp { of: 1, last }, a));
+        }
+        let IntNode::Add(a, b) = index.node() else { return None };
+        [(a, b), (b, a)].into_iter().find_map(|(group, rest)| {
+            let (group, of) = times(group)?;
+            let (q, last) = min(&group)?;
+            (ends(last, of) && of > 1).then(|| (Clamp { of, last }, q * of + rest.clone()))
         })
     }
+    fn apply(self, index: &Int) -> Int {
+        match self.of {
+            1 => index.clone().min(self.last),
+            of => index.div(of).min(self.last) * of + index.rem(of),
+        }
+    }
+}
+
+/// The index without its clamp, if it has one.
+fn unclamped(index: &Int, extent: &Int) -> (Option<Clamp>, Int) {
+    let found = extent.as_const().and_then(|n| Clamp::of_index(index, n));
+    found.map_or_else(|| (None, index.clone()), |(clamp, inner)| (Some(clamp), inner))
 }
 
 impl Instruction for ComputeAt {

@@ -2,6 +2,7 @@
 //! rule applies; those that weigh one kernel against two ask the estimate. A rule only joins whole groups, and never beyond the
 //! device's storage buffers for a kernel.
 
+mod attention;
 mod concat_in_place;
 mod multi_output;
 mod permuted_store;
@@ -32,6 +33,7 @@ const RULES: &[fn(&mut Extension<'_, '_>)] = &[
     concat_in_place::apply,
     pooling_epilogue::apply,
     prologue::apply,
+    attention::apply,
     multi_output::apply,
     permuted_store::apply,
 ];

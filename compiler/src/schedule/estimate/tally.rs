@@ -27,6 +27,10 @@ pub struct KernelEstimate {
 }
 
 impl KernelEstimate {
+    /// Time in nanoseconds.
+    pub fn total(&self) -> f64 {
+        self.cost.total()
+    }
     /// What the device does not have for it.
     pub(super) fn refusal(&self, profile: &DeviceProfile) -> Option<String> {
         let taken = [

@@ -10,7 +10,7 @@ use super::transpose;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::{
-    LARGEST_WINDOW, ProductTile, threads_for_a_result, tiles_pay, usual_windows, window_index,
+    LARGEST_WINDOW, ProductTile, one_kernel, threads_for_a_result, tiles_pay, usual_windows, window_index,
 };
 use crate::tir::{BufferId, TensorFunction};
 
@@ -41,24 +41,44 @@ pub(super) fn kernels(
     if let Some(kernel) = transform::kernel(&stages, &stored).or_else(|| rows(&stages, &stored)) {
         return Ok(vec![kernel]);
     }
-    let parts = parts(&stages, &stored);
+    let apart = of_units(&stages, &stored);
+    match one_kernel(f, constants, profile) {
+        Some(Ok(kernel)) if kernel.total() < total(&apart) => Ok(vec![kernel]),
+        _ => Ok(apart),
+    }
+}
+
+/// What the units of a function cost in nanoseconds, each on its own; `None` where they are no plain stages.
+pub(in crate::schedule) fn apart_cost(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Option<f64> {
+    let stages = Stages::of(f, constants, profile);
+    let usable = f.stages().is_some() && stages.can_be_counted();
+    usable.then(|| total(&of_units(&stages, &stages.stored())))
+}
+
+/// The kernels of the units of a function.
+fn of_units(stages: &Stages<'_>, stored: &[usize]) -> Vec<KernelEstimate> {
+    let parts = parts(stages, stored);
     let mut out = Vec::new();
     let mut done: Vec<usize> = Vec::new();
     for (i, p) in parts.iter().enumerate() {
         if done.contains(&i) {
             continue;
         }
-        let pooled = (i + 1..parts.len()).find(|&j| feeds_windows(&stages, p, &parts[j]));
-        let both = pooled.and_then(|j| Some((j, pair(&stages, p, &parts[j])?)));
+        let pooled = (i + 1..parts.len()).find(|&j| feeds_windows(stages, p, &parts[j]));
+        let both = pooled.and_then(|j| Some((j, pair(stages, p, &parts[j])?)));
         match both.filter(|(_, pair)| pair.pays()) {
             Some((j, pair)) => {
                 done.push(j);
                 out.push(pair.together);
             }
-            None => out.extend(unit(&stages, p)),
+            None => out.extend(unit(stages, p)),
         }
     }
-    Ok(out)
+    out
 }
 
 /// Each stored stage with the reduction that only it consumes.

@@ -30,15 +30,20 @@ pub(super) fn block_of(f: &TensorFunction, name: Name) -> Option<&Block> {
     f.body.blocks().into_iter().find(|b| b.name == name)
 }
 
-/// The unit of a function as a whole: one block writes its result and reads reductions. `None` for any other function.
+/// The unit of a function as a whole: one block writes its result and reads reductions. Where that is a reduction too, it is the unit's
+/// own. `None` for any other function.
 pub(super) fn whole_unit(sketch: &Sketch<'_>) -> Option<Unit> {
     let f = &sketch.f;
     let (reductions, computed): (Vec<&Block>, Vec<&Block>) =
         f.body.blocks().into_iter().partition(|b| b.reduce.is_some());
-    let [output] = computed.as_slice() else { return None };
+    let (output, reduce) = match (computed.as_slice(), reductions.as_slice()) {
+        ([output], [_, ..]) => (output, None),
+        ([], [_, .., last]) => (last, Some(last.name)),
+        _ => return None,
+    };
     let is_result = f.outputs().any(|o| o == output.buffer);
     let work = iterations(sketch, output.name);
-    (is_result && !reductions.is_empty()).then_some(Unit { reduce: None, window: None, output: output.name, work })
+    is_result.then_some(Unit { reduce, window: None, output: output.name, work })
 }
 
 /// Blocks that read `buffer`.
@@ -148,7 +153,7 @@ pub struct Contraction {
     pub right_constant: bool,
 }
 
-fn strip_casts(e: &Expr) -> &Expr {
+pub(super) fn strip_casts(e: &Expr) -> &Expr {
     match e {
         Expr::Cast(_, a) => strip_casts(a),
         _ => e,

@@ -8,7 +8,7 @@ use crate::name::Name;
 use crate::schedule::combine::combines;
 use crate::schedule::estimate::{Combination, combination_cost};
 use crate::schedule::{Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, Rfactor, StageInRegisters};
-use crate::tir::{BufferId, Scope};
+use crate::tir::{Block, BufferId, Scope};
 
 /// Elements of one vector.
 const VECTOR: i64 = 4;
@@ -215,7 +215,7 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Te
     let extent: i64 = loops.iter().map(|v| sketch.extent_of(*v).unwrap_or(0)).product();
     let all = sketch.fuse(&loops, Name::new(&format!("{block}_all")))?;
     if extent < 2 * threads.min(SERIAL) {
-        return set_identity(sketch, block, all);
+        return finish(sketch, block, all);
     }
     let vector = split_vectors(sketch, block, all, extent / VECTOR >= threads)?;
     let parts = sketch.split(vector.map_or(all, |v| v.0), &[0, threads], &["o", "t"])?;
@@ -241,7 +241,16 @@ pub(super) fn reduce_over_threads(sketch: &mut Sketch<'_>, block: Name, team: Te
         accumulate(sketch, tree, of_tree(halves[0]))?;
         rest = halves[1];
     }
-    set_identity(sketch, block, rest)
+    finish(sketch, block, rest)
+}
+
+/// The last part of a reduction, which every thread does: in a register of its own.
+fn finish(sketch: &mut Sketch<'_>, block: Name, at: Name) -> Result<(), Decline> {
+    let shared = |b: &&Block| b.name == block && sketch.f.buffers[b.buffer].scope == Scope::Shared;
+    match sketch.f.body.blocks().iter().any(shared) {
+        true => accumulate(sketch, block, at),
+        false => set_identity(sketch, block, at),
+    }
 }
 
 /// Splits the reduction loop `all` of `block` into vectors, where there are `enough` and the block loads each as neighbours from

@@ -43,17 +43,17 @@ const LEAST: i64 = 4;
 
 /// What a workgroup computes at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Tile {
+pub(super) struct Tile {
     /// Subgroups along rows and along columns.
-    subgroups: (i64, i64),
+    pub subgroups: (i64, i64),
     /// Matrices of a subgroup along rows and along columns.
-    pieces: (i64, i64),
+    pub pieces: (i64, i64),
     /// Elements of the reduction at a time.
-    depth: i64,
+    pub depth: i64,
 }
 
 impl Tile {
-    const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> Tile {
+    pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> Tile {
         Tile { subgroups, pieces, depth }
     }
     /// From the most to the least, for matrices of 16 rows and columns.
@@ -106,11 +106,18 @@ impl Tile {
 }
 
 /// A shape's rows, columns and depth.
-#[derive(Clone, Copy)]
-struct Matrix {
-    m: i64,
-    n: i64,
-    k: i64,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Matrix {
+    pub m: i64,
+    pub n: i64,
+    pub k: i64,
+}
+
+impl Matrix {
+    pub(super) fn of(mnk: [u32; 3]) -> Matrix {
+        let [m, n, k] = mnk.map(i64::from);
+        Matrix { m, n, k }
+    }
 }
 
 /// Takes products of f16 operands on devices with matrix units; asked for by name, on software devices too.
@@ -133,8 +140,8 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
     check_types(sketch, reduce)?;
     let names: Vec<String> = shapes.iter().map(|s| s.mnk.map(|n| n.to_string()).join("x")).collect();
     let shape = sketch.choose("matrix", &names, names[0].clone())?;
-    let mnk = names.iter().position(|n| *n == shape).map_or(shapes[0].mnk, |at| shapes[at].mnk).map(i64::from);
-    let matrix = Matrix { m: mnk[0], n: mnk[1], k: mnk[2] };
+    let mnk = names.iter().position(|n| *n == shape).map_or(shapes[0].mnk, |at| shapes[at].mnk);
+    let matrix = Matrix::of(mnk);
     let (tile, parts) = choose_tile(sketch, unit, &c, matrix)?;
     if parts > 1 {
         let whole = sketch.clone();
@@ -240,13 +247,28 @@ fn cheapest_slices(
 }
 
 /// The loops of a tile.
-struct Loops {
+#[derive(Clone, Copy)]
+pub(super) struct Loops {
+    /// Over tiles of rows and of columns.
+    pub tiles: [Name; 2],
     /// Innermost loop over subgroups.
     subgroup: Name,
     /// Loop over a subgroup's matrices along columns, the innermost one around a matrix.
     piece: Name,
     /// Rows and columns of a matrix.
     inner: [Name; 2],
+}
+
+/// A product on matrix units.
+#[derive(Clone, Copy)]
+pub(super) struct Product<'c> {
+    /// The product's block.
+    pub reduce: Name,
+    pub contraction: &'c Contraction,
+    pub matrix: Matrix,
+    pub tile: Tile,
+    /// Threads of the workgroup, along x and y.
+    pub threads: (i64, i64),
 }
 
 fn compute(
@@ -260,16 +282,15 @@ fn compute(
     if c.right_constant {
         pack_right(sketch, c)?;
     }
-    let result = Name::new(&format!("{reduce}_tile"));
-    let local = Name::new(&format!("{reduce}_held"));
-    sketch.apply(SplitEpilogue { block: reduce, into: result, local })?;
-    let loops = bind_output(sketch, unit.output, c, matrix, tile)?;
-    sketch.apply(ComputeAt { block: result, at: loops.piece, scope: LocalScope::Shared })?;
-    sketch.apply(ComputeAt { block: reduce, at: loops.subgroup, scope: LocalScope::Fragment })?;
-    accumulate(sketch, reduce, c, &loops, matrix, tile)?;
-    let store = inside(sketch, result, loops.piece)?;
-    tensorize(sketch, store[0], format!("store_{}x{}_f32", matrix.m, matrix.n))?;
-    share_out(sketch, &loops)
+    let threads = (tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1), 1);
+    let product = Product { reduce, contraction: c, matrix, tile, threads };
+    product.split_results(sketch)?;
+    let [m, n] = fuse_output(sketch, unit.output, c)?;
+    let loops = product.split_tile(sketch, [m, n])?;
+    sketch.bind(loops.tiles[0], Axis::GroupY)?;
+    sketch.bind(loops.tiles[1], Axis::GroupX)?;
+    product.place(sketch, &loops)?;
+    product.accumulate(sketch, &loops)
 }
 
 /// Packs the constant right operand as `[column][k]`, in the order in which the reduction goes.
@@ -287,37 +308,48 @@ fn pack_right(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline> {
     Ok(())
 }
 
-/// Binds the result's loops to workgroups and subgroups.
-fn bind_output(
-    sketch: &mut Sketch<'_>,
-    out: Name,
-    c: &Contraction,
-    matrix: Matrix,
-    tile: Tile,
-) -> Result<Loops, Decline> {
-    let [m, n] = fuse_output(sketch, out, c)?;
-    let parts = ["o", "s", "p", "i"];
-    let rows = sketch.split(m, &[0, tile.subgroups.0, tile.pieces.0, matrix.m], &parts)?;
-    let columns = sketch.split(n, &[0, tile.subgroups.1, tile.pieces.1, matrix.n], &parts)?;
-    let by_part: Vec<Name> = (0..4).flat_map(|p| [rows[p], columns[p]]).collect();
-    sketch.reorder(&by_part)?;
-    sketch.bind(rows[0], Axis::GroupY)?;
-    sketch.bind(columns[0], Axis::GroupX)?;
-    sketch.bind(rows[1], Axis::SubgroupY)?;
-    sketch.bind(columns[1], Axis::SubgroupX)?;
-    sketch.unroll(rows[2])?;
-    sketch.unroll(columns[2])?;
-    Ok(Loops { subgroup: columns[1], piece: columns[2], inner: [rows[3], columns[3]] })
+impl Product<'_> {
+    /// The block that takes results from the fragments.
+    fn result(&self) -> Name {
+        Name::new(&format!("{}_tile", self.reduce))
+    }
+    /// Gives the accumulators a block of their own, which stores them.
+    pub(super) fn split_results(&self, sketch: &mut Sketch<'_>) -> Result<(), Decline> {
+        let local = Name::new(&format!("{}_held", self.reduce));
+        Ok(sketch.apply(SplitEpilogue { block: self.reduce, into: self.result(), local })?)
+    }
+    /// Splits the loops over a result's rows and columns into tiles, subgroups, matrices and what is in one.
+    pub(super) fn split_tile(&self, sketch: &mut Sketch<'_>, [m, n]: [Name; 2]) -> Result<Loops, Decline> {
+        let (tile, matrix) = (&self.tile, &self.matrix);
+        let parts = ["o", "s", "p", "i"];
+        let rows = sketch.split(m, &[0, tile.subgroups.0, tile.pieces.0, matrix.m], &parts)?;
+        let columns = sketch.split(n, &[0, tile.subgroups.1, tile.pieces.1, matrix.n], &parts)?;
+        let by_part: Vec<Name> = (0..4).flat_map(|p| [rows[p], columns[p]]).collect();
+        sketch.reorder(&by_part)?;
+        sketch.bind(rows[1], Axis::SubgroupY)?;
+        sketch.bind(columns[1], Axis::SubgroupX)?;
+        sketch.unroll(rows[2])?;
+        sketch.unroll(columns[2])?;
+        let (tiles, inner) = ([rows[0], columns[0]], [rows[3], columns[3]]);
+        Ok(Loops { tiles, subgroup: columns[1], piece: columns[2], inner })
+    }
+    /// Moves the product to its subgroups, and its results to a slice of workgroup memory of each.
+    pub(super) fn place(&self, sketch: &mut Sketch<'_>, loops: &Loops) -> Result<(), Decline> {
+        sketch.apply(ComputeAt { block: self.result(), at: loops.piece, scope: LocalScope::Shared })?;
+        Ok(sketch.apply(ComputeAt { block: self.reduce, at: loops.subgroup, scope: LocalScope::Fragment })?)
+    }
+    /// Adds up matrices in tiles of the operands, and hands the results out to lanes.
+    pub(super) fn accumulate(&self, sketch: &mut Sketch<'_>, loops: &Loops) -> Result<(), Decline> {
+        let Matrix { m, n, .. } = self.matrix;
+        accumulate(sketch, self, loops)?;
+        let store = inside(sketch, self.result(), loops.piece)?;
+        tensorize(sketch, store[0], format!("store_{m}x{n}_f32"))?;
+        share_out(sketch, loops)
+    }
 }
 
-fn accumulate(
-    sketch: &mut Sketch<'_>,
-    reduce: Name,
-    c: &Contraction,
-    loops: &Loops,
-    matrix: Matrix,
-    tile: Tile,
-) -> Result<(), Decline> {
+fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> Result<(), Decline> {
+    let Product { reduce, contraction: c, matrix, tile, threads } = *product;
     let Matrix { m, n, k: depth } = matrix;
     let reductions = sketch.f.reduction_loops(reduce);
     let spatial = inside(sketch, reduce, loops.subgroup)?.into_iter().filter(|v| !reductions.contains(v));
@@ -338,7 +370,6 @@ fn accumulate(
     sketch.apply(PadReduction { block: reduce })?;
     let (a, b) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_b")));
     let (left, right) = (c.left.to_string(), (1 - c.left).to_string());
-    let threads = tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1);
     let around = sketch.loops(reduce)?;
     let subgroups: Vec<Name> =
         around.iter().filter(|l| matches!(l.kind, LoopKind::Subgroup(_))).map(|l| l.var).collect();
@@ -348,7 +379,7 @@ fn accumulate(
         let rows = 1 + i64::from(used) + i64::from(piece.is_some());
         let (operand, at) = (operand.clone(), k[0]);
         sketch.apply(StageInShared { block: reduce, operand, at, into, order, pad: PAD, rows, narrow: true })?;
-        copy_cooperatively(sketch, into, k[0], (threads, 1))?;
+        copy_cooperatively(sketch, into, k[0], threads)?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
     let always = !sketch.profile.sinks_loads();

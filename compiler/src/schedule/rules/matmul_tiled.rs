@@ -53,25 +53,30 @@ const THREADS_A_CORE: i64 = 256;
 
 /// Threads along rows and columns, and the register tile of a thread in pieces; with windows behind the product, their
 /// elements are rows.
-struct Tile {
-    threads: (i64, i64),
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tile {
+    pub threads: (i64, i64),
     /// Pieces of rows of a thread.
-    row_pieces: i64,
+    pub row_pieces: i64,
     /// Rows of a piece.
-    rows: i64,
+    pub rows: i64,
     /// Rows of a window, which make one row of the output.
-    taps: i64,
+    pub taps: i64,
     /// Pieces of columns of a thread.
-    column_pieces: i64,
+    pub column_pieces: i64,
     /// Columns of a piece, all of one vector.
-    width: i64,
-    depth: i64,
+    pub width: i64,
+    pub depth: i64,
 }
 
 impl Tile {
     /// Columns of a workgroup.
     fn columns(&self) -> i64 {
         self.threads.0 * self.column_pieces * self.width
+    }
+    /// Loops over the columns of a thread.
+    fn column_loops(&self) -> usize {
+        usize::from(self.column_pieces > 1) + usize::from(self.width > 1)
     }
     fn in_numbers(&self) -> ProductTile {
         let thread_rows = self.row_pieces * self.rows;
@@ -158,7 +163,14 @@ fn compute(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -
         pack_right(sketch, c, tile.columns())?;
         flatten_depth(sketch, c)?;
     }
-    let thread = bind_output(sketch, unit, c, tile)?;
+    let [m, n] = fuse_output(sketch, unit.output, c)?;
+    let TileLoops { rows, columns, thread } = split_tile(sketch, [m, n], tile)?;
+    sketch.bind(rows, Axis::GroupY)?;
+    sketch.bind(columns, Axis::GroupX)?;
+    if let Some(window) = &unit.window {
+        open_windows(sketch, window, thread, tile.column_loops())?;
+    }
+    sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;
     accumulate(sketch, reduce, unit.window.as_ref(), c, thread, tile)
 }
 
@@ -352,25 +364,33 @@ pub(super) fn fuse_output(sketch: &mut Sketch<'_>, out: Name, c: &Contraction) -
     Ok([m, n])
 }
 
-/// Binds the output's loops; returns the innermost thread loop.
-fn bind_output(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, tile: &Tile) -> Result<Name, Decline> {
-    let out = unit.output;
-    let [m, n] = fuse_output(sketch, out, c)?;
+/// Loops of a product's result in tiles.
+#[derive(Clone, Copy)]
+pub(super) struct TileLoops {
+    /// Over tiles of rows.
+    pub rows: Name,
+    /// Over tiles of columns.
+    pub columns: Name,
+    /// The innermost loop over threads.
+    pub thread: Name,
+}
+
+/// Splits the loops over a result's rows and columns into tiles, threads and what a thread computes.
+pub(super) fn split_tile(sketch: &mut Sketch<'_>, [m, n]: [Name; 2], tile: &Tile) -> Result<TileLoops, Decline> {
     let rows = sketch.split(m, &[0, tile.row_pieces, tile.threads.1, tile.rows / tile.taps], &["o", "p", "t", "i"])?;
     let columns = sketch.split(n, &[0, tile.column_pieces, tile.threads.0, tile.width], &["o", "p", "t", "v"])?;
     sketch.reorder(&[rows[0], columns[0], rows[2], columns[2], rows[1], rows[3], columns[1], columns[3]])?;
-    sketch.bind(rows[0], Axis::GroupY)?;
-    sketch.bind(columns[0], Axis::GroupX)?;
     sketch.bind(rows[2], Axis::LocalY)?;
     sketch.bind(columns[2], Axis::LocalX)?;
     for l in [rows[1], rows[3], columns[1]] {
         sketch.unroll(l)?;
     }
     sketch.vectorize(columns[3])?;
-    Ok(columns[2])
+    Ok(TileLoops { rows: rows[0], columns: columns[0], thread: columns[2] })
 }
 
-fn accumulate(
+/// Sums up a product, computed at loop `thread`, in tiles of its operands.
+pub(super) fn accumulate(
     sketch: &mut Sketch<'_>,
     reduce: Name,
     window: Option<&PoolingWindow>,
@@ -378,11 +398,7 @@ fn accumulate(
     thread: Name,
     tile: &Tile,
 ) -> Result<(), Decline> {
-    let columns = usize::from(tile.column_pieces > 1) + usize::from(tile.width > 1);
-    if let Some(window) = window {
-        open_windows(sketch, window, thread, columns)?;
-    }
-    sketch.apply(ComputeAt { block: reduce, at: thread, scope: LocalScope::Register })?;
+    let columns = tile.column_loops();
     let spatial = match window {
         Some(_) => tile_loops(sketch, reduce, thread, (usize::from(tile.row_pieces > 1), columns))?,
         None => spatial_loops(sketch, reduce, thread)?,

@@ -11,6 +11,9 @@
 
 mod alternatives;
 mod analysis;
+mod attention;
+#[cfg(test)]
+mod attention_tests;
 #[cfg(test)]
 mod choices_tests;
 mod cooperate;
@@ -46,6 +49,7 @@ mod windows;
 
 pub use alternatives::{Alternative, alternatives};
 pub use analysis::Unit;
+pub(crate) use attention::one_kernel;
 pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
 pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
@@ -119,6 +123,7 @@ pub struct Rule {
 /// Every rule, in the order they are asked; [`register`] adds one before them.
 pub static RULES: Table<Rule> = Table::new(&[
     Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
+    Rule { name: "attention", takes: Takes::Functions, tiles: false, apply: attention::apply },
     Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
     Rule { name: "matmul-matrix", takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
     Rule { name: "matmul-dot", takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },

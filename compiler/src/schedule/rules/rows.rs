@@ -39,6 +39,9 @@ struct Rows {
 /// Takes a whole function whose one output block reads row reductions, directly or through others, at fewer loops than its
 /// own.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    if unit.reduce.is_some() {
+        return Err(Decline::other_kind());
+    }
     split_groups(sketch, unit.output)?;
     let rows = find_rows(sketch, unit.output)?;
     let share = [WORKGROUP, THREAD].map(String::from);

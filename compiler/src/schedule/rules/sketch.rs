@@ -101,6 +101,13 @@ impl<'a> Sketch<'a> {
         *self = start;
         steps(self)
     }
+    /// Declines where loops that ran side by side in `start`, or were bound since, may not.
+    ///
+    /// # Errors
+    /// What keeps them from it.
+    pub fn side_by_side(&self, start: &TensorFunction) -> Result<(), Decline> {
+        new_violation(start, &self.f).map_or(Ok(()), |v| Err(Decline(v.message)))
+    }
     /// `split`.
     ///
     /// # Errors

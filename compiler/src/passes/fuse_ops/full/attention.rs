@@ -1,0 +1,144 @@
+//! `attention`: a product, a softmax of its rows and a product of that are one kernel.
+//!
+//! ```text
+//! matmul + add ─ softmax ─ matmul    =>    matmul + add + softmax + matmul, whose scores stay in workgroup memory
+//! ```
+//!
+//! Applies when nobody else uses the scores and what is made of them, when the schedule rule `attention` takes the whole, and when
+//! one kernel costs less than those apart, or the rule is asked for by name: no score is stored and loaded again, but each block of
+//! rows reads all keys and values.
+
+use super::super::forward::Source;
+use super::prologue::key_of;
+use super::{Declined, Extension, Made};
+use crate::graph::{NodeId, ValueId};
+use crate::ops::control::Const;
+use crate::passes::fusion_kind::group_expression;
+use crate::schedule::rules::one_kernel;
+use crate::tir::{BufferId, FusionKind};
+use rustc_hash::FxHashMap;
+
+const RULE: &str = "attention";
+
+/// Runs over the anchors, first to last; equal nodes have equal verdicts.
+pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+    let makers = cx.makers();
+    let mut known: FxHashMap<String, Option<Result<String, String>>> = FxHashMap::default();
+    for last in 0..cx.g.nodes.len() {
+        let anchor = cx.g.nodes[last].kind == FusionKind::OutElementwiseFusable && reductions(cx, &[last]) == 1;
+        if !anchor {
+            continue;
+        }
+        for groups in chains(cx, &makers, last) {
+            let key = key_of(cx.f, nodes_of(cx, &groups.concat()).iter());
+            let verdict = match known.get(&key) {
+                Some(v) => v.clone(),
+                None => known.entry(key).or_insert(judge(cx, &groups)).clone(),
+            };
+            let Some(verdict) = verdict else { continue };
+            settle(cx, &groups, verdict);
+            break;
+        }
+    }
+}
+
+/// Merges the groups of a chain, or says why not.
+fn settle(cx: &mut Extension<'_, '_>, groups: &[Vec<usize>], verdict: Result<String, String>) {
+    let roots: Vec<usize> = groups.iter().map(|g| cx.p.root(g[0])).collect();
+    let verdict = verdict.and_then(|costs| match cx.p.fits(&roots) {
+        true => Ok(costs),
+        false => Err(format!("the kernel would have too many nodes, or more bindings than {}", cx.profile.name)),
+    });
+    let nodes = nodes_of(cx, &groups.concat());
+    match verdict {
+        Ok(costs) => {
+            for pair in groups.windows(2) {
+                cx.p.join(pair[0][0], pair[1][0]);
+            }
+            let (first, last) = (groups[0][0], groups[groups.len() - 1][0]);
+            cx.p.raise_kind(last, FusionKind::OutElementwiseFusable);
+            let name = |i: usize| cx.f.nodes[cx.g.nodes[i].source.node()].name;
+            let what = format!("{} to {} in one kernel: {costs}", name(first), name(last));
+            cx.made.push(Made { rule: RULE, nodes, what: Some(what) });
+        }
+        Err(why) => cx.declined.push(Declined { rule: RULE, nodes, why: format!("not one kernel: {why}") }),
+    }
+}
+
+fn nodes_of(cx: &Extension<'_, '_>, members: &[usize]) -> Vec<NodeId> {
+    let mut members = members.to_vec();
+    members.sort_unstable();
+    members.into_iter().map(|m| cx.g.nodes[m].source.node()).collect()
+}
+
+/// Reductions of some nodes.
+fn reductions(cx: &Extension<'_, '_>, members: &[usize]) -> usize {
+    members.iter().map(|&m| cx.info.get(&cx.g.nodes[m].source.node()).map_or(0, |i| i.reductions)).sum()
+}
+
+/// The groups, first to last, that may be attention whose second product is `last`: those of a product, of row reductions and of `last`,
+/// with what stands between them. Everything but the last group is used inside alone.
+fn chains(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], last: usize) -> Vec<Vec<Vec<usize>>> {
+    let own = cx.p.members_of(last);
+    if own.iter().any(|&m| !matches!(cx.g.nodes[m].source, Source::Node(_))) || reductions(cx, &own) != 1 {
+        return vec![];
+    }
+    let mut out = Vec::new();
+    for rows in behind(cx, makers, vec![own], &|n| n > 1) {
+        out.extend(behind(cx, makers, rows, &|n| n == 1));
+    }
+    out
+}
+
+/// The groups with one more in front that has so many reductions, and light ones on the way there.
+fn behind(
+    cx: &mut Extension<'_, '_>,
+    makers: &[Vec<usize>],
+    groups: Vec<Vec<usize>>,
+    wanted: &dyn Fn(usize) -> bool,
+) -> Vec<Vec<Vec<usize>>> {
+    let inside: Vec<usize> = groups.concat();
+    let mut seen: Vec<usize> = Vec::new();
+    let mut out = Vec::new();
+    for maker in groups[0].iter().flat_map(|&m| makers[m].clone()).collect::<Vec<usize>>() {
+        let root = cx.p.root(maker);
+        let kind = cx.p.group_kind(root);
+        let known = inside.contains(&maker) || seen.contains(&root);
+        seen.push(root);
+        let members = cx.p.members_of(maker);
+        let closed = members.iter().all(|&m| {
+            let node = &cx.g.nodes[m];
+            let stays = |u: &(usize, FusionKind)| members.contains(&u.0) || inside.contains(&u.0);
+            matches!(node.source, Source::Node(_)) && !node.escapes && node.users.iter().all(stays)
+        });
+        if known || !closed {
+            continue;
+        }
+        let more: Vec<Vec<usize>> = std::iter::once(members.clone()).chain(groups.iter().cloned()).collect();
+        match kind {
+            FusionKind::OutElementwiseFusable if wanted(reductions(cx, &members)) => out.push(more),
+            k if k <= FusionKind::Injective => out.extend(behind(cx, makers, more, wanted)),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Whether the groups are cheaper as one kernel, in words; `None` where they are no attention.
+fn judge(cx: &Extension<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String, String>> {
+    let all = nodes_of(cx, &groups.concat());
+    let (te, outside, _) = group_expression(cx.module, cx.f, &all).ok()?;
+    let constant = |v: &ValueId| cx.f.def_op::<Const>(*v).is_some();
+    let constants: Vec<BufferId> = outside.iter().filter(|o| constant(o.0)).map(|o| *o.1).collect();
+    let one = match one_kernel(&te, &constants, cx.profile)? {
+        Ok(kernel) => kernel.cost,
+        Err(why) => return Some(Err(why)),
+    };
+    let costs = groups.iter().map(|g| cx.cost(&nodes_of(cx, g)).map(|c| c.0)).collect::<Result<Vec<_>, String>>();
+    Some(costs.and_then(|costs| {
+        let apart = costs.into_iter().reduce(|a, b| a + b).unwrap_or_default();
+        let words = format!("{one} as one, {apart} apart");
+        let taken = one.total() < apart.total() || cx.profile.asks_for(RULE);
+        if taken { Ok(words) } else { Err(words) }
+    }))
+}
