@@ -85,9 +85,8 @@ impl Program {
 /// What a plan depends on; none where plans are not kept, are for open sizes, or follow from more than can be told: callbacks, measurements, recordings.
 fn key(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
     let told = options.pipeline.alter_layouts.is_empty() && options.compile.measurements.is_none();
-    if !open_dims(module).is_empty()
-        || !(options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record)
-    {
+    let closed = open_dims(module).is_empty();
+    if !(closed && options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record) {
         return None;
     }
     let module = module_fingerprint(module).ok()?;

@@ -207,14 +207,6 @@ impl<'a> KernelEmitter<'a> {
         if self.axes.group.iter().flatten().any(|a| a.extent > 1) {
             let id = self.builtin(naga::BuiltIn::WorkGroupId, "group");
             match grid {
-                Grid::Direct(_) => {
-                    for axis in 0..3 {
-                        if let Some(a) = self.axes.group[axis].filter(|a| a.extent > 1) {
-                            let v = self.axis_component(id, axis as u32);
-                            self.define(a.var, v.handle);
-                        }
-                    }
-                }
                 Grid::Folded { dispatch, total, exact } => {
                     let linear = self.folded_index(id, *dispatch);
                     let extents = self.axes.group.map(|a| a.map(|a| self.b.i32(a.extent as i32)));
@@ -224,14 +216,7 @@ impl<'a> KernelEmitter<'a> {
                         inside = Some(self.b.binary(BinaryOperator::Less, linear, total).handle);
                     }
                 }
-                Grid::Open(OpenGrid { row: None, .. }) => {
-                    for axis in 0..3 {
-                        if let Some(a) = self.axes.group[axis].filter(|a| a.extent > 1) {
-                            let v = self.axis_component(id, axis as u32);
-                            self.define(a.var, v.handle);
-                        }
-                    }
-                }
+                Grid::Direct(_) | Grid::Open(OpenGrid { row: None, .. }) => self.direct(id),
                 Grid::Open(OpenGrid { row: Some(row), extents, .. }) => {
                     let linear = self.folded_index(id, [*row, u32::MAX, 1]);
                     let mut sizes = [self.b.i32(1); 3];
@@ -267,16 +252,25 @@ impl<'a> KernelEmitter<'a> {
         Ok(inside)
     }
 
+    /// Defines the group variables by one axis of the grid each.
+    fn direct(&mut self, id: Handle<Expression>) {
+        for axis in 0..3 {
+            if let Some(a) = self.axes.group[axis].filter(|a| a.extent > 1) {
+                let v = self.axis_component(id, axis as u32);
+                self.define(a.var, v.handle);
+            }
+        }
+    }
+
     /// Defines the group variables as digits of the linear workgroup index.
     fn unfold(&mut self, linear: Value, extents: [Option<Handle<Expression>>; 3]) {
         let mut rest = linear;
-        let last = (0..3).rev().find(|a| self.axes.group[*a].is_some());
-        for axis in 0..3 {
-            let (Some(a), Some(handle)) = (self.axes.group[axis], extents[axis]) else { continue };
-            let extent = Value { handle, ..rest };
-            let v = if Some(axis) == last { rest } else { self.b.binary(BinaryOperator::Modulo, rest, extent) };
-            self.define(a.var, v.handle);
-            if Some(axis) != last {
+        let axes: Vec<_> = self.axes.group.into_iter().zip(extents).filter_map(|(a, e)| Some((a?, e?))).collect();
+        for (i, (axis, handle)) in axes.iter().enumerate() {
+            let (extent, last) = (Value { handle: *handle, ..rest }, i + 1 == axes.len());
+            let v = if last { rest } else { self.b.binary(BinaryOperator::Modulo, rest, extent) };
+            self.define(axis.var, v.handle);
+            if !last {
                 rest = self.b.binary(BinaryOperator::Divide, rest, extent);
             }
         }
