@@ -38,16 +38,23 @@ impl Tally {
     /// # Panics
     /// When too much was thrown away.
     pub fn report(&self, test: &str) {
+        self.report_with(test, MOST_REJECTED);
+    }
+    /// As [`Tally::report`], where so many of a hundred may be rejected.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn report_with(&self, test: &str, most: usize) {
         let share = |part: &Cell<usize>, of: &Cell<usize>| 100 * part.get() / of.get().max(1);
         let (rejected, left_out) = (share(&self.rejected, &self.networks), share(&self.left_out, &self.steps));
         let text = format!(
-            "{test}: {} networks drawn, {} rejected ({rejected} %, at most {MOST_REJECTED}); {} steps, {} left out ({left_out} %, at most {MOST_LEFT_OUT})\n",
+            "{test}: {} networks drawn, {} rejected ({rejected} %, at most {most}); {} steps, {} left out ({left_out} %, at most {MOST_LEFT_OUT})\n",
             self.networks.get(),
             self.rejected.get(),
             self.steps.get(),
             self.left_out.get(),
         );
         let _ = std::io::stderr().write_all(text.as_bytes());
-        assert!(rejected <= MOST_REJECTED && left_out <= MOST_LEFT_OUT, "{text}");
+        assert!(rejected <= most && left_out <= MOST_LEFT_OUT, "{text}");
     }
 }

@@ -12,8 +12,8 @@ use crate::check::check_proposal;
 use crate::int::const_dims;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::{Axis, ScheduleError, apply_pending};
-use crate::tir::{BufferId, Scope, TensorFunction};
+use crate::schedule::{Axis, ScheduleError, Unroll, apply_pending};
+use crate::tir::{BufferId, Scope, Stage, TensorFunction};
 
 /// Schedules a function that has symbols.
 pub(super) fn schedule(
@@ -56,7 +56,12 @@ fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
     let mut sketch = Sketch::new(f.clone(), constants, profile, &WHOLE);
     sketch.inline_all();
     let stages = sketch.f.stages().ok_or("its loops are no sequence of perfect nests")?;
-    let spatial: Vec<Vec<Name>> = stages.iter().map(|s| s.spatial().into_iter().map(|l| l.0).collect()).collect();
+    let outer = |s: &Stage<'_>| {
+        let spatial = s.spatial();
+        let bound = s.loops.iter().take_while(|l| l.1.is(1) || spatial.contains(l));
+        bound.map(|l| l.0).collect::<Vec<Name>>()
+    };
+    let spatial: Vec<Vec<Name>> = stages.iter().map(outer).collect();
     for loops in spatial {
         for (l, axis) in loops.into_iter().zip([Axis::GroupZ, Axis::GroupY, Axis::GroupX]) {
             sketch.bind(l, axis).map_err(|e| e.to_string())?;
@@ -79,9 +84,19 @@ fn typical(f: &TensorFunction, more: i64) -> String {
 
 /// The open function with the trace of what was proposed for some sizes.
 fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, String> {
-    let mut open = f.clone();
-    open.pending = proposed.function.trace.clone();
-    apply_pending(&mut open).map_err(|e| e.to_string())?;
+    let mut trace = proposed.function.trace.clone();
+    let mut open = loop {
+        let mut open = f.clone();
+        open.pending = trace.clone();
+        let Err(e) = apply_pending(&mut open) else { break open };
+        // A loop of open length stays a loop.
+        let at = open.trace.len();
+        if !trace.get(at).is_some_and(|i| i.as_any().is::<Unroll>()) {
+            return Err(e.to_string());
+        }
+        trace.remove(at);
+    };
+    open.pending.clear();
     let unknown = |b: &crate::tir::Buffer| b.scope != Scope::Global && const_dims(&b.shape).is_none();
     let used: Vec<BufferId> = open.body.blocks().iter().map(|b| b.buffer).collect();
     if let Some((_, b)) = open.buffers.iter().find(|(id, b)| used.contains(id) && unknown(b)) {
