@@ -20,16 +20,17 @@ pub fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
 /// The ranges of `--dim`, whatever the model has.
 pub fn declared_ranges(common: &Common) -> CliResult<DimRanges> {
     let mut ranges = DimRanges::default();
-    range_options(common)?.into_iter().for_each(|(name, low, high)| ranges.declare(Name::new(&name), low, high));
+    let declare = |(name, low, high): (String, usize, usize)| ranges.declare(Name::new(&name), low as i64, high as i64);
+    range_options(common)?.into_iter().for_each(declare);
     Ok(ranges)
 }
 
 /// Names and ranges of `--dim NAME=A..B`.
-pub fn range_options(common: &Common) -> CliResult<Vec<(String, i64, i64)>> {
+pub fn range_options(common: &Common) -> CliResult<Vec<(String, usize, usize)>> {
     let mut out = vec![];
     for (name, value) in pairs(&common.dim, "--dim")? {
         let Some((low, high)) = value.split_once("..") else { continue };
-        let number = |s: &str| s.parse::<i64>().ok().filter(|n| *n > 0 && *n <= i64::from(i32::MAX));
+        let number = |s: &str| s.parse::<usize>().ok().filter(|n| *n > 0 && *n <= i32::MAX as usize);
         let (Some(low), Some(high)) = (number(low), number(high)) else {
             return Err(CliError::usage(format!("--dim {name}={value}: needs a range of sizes such as 1..64")));
         };

@@ -130,6 +130,12 @@ impl From<weft::Error> for CliError {
             E::Schedule(_) => {
                 CliError::input(text).help("the loops show the culprit; docs/schedule.md says what is held")
             }
+            E::OpenSizes { dims, inputs } => {
+                let options = dims.iter().map(|d| format!("--dim {d}=N")).collect::<Vec<_>>().join(" ");
+                CliError::usage(text)
+                    .at(format!("input {inputs}"))
+                    .help(format!("give sizes with `{options}`, or inputs with -i"))
+            }
             E::NoEntry => CliError::input(text).help(
                 "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",
             ),

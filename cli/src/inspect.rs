@@ -3,7 +3,7 @@
 use crate::args::shared::refuse_for_trace;
 use crate::args::{Common, InspectArgs};
 use crate::error::{CliError, CliResult, Code};
-use crate::models::{decide_shapes, is_onnx, load, load_open};
+use crate::models::{is_onnx, load, load_open, sizes};
 use crate::output::{print_text, si, table, write_json};
 use compiler::inspect::{Inspection, inspect_module};
 use compiler::int::Dim;
@@ -63,7 +63,8 @@ fn look_at_onnx(model: &str, common: &Common, sized: bool) -> CliResult<(Inspect
         Ok(ports) if sized || !whole => ports,
         _ => return open.map(|i| (i, None)).map_err(fail),
     };
-    match (decide_shapes(ports, common, None), open) {
+    let decided = sizes(&ports, common, None, false).and_then(|s| Ok(s.decide(&ports)?.closed()));
+    match (decided, open) {
         (Ok(shapes), _) => look(&ImportOptions { shapes, ..ImportOptions::default() }).map(|i| (i, None)).map_err(fail),
         (Err(e), Ok(seen)) if !sized => Ok((Inspection { unsupported: vec![], ..seen }, Some(e))),
         (Err(e), _) => Err(e.at(model)),

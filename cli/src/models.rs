@@ -3,24 +3,23 @@
 mod shapes;
 mod values;
 
-pub use shapes::decide_shapes;
+pub use shapes::sizes;
 pub use values::{calibration_inputs, inputs_for};
 
 use crate::args::Common;
 use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
 use benches::zoo::ZooError;
-use compiler::graph::{Module, TensorType, bind_dims, choose_shapes, input_ports, open_dims, set_input_shapes};
+use compiler::graph::{Module, TensorType, input_ports};
 use compiler::int::Dim;
 use compiler::name::Name;
-use compiler::onnx::{ImportOptions, import_onnx_with};
+
 use compiler::passes::{PassContext, Sequential, default_pipeline};
 use compiler::tensor::Tensor;
-use shapes::{Chosen, chosen_shapes, decide_dims, decide_open};
 use std::path::Path;
-use weft::Model;
 use weft::files::read_onnx;
 use weft::plain_files::read_text;
+use weft::{Model, Sizes};
 
 /// True when `model` names a file rather than a zoo model.
 pub fn is_path(model: &str) -> bool {
@@ -56,30 +55,14 @@ fn load_as(
     keep_open: bool,
 ) -> CliResult<Module> {
     if is_onnx(model) {
-        let (bytes, external) = read_onnx(Path::new(model))?;
-        let ports = compiler::onnx::onnx_inputs(bytes.clone()).map_err(|e| CliError::from(e).at(model))?;
-        let chosen = decide_open(ports, common, inputs, keep_open)?;
-        let shapes = chosen.closed.clone();
-        let options = ImportOptions { shapes, values: values.to_vec(), ..ImportOptions::default() };
-        let mut module = import_onnx_with(bytes, &*external, &options).map_err(|e| CliError::from(e).at(model))?;
-        bind_chosen(&mut module, &chosen)?;
-        return Ok(module);
+        let ports = open_ports(model, common)?;
+        let values = values.iter().map(|(n, t)| (n.to_string(), t.clone())).collect();
+        let sizes = Sizes { values, ..sizes(&ports, common, inputs, keep_open)? };
+        return Ok(Model::load_with(model, &sizes)?.into_module());
     }
-    let mut module = load_open(model, common)?;
-    let chosen = decide_open(input_ports(&module), common, inputs, keep_open)?;
-    set_input_shapes(&mut module, &chosen.closed)?;
-    bind_chosen(&mut module, &chosen)?;
-    Ok(module)
-}
-
-/// Gives the dimensions their sizes that are still open and have some.
-fn bind_chosen(module: &mut Module, chosen: &Chosen) -> CliResult<()> {
-    let open = open_dims(module);
-    let dims: Vec<(Name, i64)> = chosen.dims.iter().copied().filter(|d| open.contains(&d.0)).collect();
-    if !dims.is_empty() {
-        bind_dims(module, &dims)?;
-    }
-    Ok(())
+    let module = load_open(model, common)?;
+    let sizes = sizes(&input_ports(&module), common, inputs, keep_open)?;
+    Ok(Model::from_module(module).with_sizes(&sizes)?.into_module())
 }
 
 /// Names of a model's inputs.
@@ -98,10 +81,8 @@ fn open_ports(model: &str, common: &Common) -> CliResult<Vec<(Name, TensorType)>
 /// A model's inputs with the sizes that `--shape`, `--dim` and `--batch` choose; others stay open.
 pub fn ports(model: &str, common: &Common) -> CliResult<Vec<(Name, TensorType)>> {
     let ports = open_ports(model, common)?;
-    let (names, shapes) = (ports.iter().map(|p| p.0).collect::<Vec<_>>(), chosen_shapes(&ports, common)?);
-    let dims = decide_dims(&ports, common)?;
-    let types = choose_shapes(ports, common.batch.map(|b| b as usize), &dims, &shapes);
-    Ok(names.into_iter().zip(types.map_err(|e| CliError::usage(e.to_string()))?).collect())
+    let sizes = sizes(&ports, common, None, true)?;
+    Ok(sizes.decide(&ports)?.types)
 }
 
 /// True when `model` names an ONNX file.

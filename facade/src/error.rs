@@ -3,6 +3,7 @@
 use compiler::compile::CompileError;
 use compiler::cpu::ExecError;
 use compiler::graph::BindError;
+use compiler::name::Name;
 use compiler::onnx::ImportError;
 use compiler::passes::PassError;
 use runtime_gpu::GpuError;
@@ -53,6 +54,14 @@ pub enum Error {
     /// The CPU executor was given wrong inputs, or its memory does not do.
     #[error(transparent)]
     Run(#[from] ExecError),
+    /// Dimensions of inputs that nothing gives a size.
+    #[error("{} {} open", if dims.len() == 1 { "dimension" } else { "dimensions" }, listed(dims))]
+    OpenSizes {
+        /// The dimensions.
+        dims: Vec<Name>,
+        /// The inputs that have them, with their types.
+        inputs: String,
+    },
     /// Inputs that the model does not have, or lacks.
     #[error("{0}")]
     Input(String),
@@ -78,6 +87,11 @@ impl Error {
     pub(crate) fn onnx(path: &Path, source: ImportError) -> Error {
         Error::Onnx { place: path.display().to_string(), source }
     }
+}
+
+fn listed(dims: &[Name]) -> String {
+    let names = dims.iter().map(|d| format!("`{d}`")).collect::<Vec<_>>().join(", ");
+    format!("{names} {}", if dims.len() == 1 { "is" } else { "are" })
 }
 
 impl From<PassError> for Error {

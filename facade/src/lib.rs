@@ -26,7 +26,24 @@
 //! ```
 //!
 //! [`Model::load`] reads `.onnx` and `.weft` files. Shapes are in elements, outermost dimension first, as NumPy has them; sizes of memory are
-//! in bytes and times in milliseconds. Sizes that a model leaves open are given when it is loaded ([`Sizes`]).
+//! in bytes and times in milliseconds. Sizes that a model leaves open are given when it is loaded ([`Sizes`]),
+//! or stay open there: one compilation then serves all sizes of a range.
+//!
+//! ```
+//! use weft::{Device, Model, Options, Sizes, Tensor};
+//!
+//! # fn main() -> Result<(), weft::Error> {
+//! let text = "graph @main(%x: f32[n,3]) -> (y: f32[n,3]) {\n  %y = relu %x : f32[n,3]\n  return %y\n}\n";
+//! let model = Model::from_text(text)?.with_sizes(&Sizes { open: vec![("n".into(), 1, 64)], ..Sizes::default() })?;
+//! let device = Device::best();
+//! let session = model.compile(&Options::for_device(&device))?.session(&device)?;
+//! for n in [1, 7, 64] {
+//!     let outputs = session.run(&[("x", Tensor::from_vec(vec![n, 3], vec![-1f32; n * 3]))])?;
+//!     assert_eq!(outputs["y"].shape(), [n, 3]);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Starting fast
 //!
@@ -90,6 +107,7 @@ mod outputs;
 pub mod plain_files;
 mod program;
 mod session;
+mod sizes;
 mod staged;
 
 pub use compiled::CompiledModel;
@@ -99,8 +117,9 @@ pub use compiler::tensor::Tensor;
 pub use device::{Device, cache_dir};
 pub use error::Error;
 pub use extensions::{Extensions, extend};
-pub use model::{Model, Sizes};
+pub use model::Model;
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
 pub use runtime_gpu::{DeviceOutputs, DeviceTensor, HostFunctions, RunInput};
 pub use session::{CPU_EXECUTOR, Session};
+pub use sizes::{Decided, Sizes};

@@ -5,51 +5,19 @@ use crate::error::Error;
 use crate::files::read_onnx;
 use crate::options::Options;
 use crate::plain_files::read_text;
-use compiler::graph::{Module, TensorType, choose_shapes, input_ports, set_input_shapes};
+use crate::sizes::Sizes;
+use compiler::graph::{Module, TensorType, bind_dims, input_ports, open_dims, set_input_shapes};
+use compiler::int::DimRanges;
 use compiler::name::Name;
 use compiler::onnx::{ImportOptions, NoExternalData, import_onnx, import_onnx_with, onnx_inputs};
-use compiler::tensor::Tensor;
 use std::path::Path;
-
-/// Sizes that a model leaves open, and inputs whose values are known.
-#[derive(Clone, Debug, Default)]
-pub struct Sizes {
-    /// The first dimension of every input that has dimensions.
-    pub batch: Option<usize>,
-    /// Sizes of named dimensions.
-    pub dims: Vec<(String, usize)>,
-    /// Whole shapes of inputs, by name; they go before the others.
-    pub shapes: Vec<(String, Vec<usize>)>,
-    /// Inputs of an ONNX model that become constants, such as sizes and axes.
-    pub values: Vec<(String, Tensor)>,
-}
-
-impl Sizes {
-    /// The shapes of `ports`; an open first dimension is 1 where nothing says otherwise.
-    fn shapes(&self, ports: Vec<(Name, TensorType)>) -> Result<Vec<(Name, Vec<usize>)>, Error> {
-        let names: Vec<Name> = ports.iter().map(|p| p.0).collect();
-        let shapes: Vec<_> = self.shapes.iter().map(|(n, s)| (Name::new(n), s.clone())).collect();
-        let mut dims: Vec<_> = self.dims.iter().map(|(n, d)| (Name::new(n), *d as i64)).collect();
-        let open = choose_shapes(ports.clone(), self.batch, &dims, &shapes)?;
-        let firsts = open.iter().filter_map(|t| t.shape.first()?.as_var());
-        for symbol in firsts {
-            if !dims.iter().any(|d| d.0 == symbol) {
-                dims.push((symbol, 1));
-            }
-        }
-        let types = choose_shapes(ports, self.batch, &dims, &shapes)?;
-        let closed = names.into_iter().zip(types).map(|(name, ty)| match ty.const_shape() {
-            Some(shape) => Ok((name, shape)),
-            None => Err(Error::Input(format!("input `{name}` is {ty:?}: give the sizes that the model leaves open"))),
-        });
-        closed.collect()
-    }
-}
 
 /// A network, not yet compiled.
 #[derive(Clone, Debug)]
 pub struct Model {
     module: Module,
+    /// What sizes may be that stay open.
+    ranges: DimRanges,
 }
 
 impl Model {
@@ -74,11 +42,13 @@ impl Model {
         }
         let (bytes, external) = read_onnx(path)?;
         let ports = onnx_inputs(bytes.clone()).map_err(|e| Error::onnx(path, e))?;
-        let shapes = sizes.shapes(ports)?;
+        let decided = sizes.decide(&ports)?;
+        let shapes = decided.closed();
         let values = sizes.values.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();
         let options = ImportOptions { shapes, values, ..ImportOptions::default() };
-        let module = import_onnx_with(bytes, &*external, &options).map_err(|e| Error::onnx(path, e))?;
-        Ok(Model { module })
+        let mut module = import_onnx_with(bytes, &*external, &options).map_err(|e| Error::onnx(path, e))?;
+        bind_open(&mut module, &decided.dims)?;
+        Ok(Model { module, ranges: decided.ranges })
     }
 
     /// An ONNX model in memory, without external data.
@@ -87,7 +57,7 @@ impl Model {
     /// As [`Model::load`].
     pub fn from_onnx(bytes: impl Into<bytes::Bytes>) -> Result<Model, Error> {
         let module = import_onnx(bytes.into(), &NoExternalData).map_err(|e| Error::onnx(Path::new("model"), e))?;
-        Model { module }.with_sizes(&Sizes::default())
+        Model::from_module(module).with_sizes(&Sizes::default())
     }
 
     /// A model in `.weft` text.
@@ -104,23 +74,33 @@ impl Model {
         if !module.functions.contains_key(&module.entry) {
             return Err(Error::NoEntry);
         }
-        Ok(Model { module })
+        Ok(Model::from_module(module))
     }
 
     /// A module built in Rust.
     pub fn from_module(module: Module) -> Model {
-        Model { module }
+        Model { module, ranges: DimRanges::default() }
     }
 
-    fn with_sizes(mut self, sizes: &Sizes) -> Result<Model, Error> {
-        let shapes = sizes.shapes(input_ports(&self.module))?;
-        set_input_shapes(&mut self.module, &shapes)?;
+    /// The model with sizes for what its inputs leave open.
+    ///
+    /// # Errors
+    /// As [`Sizes::decide`]; sizes that the model's nodes do not take.
+    pub fn with_sizes(mut self, sizes: &Sizes) -> Result<Model, Error> {
+        let decided = sizes.decide(&input_ports(&self.module))?;
+        set_input_shapes(&mut self.module, &decided.closed())?;
+        bind_open(&mut self.module, &decided.dims)?;
+        self.ranges = decided.ranges;
         Ok(self)
     }
 
     /// The module itself.
     pub fn module(&self) -> &Module {
         &self.module
+    }
+    /// The module, where the model is no longer needed.
+    pub fn into_module(self) -> Module {
+        self.module
     }
     /// Names and types of the inputs, in order.
     pub fn inputs(&self) -> Vec<(String, TensorType)> {
@@ -137,6 +117,15 @@ impl Model {
     /// # Errors
     /// [`Error::Compile`]: sizes that are open, options that do not fit, schedules that do not.
     pub fn compile(&self, options: &Options) -> Result<CompiledModel, Error> {
-        CompiledModel::new(self.module.clone(), options)
+        let mut options = options.clone();
+        options.compile.dims.extend(&self.ranges);
+        CompiledModel::new(self.module.clone(), &options)
     }
+}
+
+/// Gives those dimensions their sizes that are still open.
+fn bind_open(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), Error> {
+    let open = open_dims(module);
+    let dims: Vec<(Name, i64)> = dims.iter().copied().filter(|d| open.contains(&d.0)).collect();
+    if dims.is_empty() { Ok(()) } else { Ok(bind_dims(module, &dims)?) }
 }

@@ -2,6 +2,7 @@
 
 use super::{CompileOptions, Compiled, compile};
 use crate::cost::{CostModel, EstimatedCost, Measurement, Measurements, NodeForm, single_node_module};
+use crate::int::DimRanges;
 use crate::passes::{LayoutMode, PipelineOptions};
 use crate::plan::EmitKernel;
 use crate::profile::DeviceProfile;
@@ -28,10 +29,10 @@ pub struct MeasuredCost {
 }
 
 impl MeasuredCost {
-    /// For a device. The scale of the estimate follows from the measurements on that device.
-    pub fn new(times: Arc<KernelTimes>, profile: &DeviceProfile) -> MeasuredCost {
+    /// For a device, where open sizes have these ranges. The scale of the estimate follows from the measurements on that device.
+    pub fn new(times: Arc<KernelTimes>, profile: &DeviceProfile, dims: &DimRanges) -> MeasuredCost {
         let scale = times.measurements.scale(profile);
-        let estimated = EstimatedCost::new(profile);
+        let estimated = EstimatedCost::within(profile, dims.clone());
         MeasuredCost { times, profile: profile.clone(), estimated, scale, known: Mutex::default() }
     }
     /// The time of a node, where it was measured, in nanoseconds.
@@ -169,7 +170,7 @@ mod tests {
 
     fn cost(m: &Measurements, profile: &DeviceProfile, version: u32) -> MeasuredCost {
         let times = KernelTimes { measurements: m.clone(), emitter: Arc::new(StandInEmitter { version }) };
-        MeasuredCost::new(Arc::new(times), profile)
+        MeasuredCost::new(Arc::new(times), profile, &DimRanges::default())
     }
 
     #[test]

@@ -249,8 +249,8 @@ fn run_passes(
     cx.verify |= options.verify;
     cx.instruments.extend(recorder.iter().map(|r| Box::new(r.clone()) as Box<dyn PassInstrument>));
     cx.cost_model = Some(match &options.measurements {
-        Some(m) => Arc::new(MeasuredCost::new(m.clone(), profile)),
-        None => Arc::new(EstimatedCost::new(profile).with_dims(options.dims.clone())),
+        Some(m) => Arc::new(MeasuredCost::new(m.clone(), profile, &options.dims)),
+        None => Arc::new(EstimatedCost::within(profile, options.dims.clone())),
     });
     let list = default_pipeline(&options.pipeline);
     let (graph, fusion): (Vec<&String>, Vec<&String>) = list.iter().partition(|p| *p != "fuse-ops");

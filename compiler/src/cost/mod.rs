@@ -58,19 +58,17 @@ pub trait CostModel: Send + Sync {
 /// Costs by [`schedule::estimate`](crate::schedule::estimate) for one device, each different question answered once.
 pub struct EstimatedCost {
     estimator: Estimator,
-    /// Ranges of open sizes, of which typical ones are asked.
-    dims: DimRanges,
     nodes: Mutex<FxHashMap<String, u64>>,
 }
 
 impl EstimatedCost {
     /// For a device.
     pub fn new(profile: &DeviceProfile) -> EstimatedCost {
-        EstimatedCost { estimator: Estimator::new(profile), dims: DimRanges::default(), nodes: Mutex::default() }
+        EstimatedCost::within(profile, DimRanges::default())
     }
-    /// The same where open sizes have these ranges.
-    pub fn with_dims(self, dims: DimRanges) -> EstimatedCost {
-        EstimatedCost { dims, ..self }
+    /// For a device, where open sizes have these ranges.
+    pub fn within(profile: &DeviceProfile, dims: DimRanges) -> EstimatedCost {
+        EstimatedCost { estimator: Estimator::within(profile, dims), nodes: Mutex::default() }
     }
     fn ask(&self, form: &NodeForm) -> u64 {
         let estimated = expression(form).and_then(|(te, constants)| {
@@ -80,16 +78,11 @@ impl EstimatedCost {
         // What has no tensor expression moves its operands and results once.
         let moved = || {
             let types = form.inputs.iter().flatten().map(|t| &t.0).chain(&form.outputs);
-            cost_of_bytes(self.estimator.profile(), types.map(bytes).sum::<f64>()).total()
+            let bytes = types.map(|ty| self.estimator.elements(&ty.numel()) * ty.dtype.size() as f64).sum::<f64>();
+            cost_of_bytes(self.estimator.profile(), bytes).total()
         };
         estimated.unwrap_or_else(|_| moved()).clamp(0.0, 1e15) as u64
     }
-}
-
-fn bytes(ty: &TensorType) -> f64 {
-    // An open dimension counts as 16.
-    let count = ty.numel().eval(&|_| Some(16)).unwrap_or(1).max(0);
-    count as f64 * ty.dtype.size() as f64
 }
 
 impl CostModel for EstimatedCost {
@@ -105,12 +98,7 @@ impl CostModel for EstimatedCost {
         cost
     }
     fn function(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
-        if f.free_variables().is_empty() {
-            return self.estimator.estimate(f, constants);
-        }
-        let mut open = f.clone();
-        open.declare_symbols(&self.dims);
-        self.estimator.estimate(&open.at_typical_sizes(0), constants)
+        self.estimator.estimate(f, constants)
     }
 }
 

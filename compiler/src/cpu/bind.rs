@@ -24,7 +24,10 @@ pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[T
     if buffers.len() != inputs.len() {
         return Err(format!("@{} reads {} tensors, got {}", f.name, buffers.len(), inputs.len()));
     }
-    let mut values: FxHashMap<Name, i64> = given.iter().copied().collect();
+    let shapes: Vec<Vec<Int>> = inputs.iter().map(|t| t.shape().iter().map(|&n| Int::from(n)).collect()).collect();
+    let known = f.unify(buffers.iter().copied().zip(shapes.iter().map(Vec::as_slice)));
+    let mut values: FxHashMap<Name, i64> = known.into_iter().filter_map(|(v, n)| Some((v, n.as_const()?))).collect();
+    values.extend(given.iter().copied());
     let mut ready = Vec::with_capacity(inputs.len());
     for (&b, t) in buffers.iter().zip(inputs) {
         let buffer = &f.buffers[b];
@@ -32,17 +35,10 @@ pub(super) fn bind<'a>(f: &'a TensorFunction, given: &[(Name, i64)], inputs: &[T
             return Err(format!("`{}` of @{} is {}, got {}", buffer.name, f.name, buffer.dtype, t.dtype()));
         }
         let packer = f.prepacks.iter().find(|p| p.buffer == b).map(|p| &*p.packer);
-        let source = packer.and_then(|p| p.inputs().next().map(|b| p.declared_shape(b)));
-        let source = source.unwrap_or_else(|| f.declared_shape(b));
-        if source.len() != t.shape().len() {
-            return Err(shape_error(f, source, buffer.name, t.shape()));
-        }
-        for (d, &n) in source.iter().zip(t.shape()) {
-            if let Some(v) = d.as_var()
-                && *values.entry(v).or_insert(n as i64) != n as i64
-            {
-                return Err(shape_error(f, source, buffer.name, t.shape()));
-            }
+        let wanted: Vec<Option<i64>> = f.caller_shape(b).iter().map(|d| d.eval(&|v| values.get(&v).copied())).collect();
+        let same = |(want, &n): (&Option<i64>, &usize)| want.is_none_or(|want| want == n as i64);
+        if wanted.len() != t.shape().len() || !wanted.iter().zip(t.shape()).all(same) {
+            return Err(shape_error(f, f.caller_shape(b), buffer.name, t.shape()));
         }
         ready.push(match packer {
             Some(p) => run_scheduled(p, std::slice::from_ref(t))?.pop().ok_or("a packer without result")?,

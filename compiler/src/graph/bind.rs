@@ -7,7 +7,6 @@ use crate::fault::FaultKind;
 use crate::int::{Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::{InferContext, OpRef};
-use crate::tir::{Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// Why a module could not be specialised.
@@ -58,12 +57,13 @@ pub enum BindError {
 /// Symbols of the entry's parameters that are still open, in order of first occurrence.
 pub fn open_dims(module: &Module) -> Vec<Name> {
     let f = module.functions.get(&module.entry);
-    f.map_or(vec![], |f| open_symbols(f.params().iter().map(|&p| f.ty(p))))
+    f.map_or(vec![], |f| open_dims_of(f.params().iter().map(|&p| f.ty(p))))
 }
 
-fn open_symbols<'t>(types: impl Iterator<Item = &'t TensorType>) -> Vec<Name> {
+/// The open dimensions of `types`, each once, in the order in which they occur.
+pub fn open_dims_of<'t>(types: impl IntoIterator<Item = &'t TensorType>) -> Vec<Name> {
     let mut out = Vec::new();
-    for name in types.flat_map(|t| t.shape.iter()).flat_map(Int::vars) {
+    for name in types.into_iter().flat_map(|t| t.shape.iter()).flat_map(Int::vars) {
         if !out.contains(&name) {
             out.push(name);
         }
@@ -172,7 +172,7 @@ pub fn choose_shapes(
     dims: &[(Name, i64)],
     shapes: &[(Name, Vec<usize>)],
 ) -> Result<Vec<TensorType>, BindError> {
-    let known: Vec<Name> = open_symbols(ports.iter().map(|p| &p.1));
+    let known: Vec<Name> = open_dims_of(ports.iter().map(|p| &p.1));
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
     let mut types: Vec<TensorType> = ports.iter().map(|p| p.1.clone()).collect();
     for (input, shape) in shapes {
@@ -292,7 +292,7 @@ pub fn substitute_dims(module: &mut Module, map: &FxHashMap<Name, Int>) {
         }
     }
     for t in module.tensor_functions.values_mut() {
-        substitute_tensor_function(t, map);
+        t.substitute_symbols(map);
     }
 }
 
@@ -318,25 +318,6 @@ fn substitute_attrs(op: &OpRef, subst: &dyn Fn(&Int) -> Int) -> Option<OpRef> {
     }
     let new: Attrs = attrs.iter().map(|(k, v)| (k.clone(), replace(v, subst))).collect();
     op.with_attrs(&new).ok()
-}
-
-/// Declared symbols are the function's own.
-fn substitute_tensor_function(t: &mut TensorFunction, map: &FxHashMap<Name, Int>) {
-    let own: Vec<Name> = t.symbols.iter().map(|s| s.0).collect();
-    let subst = |e: &Int| e.replace(&mut |v| map.get(&v).filter(|_| !own.contains(&v)).cloned());
-    for (_, b) in t.buffers.iter_mut() {
-        b.shape.iter_mut().for_each(|d| *d = subst(d));
-    }
-    t.body.visit_mut(&mut |s| match s {
-        Stmt::For(l) => l.extent = subst(&l.extent),
-        Stmt::Block(b) => {
-            b.guards.iter_mut().for_each(|g| *g = g.map(&mut |e| subst(e)));
-            b.indices.iter_mut().for_each(|i| *i = subst(i));
-            b.value = b.value.map_ints(&mut |e| subst(e));
-        }
-        Stmt::Seq(_) | Stmt::Barrier | Stmt::Kernel(..) => {}
-    });
-    t.prepacks.iter_mut().for_each(|p| substitute_tensor_function(&mut p.packer, map));
 }
 
 #[cfg(test)]

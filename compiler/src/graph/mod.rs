@@ -12,8 +12,8 @@ mod bind;
 mod builder;
 pub use crate::tensor_type::TensorType;
 pub use bind::{
-    BindError, bind_dims, choose_shapes, input_ports, open_dims, reinfer, set_input_shape, set_input_shapes,
-    substitute_dims,
+    BindError, bind_dims, choose_shapes, input_ports, open_dims, open_dims_of, reinfer, set_input_shape,
+    set_input_shapes, substitute_dims,
 };
 pub use builder::{BuildError, FunctionBuilder};
 

@@ -17,6 +17,10 @@ impl DimRanges {
     pub fn declare(&mut self, dim: Name, low: i64, high: i64) {
         self.declared.insert(dim, (low, high));
     }
+    /// Declares what `other` declares.
+    pub fn extend(&mut self, other: &DimRanges) {
+        self.declared.extend(other.declared.iter().map(|(&dim, &range)| (dim, range)));
+    }
     /// The declared range of `dim`; 1 to 65,536 without one.
     pub fn range(&self, dim: Name) -> (i64, i64) {
         self.declared.get(&dim).copied().unwrap_or((1, MOST))

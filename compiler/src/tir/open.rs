@@ -4,6 +4,7 @@ use super::{BufferId, Stmt, TensorFunction};
 use crate::int::{DimRanges, Int, typical_size};
 use crate::name::Name;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::borrow::Cow;
 
 impl TensorFunction {
     /// The variables of shapes and of the body that no loop defines, in the order in which they occur.
@@ -60,26 +61,48 @@ impl TensorFunction {
         }
     }
 
+    /// Replaces symbols by expressions, here and in packers, but for those that `self` declares: these are its own.
+    pub fn substitute_symbols(&mut self, values: &FxHashMap<Name, Int>) {
+        let own: Vec<Name> = self.symbols.iter().map(|s| s.0).collect();
+        self.replace_variables(&|v| values.get(&v).filter(|_| !own.contains(&v)).cloned());
+        self.prepacks.iter_mut().for_each(|p| p.packer.substitute_symbols(values));
+    }
+
     /// The function with values for symbols, whose declarations go.
     pub fn with_sizes(&self, values: &FxHashMap<Name, i64>) -> TensorFunction {
-        let mut replace = |e: &Int| e.replace(&mut |v| values.get(&v).map(|&n| Int::new(n)));
         let mut out = self.clone();
         out.symbols.retain(|s| !values.contains_key(&s.0));
-        out.map_declared_shapes(&mut replace);
-        for (_, b) in out.buffers.iter_mut() {
-            b.shape = b.shape.iter().map(&mut replace).collect();
+        out.replace_variables(&|v| values.get(&v).map(|&n| Int::new(n)));
+        out
+    }
+
+    fn replace_variables(&mut self, of: &dyn Fn(Name) -> Option<Int>) {
+        let mut replace = |e: &Int| e.replace(&mut |v| of(v));
+        self.map_declared_shapes(&mut replace);
+        for (_, b) in self.buffers.iter_mut() {
+            b.shape.iter_mut().for_each(|d| *d = replace(d));
         }
-        out.body.visit_mut(&mut |s| match s {
+        self.body.visit_mut(&mut |s| match s {
             Stmt::For(l) => l.extent = replace(&l.extent),
             Stmt::Block(b) => b.map_ints(&mut replace),
             Stmt::Seq(_) | Stmt::Barrier | Stmt::Kernel(..) => {}
         });
-        out
     }
 
-    /// The function for sizes that stand for all others, each `more` larger: for choices that have to be made for all of them.
-    pub fn at_typical_sizes(&self, more: i64) -> TensorFunction {
-        let within = |&(name, low, high): &(Name, i64, i64)| (name, (typical_size((low, high)) + more).min(high));
-        self.with_sizes(&self.symbols.iter().map(within).collect())
+    /// Sizes of the symbols that stand for all others, each `more` larger: for choices that have to be made for all of them.
+    pub fn typical_sizes(&self, more: i64) -> Vec<(Name, i64)> {
+        self.symbols.iter().map(|s| (s.0, (typical_size((s.1, s.2)) + more).min(s.2))).collect()
+    }
+
+    /// A function without open sizes that stands for this one in an estimate: declared symbols are typical of their ranges, others of
+    /// `ranges`.
+    pub fn at_typical_sizes(&self, ranges: &DimRanges) -> Cow<'_, TensorFunction> {
+        let free = self.free_variables();
+        if free.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut sizes: FxHashMap<Name, i64> = free.into_iter().map(|v| (v, typical_size(ranges.range(v)))).collect();
+        sizes.extend(self.typical_sizes(0));
+        Cow::Owned(self.with_sizes(&sizes))
     }
 }

@@ -37,6 +37,7 @@ pub(in crate::schedule) use units::{apart_cost, product_costs, sharing_costs, wi
 
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;
+use crate::int::{DimRanges, Int, typical_size};
 use crate::profile::DeviceProfile;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
@@ -144,14 +145,16 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Estimates `f`. `constants` are read buffers that may be prepacked, as for [`rules::schedule`](super::rules::schedule).
+/// Estimates `f`, for typical sizes where its sizes are open. `constants` are read buffers that may be prepacked, as for
+/// [`rules::schedule`](super::rules::schedule).
 ///
 /// # Errors
 /// What the device does not have, or what of the function is neither scheduled nor a sequence of plain stages.
 pub fn estimate(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Estimate, String> {
+    let f = f.at_typical_sizes(&DimRanges::default());
     let kernels = match f.kernels().is_empty() {
-        true => units::kernels(f, constants, profile)?,
-        false => scheduled::kernels(f, profile)?,
+        true => units::kernels(&f, constants, profile)?,
+        false => scheduled::kernels(&f, profile)?,
     };
     match kernels.iter().find_map(|k| k.refusal(profile)) {
         Some(why) => Err(why),
@@ -171,6 +174,8 @@ pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
 /// Estimates for one device; each different function once.
 pub struct Estimator {
     profile: DeviceProfile,
+    /// Ranges of open sizes, of which typical ones count.
+    dims: DimRanges,
     known: Mutex<FxHashMap<Key, Arc<Result<Estimate, String>>>>,
 }
 
@@ -178,16 +183,21 @@ pub struct Estimator {
 type Key = (Fingerprint, Vec<usize>);
 
 impl Estimator {
-    /// For a device.
-    pub fn new(profile: &DeviceProfile) -> Estimator {
-        Estimator { profile: profile.clone(), known: Mutex::default() }
+    /// For a device, where open sizes have these ranges.
+    pub fn within(profile: &DeviceProfile, dims: DimRanges) -> Estimator {
+        Estimator { profile: profile.clone(), dims, known: Mutex::default() }
     }
     /// The device.
     pub fn profile(&self) -> &DeviceProfile {
         &self.profile
     }
+    /// How many elements there are of something whose size may be open.
+    pub fn elements(&self, count: &Int) -> f64 {
+        count.eval(&|v| Some(typical_size(self.dims.range(v)))).map_or(1.0, |n| n.max(0) as f64)
+    }
     /// [`estimate`], remembered.
     pub fn estimate(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
+        let f = &*f.at_typical_sizes(&self.dims);
         let mut constants = constants.to_vec();
         constants.sort_unstable();
         let key = (f.fingerprint(), constants.iter().map(|b| b.index()).collect());

@@ -341,11 +341,10 @@ impl<'f> Stages<'f> {
         };
         at(1)?.checked_sub(at(0)?)
     }
-    /// The middle of the range of a loop or symbol.
+    /// The middle of the range of a loop.
     fn middle(&self, v: Name) -> Option<i64> {
         let loops = self.list.iter().flat_map(|s| &s.loops);
-        let found = loops.into_iter().find(|l| l.0 == v).map(|l| extent(&l.1) / 2);
-        found.or_else(|| self.f.symbols.iter().find(|s| s.0 == v).map(|s| s.1 + (s.2 - s.1) / 2))
+        loops.into_iter().find(|l| l.0 == v).map(|l| extent(&l.1) / 2)
     }
 }
 

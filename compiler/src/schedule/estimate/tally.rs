@@ -118,7 +118,7 @@ impl Tally {
     }
 }
 
-/// What an open dimension counts as.
+/// What an extent counts as that depends on loops around it.
 pub(super) const OPEN: i64 = 16;
 
 /// Scalar operations of an expression without its operands.

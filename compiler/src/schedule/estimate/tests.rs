@@ -1,6 +1,7 @@
 //! The estimate on functions whose parts can be told by hand, and the prediction against what the rules make.
 
 use super::{Estimate, Estimator, estimate};
+use crate::int::DimRanges;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::schedule;
 use crate::schedule::testing::{conv, elementwise_chain, matmul, row_sum};
@@ -112,7 +113,7 @@ fn what_the_device_does_not_have_is_refused() {
 
 #[test]
 fn more_work_costs_more_and_equal_functions_are_estimated_once() {
-    let estimator = Estimator::new(&ada());
+    let estimator = Estimator::within(&ada(), DimRanges::default());
     let total = |f: &TensorFunction| estimator.estimate(f, &[]).as_ref().as_ref().expect("an estimate").total();
     let (small, large) = (matmul(512, 256, 256), matmul(2048, 1024, 1024));
     assert!(total(&large) > 4.0 * total(&small));

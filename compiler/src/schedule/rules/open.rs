@@ -27,14 +27,16 @@ pub(super) fn schedule(
     let attempts =
         [(profile, 0, nothing), (profile, 1, nothing), (profile, 0, whole), (&plain, 0, whole), (&plain, 1, whole)];
     for (profile, more, script) in attempts {
-        let proposed = units::schedule(&f.at_typical_sizes(more), constants, profile, script)?;
+        let sizes = f.typical_sizes(more);
+        let (typical, shown) = (f.with_sizes(&sizes.iter().copied().collect()), list(&sizes));
+        let proposed = units::schedule(&typical, constants, profile, script)?;
         match applied(f, &proposed) {
             Ok(function) => {
                 let Scheduled { rule, mut applied, declined, .. } = proposed;
-                applied.insert(0, format!("for open sizes, with tiles chosen for {}", typical(f, more)));
+                applied.insert(0, format!("for open sizes, with tiles chosen for {shown}"));
                 return Ok(Scheduled { function, rule, applied, declined: [declined, refused].concat() });
             }
-            Err(why) => refused.push(format!("the schedule for {}: {why}", typical(f, more))),
+            Err(why) => refused.push(format!("the schedule for {shown}: {why}")),
         }
     }
     match loop_by_loop(f, constants, profile) {
@@ -75,11 +77,8 @@ fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
 }
 
 /// `n = 256, m = 256`
-fn typical(f: &TensorFunction, more: i64) -> String {
-    let one = |s: &(crate::name::Name, i64, i64)| {
-        format!("{} = {}", s.0, (crate::int::typical_size((s.1, s.2)) + more).min(s.2))
-    };
-    f.symbols.iter().map(one).collect::<Vec<_>>().join(", ")
+fn list(sizes: &[(Name, i64)]) -> String {
+    sizes.iter().map(|(symbol, n)| format!("{symbol} = {n}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The open function with the trace of what was proposed for some sizes.

@@ -1,0 +1,114 @@
+//! What is said of the sizes that a model leaves open.
+
+use crate::error::Error;
+use compiler::graph::{BindError, TensorType, choose_shapes, open_dims_of};
+use compiler::int::DimRanges;
+use compiler::name::Name;
+use compiler::tensor::Tensor;
+
+/// Sizes that a model leaves open, and inputs whose values are known.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes {
+    /// The first dimension of every input that has dimensions.
+    pub batch: Option<usize>,
+    /// Sizes of named dimensions.
+    pub dims: Vec<(String, usize)>,
+    /// Whole shapes of inputs, by name; they go before the others.
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// Dimensions that stay open, with the least and the most that they may be: one compilation serves all of these sizes.
+    pub open: Vec<(String, usize, usize)>,
+    /// Shapes of inputs that a run will have, by name: they decide what nothing above does and does not stay open.
+    pub seen: Vec<(String, Vec<usize>)>,
+    /// What nothing decides stays open too, where no inputs were seen. Else a first dimension is 1, and any other an error.
+    pub keep_open: bool,
+    /// Inputs of an ONNX model that become constants, such as sizes and axes.
+    pub values: Vec<(String, Tensor)>,
+}
+
+/// What is decided of a model's inputs.
+pub struct Decided {
+    /// Names and types of the inputs.
+    pub types: Vec<(Name, TensorType)>,
+    /// Sizes of dimensions.
+    pub dims: Vec<(Name, i64)>,
+    /// What dimensions may be that stay open.
+    pub ranges: DimRanges,
+}
+
+impl Decided {
+    /// The shapes of inputs that are not open.
+    pub fn closed(&self) -> Vec<(Name, Vec<usize>)> {
+        self.types.iter().filter_map(|(n, t)| Some((*n, t.const_shape()?))).collect()
+    }
+}
+
+impl Sizes {
+    /// Decides for inputs of these names and types.
+    ///
+    /// # Errors
+    /// Names that the model does not have, sizes that contradict each other or a fixed size, and [`Error::OpenSizes`].
+    pub fn decide(&self, ports: &[(Name, TensorType)]) -> Result<Decided, Error> {
+        let ranges = self.ranges(&open_dims_of(ports.iter().map(|p| &p.1)))?;
+        let keep_open = self.keep_open && self.seen.is_empty();
+        let stays = |d: Name| keep_open || ranges.is_declared(d);
+        let shapes: Vec<_> = self.shapes.iter().map(|(n, s)| (Name::new(n), s.clone())).collect();
+        let mut dims: Vec<_> = self.dims.iter().map(|(n, d)| (Name::new(n), *d as i64)).collect();
+        self.see(ports, &stays, &mut dims)?;
+        let choose = |dims: &[(Name, i64)]| choose_shapes(ports.to_vec(), self.batch, dims, &shapes);
+        for symbol in choose(&dims)?.iter().filter_map(|t| t.shape.first()?.as_var()).filter(|&s| !stays(s)) {
+            if !dims.iter().any(|d| d.0 == symbol) {
+                dims.push((symbol, 1));
+            }
+        }
+        let types: Vec<(Name, TensorType)> = ports.iter().map(|p| p.0).zip(choose(&dims)?).collect();
+        let open = open_dims_of(types.iter().map(|t| &t.1)).into_iter().filter(|&d| !stays(d)).collect::<Vec<_>>();
+        if open.is_empty() {
+            return Ok(Decided { types, dims, ranges });
+        }
+        let of = types.iter().filter(|t| t.1.const_shape().is_none()).map(|(n, t)| format!("{n} {t:?}"));
+        Err(Error::OpenSizes { dims: open, inputs: of.collect::<Vec<_>>().join(", ") })
+    }
+
+    /// What [`Sizes::open`] says of the dimensions `known`.
+    fn ranges(&self, known: &[Name]) -> Result<DimRanges, Error> {
+        let mut ranges = DimRanges::default();
+        for (name, low, high) in &self.open {
+            let name = Name::new(name);
+            if !known.contains(&name) {
+                return Err(BindError::UnknownDim { name, known: known.to_vec() }.into());
+            }
+            if *low == 0 || low > high {
+                let (value, why) = (format!("{low} to {high}"), "no size is in this range".to_string());
+                return Err(BindError::BadSize { name, value, why }.into());
+            }
+            ranges.declare(name, *low as i64, *high as i64);
+        }
+        Ok(ranges)
+    }
+
+    /// Adds what the inputs that were seen say of dimensions that do not stay open.
+    fn see(
+        &self,
+        ports: &[(Name, TensorType)],
+        stays: &dyn Fn(Name) -> bool,
+        dims: &mut Vec<(Name, i64)>,
+    ) -> Result<(), Error> {
+        for (name, shape) in self.seen.iter().filter(|s| !self.shapes.iter().any(|whole| whole.0 == s.0)) {
+            let port = ports.iter().find(|p| p.0.as_str() == name).filter(|p| p.1.rank() == shape.len());
+            let sized = port.into_iter().flat_map(|p| p.1.shape.iter().zip(shape));
+            for (symbol, &size) in sized.filter_map(|(d, n)| Some((d.as_var()?, n))).filter(|s| !stays(s.0)) {
+                match dims.iter().find(|d| d.0 == symbol) {
+                    Some(d) if d.1 != size as i64 => {
+                        return Err(Error::Input(format!(
+                            "input `{name}` has {size} for `{symbol}`, which is {}",
+                            d.1
+                        )));
+                    }
+                    Some(_) => {}
+                    None => dims.push((symbol, size as i64)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
