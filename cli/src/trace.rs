@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};
 use crate::output::{log, print_text, si, table, write_file, write_json};
 use compiler::compile::{CompileOptions, Compiled, GroupKind};
-use compiler::trace::{CompileTrace, Contents};
+use compiler::trace::{CompileTrace, Contents, OpenDim};
 use serde_json::Value;
 use shaders_gen::Emitter;
 use std::path::Path;
@@ -73,8 +73,8 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
             rule.into(),
             g.layout.clone().unwrap_or_default(),
             g.ops.join("+"),
-            si(g.flops as f64),
-            si(g.bytes as f64),
+            if t.is_stated(i) { si(g.flops as f64) } else { "-".into() },
+            if t.is_stated(i) { si(g.bytes as f64) } else { g.open_bytes.clone().unwrap_or_default() },
         ]);
     }
     print_text(&rows.to_string())?;
@@ -84,6 +84,11 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
         t.calls().count(),
         t.kernels.len()
     ))?;
+    if !t.dims.is_empty() {
+        let one = |d: &OpenDim| format!("{} {}..{}", d.name, d.low, d.high);
+        let list = t.dims.iter().map(one).collect::<Vec<_>>().join(", ");
+        print_text(&format!("open: {list}; numbers are for the least sizes"))?;
+    }
     print_text(&format!(
         "weights {}B, activations {}B at the peak of {}B without reuse; transposes: {} of activations, {} of weights at run time; {:.0} ms",
         si(t.memory.weights as f64),

@@ -1,6 +1,6 @@
 //! What `--json` prints, held against the tables of docs/json.md: each documented field is there and of its type.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -98,6 +98,7 @@ fn every_command() {
         ("zoo", "zoo"),
         ("inspect", "inspect block.weft"),
         ("compile", "compile block.weft --target lavapipe"),
+        ("compile", "compile encoder:smallest --target lavapipe --dim sequence=16..64 --dim batch=1"),
         ("explain", "explain block.weft --target lavapipe"),
         ("explain --node", "explain block.weft --target lavapipe --node Conv_3"),
         ("explain --kernel", "explain block.weft --target ada --kernel Conv_3+max_pool+concat"),
@@ -114,6 +115,36 @@ fn every_command() {
         assert_eq!(code, 0, "weft {line}: {v}");
         holds(name, &v);
     }
+}
+
+/// Numbers that depend on open sizes are for the least ones where these are declared, and else null; beside them stands what they are for any.
+#[test]
+fn open_sizes() {
+    let file = folder().join("open.weft");
+    std::fs::write(
+        &file,
+        "graph @main(%x: f32[n,64]) -> (y: f32[n,64]) {\n  %y = exp %x : f32[n,64]\n  return %y\n}\n",
+    )
+    .unwrap();
+    let line = format!("compile {} --target lavapipe", file.display());
+    let (open, _) = weft(&line);
+    holds("compile", &open);
+    let call = &open["calls"][0];
+    assert_eq!(
+        (&call["grid"], &call["bytes"], &open["groups"][0]["flops"]),
+        (&Value::Null, &Value::Null, &Value::Null)
+    );
+    assert_eq!(call["bytes_expr"], "n*512", "{call}");
+    assert_eq!(open["dims"][0]["declared"], false);
+    assert_eq!(open["memory"]["activations_peak"], Value::Null);
+    let (stated, _) = weft(&format!("{line} --dim n=4..64"));
+    holds("compile", &stated);
+    let call = &stated["calls"][0];
+    assert_eq!((&call["bytes"], &call["flops"], &call["bytes_expr"]), (&json!(2048), &json!(256), &json!("n*512")));
+    let (fixed, _) = weft(&format!("{line} --dim n=4"));
+    holds("compile", &fixed);
+    assert_eq!((&fixed["calls"][0]["bytes"], fixed["calls"][0].get("grid_expr")), (&json!(2048), None));
+    assert!(fixed.get("dims").is_none());
 }
 
 /// The command fails where an input does, and its JSON says which and where.

@@ -9,7 +9,7 @@ pub use stand_in::StandInEmitter;
 use crate::cpu::HostFunctions;
 use crate::dtype::DType;
 use crate::graph::NodeId;
-use crate::int::Int;
+use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::tensor::Tensor;
 use crate::tir::{Access, BufferId, Encoding, TensorFunction};
@@ -52,6 +52,13 @@ pub struct OpenGrid {
 }
 
 impl OpenGrid {
+    /// Workgroups along each axis, as expressions of the symbols.
+    pub fn exprs(&self) -> [Int; 3] {
+        let Some(row) = self.row.map(i64::from) else { return self.extents.clone() };
+        let total = simplify(&self.extents.iter().fold(Int::new(1), |a, e| a * e), &Bounds::new());
+        [total.min(row), total.ceil_div(row.max(1)), Int::new(1)]
+    }
+
     /// The grid for these values of the symbols.
     ///
     /// # Errors

@@ -165,7 +165,7 @@ impl Session {
         let (plan, memory) = session.plan_at(&shapes)?;
         let one = session.first().with_plan(plan.clone())?;
         if let Some(c) = &mut compiled {
-            (c.plan, c.memory) = (plan, memory);
+            c.take_sizes(plan, memory);
         }
         Ok(Session { execution: Execution::Gpu { session: Box::new(one), compiled }, ..self })
     }

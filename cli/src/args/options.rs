@@ -83,7 +83,7 @@ pub struct Common {
     /// Batch size
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
     pub batch: Option<u32>,
-    /// Size of a named dimension
+    /// Size of a named dimension; with a range (NAME=A..B) it stays open, and one compilation serves all sizes in it
     #[arg(long, value_name = "NAME=N", help_heading = MODEL)]
     pub dim: Vec<String>,
     /// Shape of an input

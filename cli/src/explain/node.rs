@@ -90,7 +90,7 @@ fn group_text(r: &Relations<'_>, i: usize, node: &str, estimates: &[Option<Kerne
     }
     for d in &r.dispatches[i] {
         let k = &r.t.kernels[d.kernel];
-        let (grid, threads) = (numbers(&k.grid.map(|x| x as usize)), numbers(&k.workgroup.map(|x| x as usize)));
+        let (grid, threads) = (numbers(&d.grid.map(|x| x as usize)), numbers(&k.workgroup.map(|x| x as usize)));
         let checked = if k.bounds_proved { "" } else { ", bounds checked by the driver" };
         let shared = if k.shared_bytes > 0 { format!(", {} B shared", k.shared_bytes) } else { String::new() };
         line(
@@ -116,7 +116,7 @@ pub fn group_json(r: &Relations<'_>, i: usize) -> Value {
         .iter()
         .map(|d| {
             let k = &r.t.kernels[d.kernel];
-            json!({ "kernel": k.name, "kernel_id": d.kernel, "flops": d.flops, "bytes": d.bytes, "grid": k.grid, "workgroup": k.workgroup, "bindings": k.bindings.len(),
+            json!({ "kernel": k.name, "kernel_id": d.kernel, "flops": d.flops, "bytes": d.bytes, "grid": d.grid, "workgroup": k.workgroup, "bindings": k.bindings.len(),
                 "shared_bytes": k.shared_bytes, "bounds_proved": k.bounds_proved })
         })
         .collect();

@@ -45,6 +45,7 @@ use crate::remark::Remark;
 use crate::tir::TensorFunction;
 use crate::trace::{Recording, StageRecorder};
 use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 pub use transposes::count_transposes;
 
@@ -132,6 +133,19 @@ impl Compiled {
             m.tensor_functions.insert(*name, f.clone());
         }
         m
+    }
+
+    /// Makes this the compilation for some of its open sizes, whose plan and memory these are.
+    pub fn take_sizes(&mut self, plan: Plan, memory: MemoryReport) {
+        let mut sums: FxHashMap<usize, (u64, u64)> = FxHashMap::default();
+        for d in plan.dispatches() {
+            let (flops, bytes) = sums.entry(d.group).or_default();
+            (*flops, *bytes) = (*flops + d.flops, *bytes + d.bytes);
+        }
+        for (group, (flops, bytes)) in sums {
+            (self.groups[group].flops, self.groups[group].bytes) = (flops, bytes);
+        }
+        (self.plan, self.memory, self.open) = (plan, memory, None);
     }
 }
 

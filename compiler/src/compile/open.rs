@@ -6,14 +6,13 @@ use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
 use super::{CompileError, MemoryReport};
 use crate::graph::{BindError, Function, Module, ValueId, choose_shapes, input_ports, open_dims, substitute_dims};
-use crate::int::{DimRanges, Int};
+use crate::int::{Bounds, DimRanges, Int, simplify};
 use crate::name::Name;
 use crate::plan::{Content, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
-use crate::tir::TensorFunction;
+use crate::trace::OpenDim;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::borrow::Cow;
 
 /// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
 pub struct OpenPlan {
@@ -32,6 +31,24 @@ pub struct OpenPlan {
 impl std::fmt::Debug for OpenPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "OpenPlan({:?})", self.dims())
+    }
+}
+
+/// The numbers of a dispatch as expressions of the open dimensions.
+pub(super) struct OpenNumbers {
+    pub group: usize,
+    /// Workgroups along x, y and z.
+    pub grid: [Int; 3],
+    /// Bytes of the buffers that it binds.
+    pub bytes: Int,
+    /// The ranges of all dimensions in them are declared.
+    pub declared: bool,
+}
+
+impl OpenNumbers {
+    /// Whether sizes change any of them.
+    pub fn depends(&self) -> bool {
+        self.grid.iter().chain([&self.bytes]).any(|e| e.as_const().is_none())
     }
 }
 
@@ -99,6 +116,32 @@ impl OpenPlan {
         if (low..=high).contains(&size) { Ok(()) } else { Err(SizeError::OutOfRange { dim, size, low, high }) }
     }
 
+    /// The open dimensions with their ranges.
+    pub(super) fn described(&self) -> Vec<OpenDim> {
+        let of = |dim: Name| {
+            let ((low, high), declared) = (self.ranges.range(dim), self.ranges.is_declared(dim));
+            OpenDim { name: dim.to_string(), low, high, declared }
+        };
+        self.dims().into_iter().map(of).collect()
+    }
+
+    /// The numbers of the dispatches for any sizes, in order.
+    pub(super) fn calls(&self) -> Vec<OpenNumbers> {
+        let of = |p: &Pending| {
+            let Pending::Dispatch { kernel, group, work, part, symbols, .. } = p else { return None };
+            let kernel = &self.kernels[*kernel].emitted;
+            let of_symbol = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());
+            let grid = match &kernel.open_grid {
+                None => kernel.grid.map(|g| Int::new(i64::from(g))),
+                Some(open) => open.exprs().map(|e| simplify(&e.replace(&mut |v| of_symbol(v)), &Bounds::new())),
+            };
+            let bytes = work.bytes.get(*part).map_or(Int::new(0), |b| simplify(b, &Bounds::new()));
+            let declared = grid.iter().chain([&bytes]).flat_map(Int::vars).all(|v| self.ranges.is_declared(v));
+            Some(OpenNumbers { group: *group, grid, bytes, declared })
+        };
+        self.pending.iter().filter_map(of).collect()
+    }
+
     /// The plan for these sizes of all open dimensions, and what memory it takes.
     ///
     /// # Errors
@@ -153,12 +196,4 @@ pub(super) fn at_sizes(module: &Module, sizes: &FxHashMap<Name, Int>) -> Module 
     let mut shown = module.clone();
     substitute_dims(&mut shown, sizes);
     shown
-}
-
-/// The function for the least sizes that its symbols may have: what is reported of it.
-pub(super) fn at_least_sizes(f: &TensorFunction) -> Cow<'_, TensorFunction> {
-    match f.symbols.is_empty() {
-        true => Cow::Borrowed(f),
-        false => Cow::Owned(f.with_sizes(&f.symbols.iter().map(|s| (s.0, s.1)).collect())),
-    }
 }

@@ -11,14 +11,14 @@ use super::kernels::{Built, Emitted, FunctionId, Requests};
 use super::memory::{Pool, PoolId};
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
-use super::open::{OpenPlan, at_least_sizes, at_sizes};
+use super::open::{OpenPlan, at_sizes};
 use super::residency::{
     Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, symbols_of,
     value_encoding,
 };
 use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
-use super::work::{dispatch_flops, stage_flops};
+use super::work::{GroupWork, KernelWork};
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
 use crate::arena::Id;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
@@ -50,8 +50,8 @@ pub(super) struct Origin {
     function: FunctionId,
     /// The nodes of the tensor function's stages, in the primitive function that was lowered.
     stages: Vec<Option<NodeId>>,
-    /// Operations of each stage.
-    flops: Vec<u64>,
+    /// The work of the group; none for a function that came with the module.
+    work: Option<Arc<GroupWork>>,
 }
 
 /// Plans a module whose groups are formed.
@@ -77,13 +77,14 @@ pub(super) fn plan_module(
     check_device_calls(&main, profile)?;
     let on_device = device_values(&main, &lowered);
     let constants = constant_values(&main, &lowered);
-    let (requests, functions) = requests_of(&module, &shown, &mut lowered, &constants);
+    let (requests, functions) = requests_of(&module, &mut lowered, &constants);
     let built = requests.build(profile, emitter, progress)?;
     let Emitted { mut kernels, first_kernel, unscheduled } = Emitted::of(&built, &mut module);
     let mut planner = Planner {
         module: &mut module,
         main: &main,
         shown: &shown,
+        least: &least,
         profile,
         sources,
         built: &built,
@@ -133,12 +134,7 @@ pub(super) fn plan_module(
 }
 
 /// The tensor functions that become kernels, each different one once, and what each node's come from.
-fn requests_of(
-    module: &Module,
-    shown: &Module,
-    lowered: &mut Lowering,
-    constants: &FxHashMap<ValueId, Name>,
-) -> (Requests, Origins) {
+fn requests_of(module: &Module, lowered: &mut Lowering, constants: &FxHashMap<ValueId, Name>) -> (Requests, Origins) {
     let main = module.main();
     let mut requests = Requests::new(module.tensor_functions.keys().copied());
     let mut functions: Origins = FxHashMap::default();
@@ -150,9 +146,9 @@ fn requests_of(
             let constant =
                 t.inputs().zip(operands).filter(|(_, v)| constants.contains_key(v)).map(|(b, _)| b).collect();
             let own = main.nodes[n].op.is::<CallTensor>();
-            let called = main.nodes[n].op.callee().and_then(|c| shown.functions.get(&c));
-            let flops = called.map_or(vec![], |f| stage_flops(f, &stages, &at_least_sizes(&t)));
-            functions.insert(n, Origin { stages, flops, function: requests.add(t, constant, own) });
+            let called = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
+            let work = called.map(|f| Arc::new(GroupWork::of(f, &stages, &t)));
+            functions.insert(n, Origin { stages, work, function: requests.add(t, constant, own) });
         }
     }
     (requests, functions)
@@ -164,6 +160,8 @@ pub(super) struct Planner<'a> {
     pub(super) main: &'a Function,
     /// The module with numbers for open sizes, for what is reported.
     shown: &'a Module,
+    /// The least sizes, which those of `shown` are.
+    least: &'a FxHashMap<Name, Int>,
     pub(super) profile: &'a DeviceProfile,
     sources: &'a Sources,
     built: &'a [Built],
@@ -356,7 +354,6 @@ impl Planner<'_> {
         let (index, report) = self.group();
         report.rule = built.rule;
         report.tensor_function = Some(built.name());
-        let flops = dispatch_flops(report.flops, &origin.flops, &at_least_sizes(&built.function));
         for line in &built.applied {
             self.remark(SCHEDULING, RemarkKind::Applied, line.clone());
         }
@@ -365,7 +362,8 @@ impl Planner<'_> {
         }
         let symbols = symbols_of(self.main, n, &built.function);
         let locations = self.bind(n, built, &symbols);
-        let sizes = self.buffer_bytes(n, built);
+        let work = Arc::new(KernelWork::of(self.main, n, origin.work.clone(), built, &symbols));
+        let least = |v: Name| self.least.get(&v).and_then(Int::as_const);
         self.group().1.bytes = 0;
         for (at, kernel) in built.kernels.iter().enumerate() {
             let bound = |b: &Binding| {
@@ -376,13 +374,9 @@ impl Planner<'_> {
                 Ok((location, b.slice))
             };
             let locations = kernel.bindings.iter().map(bound).collect::<Result<Vec<_>, CompileError>>()?;
-            let mut buffers: Vec<BufferId> = kernel.bindings.iter().map(|b| b.buffer).collect();
-            buffers.dedup();
-            let bytes: u64 = buffers.iter().filter_map(|b| sizes.get(b)).sum();
-            let (kernel, flops) = (first_kernel + at, flops.get(at).copied().unwrap_or(0));
-            self.group().1.bytes += bytes;
-            let symbols = symbols.clone();
-            self.pending.push(Pending::Dispatch { kernel, locations, group: index, flops, bytes, symbols });
+            self.group().1.bytes += work.bytes(at, &least);
+            let (kernel, work, symbols) = (first_kernel + at, work.clone(), symbols.clone());
+            self.pending.push(Pending::Dispatch { kernel, locations, group: index, part: at, work, symbols });
         }
         self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name() });
         Ok(())
@@ -421,22 +415,6 @@ impl Planner<'_> {
             }
         }
         locations
-    }
-
-    /// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the
-    /// buffer's.
-    fn buffer_bytes(&self, n: NodeId, built: &Built) -> FxHashMap<BufferId, u64> {
-        let (node, f) = (&self.main.nodes[n], &at_least_sizes(&built.function));
-        let scratch = f.buffers.iter().filter(|(_, b)| b.scope == Scope::Global).map(|(id, b)| {
-            let elements = b.numel().as_const().unwrap_or(0).max(0) as u64;
-            (id, elements * b.dtype.size() as u64)
-        });
-        let mut out: FxHashMap<BufferId, u64> = scratch.collect();
-        let values = node.inputs.iter().flatten().chain(&node.outputs);
-        for (b, &v) in f.inputs().chain(f.outputs()).zip(values) {
-            out.insert(b, self.shown.main().ty(v).bytes().unwrap_or(0) as u64);
-        }
-        out
     }
 
     /// Which group reads which, and which hold the model's results.

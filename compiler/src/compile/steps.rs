@@ -5,6 +5,7 @@ use super::host::{host_call, host_computation, host_module};
 use super::memory::Pool;
 use super::numbering::{Numbering, Packers};
 use super::storage::{StorageLocation, Tensors};
+use super::work::KernelWork;
 use super::{CompileError, MemoryReport};
 use crate::graph::{Function, Module, Node, NodeId, ValueId};
 use crate::int::Int;
@@ -27,8 +28,9 @@ pub(super) enum Pending {
         kernel: KernelIndex,
         locations: Vec<(StorageLocation, u32)>,
         group: usize,
-        flops: u64,
-        bytes: u64,
+        /// The work of all kernels of the group, and which of them this is.
+        work: Arc<KernelWork>,
+        part: usize,
         /// The symbols of the kernel's function, and what they are in open sizes of the module.
         symbols: Vec<(Name, Int)>,
     },
@@ -218,10 +220,13 @@ impl Steps<'_> {
         steps: &mut Vec<Step>,
     ) -> Result<(), CompileError> {
         match pending {
-            Pending::Dispatch { kernel, locations, group, flops, bytes, symbols } => {
+            Pending::Dispatch { kernel, locations, group, work, part, symbols } => {
                 let number = |&(location, slice): &(StorageLocation, u32)| Ok((tensors.buffer(location, None)?, slice));
                 let buffers = locations.iter().map(number).collect::<Result<Vec<_>, CompileError>>()?;
-                let (kernel, group, flops, bytes) = (*kernel, *group, *flops, *bytes);
+                let (kernel, group) = (*kernel, *group);
+                let size = |v: Name| self.sizes.get(&v).and_then(Int::as_const);
+                let flops = work.flops(&size).get(*part).copied().unwrap_or(0);
+                let bytes = work.bytes(*part, &size);
                 let (grid, symbols) = self.open_values(&kernels[kernel].emitted, symbols)?;
                 let d = Dispatch { kernel, buffers, grid, symbols, group, flops, bytes };
                 match steps.last_mut() {

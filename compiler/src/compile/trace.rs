@@ -1,15 +1,17 @@
 //! Taking a trace from a compiled module.
 
+use super::open::OpenNumbers;
 use super::{CompileOptions, Compiled};
 use crate::dtype::DType;
 use crate::graph::Constant;
+use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::passes::default_pipeline;
 use crate::plan::{self, EmitKernel, PlanKernel};
 use crate::tir::Access;
 use crate::trace::{
-    Binding, BufferView, Call, CompileTrace, Content, Contents, Group, Kernel, KernelParts, Options, Plan, PlanBuffer,
-    Step, WeightSummary,
+    Binding, BufferView, Call, CompileTrace, Content, Contents, Group, Kernel, KernelParts, OpenCall, Options, Plan,
+    PlanBuffer, Step, WeightSummary,
 };
 use rayon::prelude::*;
 
@@ -28,6 +30,7 @@ impl CompileTrace {
         let p = &options.pipeline;
         let recording = c.recording.clone().unwrap_or_default();
         let full = contents == Contents::Full;
+        let calls = c.open.as_ref().map_or(vec![], |open| open.calls());
         Ok(CompileTrace {
             model: model.into(),
             weft: env!("CARGO_PKG_VERSION").into(),
@@ -46,9 +49,10 @@ impl CompileTrace {
             stages: recording.stages,
             passes: c.passes.clone(),
             remarks: c.remarks.clone(),
-            groups: c.groups.iter().map(group).collect(),
+            dims: c.open.as_ref().map_or(vec![], |open| open.described()),
+            groups: c.groups.iter().enumerate().map(|(i, g)| group(g, open_bytes(&calls, i))).collect(),
             kernels: c.plan.kernels.iter().map(|k| kernel(c, k, full.then_some(emitter))).collect::<Result<_, _>>()?,
-            plan: plan_of(&c.plan),
+            plan: plan_of(&c.plan, &calls),
             memory: c.memory,
             transposes: c.transposes,
             compile_ms: c.ms,
@@ -66,7 +70,14 @@ fn weights(constants: &indexmap::IndexMap<Name, Constant>) -> Result<Vec<WeightS
     list.par_iter().map(|(name, c)| WeightSummary::of(name.as_str(), c)).collect()
 }
 
-fn group(g: &super::Group) -> Group {
+/// The bytes of group `i` as an expression of open dimensions, where there are some.
+fn open_bytes(calls: &[OpenNumbers], i: usize) -> Option<String> {
+    let mut own = calls.iter().filter(|c| c.group == i).peekable();
+    own.peek()?;
+    Some(simplify(&own.fold(Int::new(0), |all, c| all + &c.bytes), &Bounds::new()).to_string())
+}
+
+fn group(g: &super::Group, open_bytes: Option<String>) -> Group {
     let texts = |list: &[Name]| list.iter().map(Name::to_string).collect();
     Group {
         function: g.function.to_string(),
@@ -87,6 +98,7 @@ fn group(g: &super::Group) -> Group {
         is_result: g.is_result,
         flops: g.flops,
         bytes: g.bytes,
+        open_bytes,
     }
 }
 
@@ -150,7 +162,9 @@ fn loop_of(l: &plan::Loop) -> Step {
     }
 }
 
-fn plan_of(p: &plan::Plan) -> Plan {
+fn plan_of(p: &plan::Plan, open: &[OpenNumbers]) -> Plan {
+    let mut open = open.iter().map(Some);
+
     let view = |s: &plan::BufferView| BufferView {
         name: s.name.to_string(),
         buffer: s.buffer,
@@ -166,15 +180,21 @@ fn plan_of(p: &plan::Plan) -> Plan {
         plan::Content::Pool => Content::Pool,
         plan::Content::Host(_) => Content::Host,
     };
-    let call = |d: &plan::Dispatch| Call {
+    let mut call = |d: &plan::Dispatch| Call {
         kernel: d.kernel,
         group: d.group,
         buffers: d.buffers.clone(),
+        grid: d.grid,
         flops: d.flops,
         bytes: d.bytes,
+        open: open.next().flatten().filter(|o| o.depends()).map(|o| OpenCall {
+            grid: [0, 1, 2].map(|i| o.grid[i].to_string()),
+            bytes: o.bytes.to_string(),
+            declared: o.declared,
+        }),
     };
-    let step = |s: &plan::Step| match s {
-        plan::Step::Gpu(list) => Step::Gpu(list.iter().map(call).collect()),
+    let mut step = |s: &plan::Step| match s {
+        plan::Step::Gpu(list) => Step::Gpu(list.iter().map(&mut call).collect()),
         plan::Step::Host(h) => Step::Host {
             group: h.group,
             inputs: h.inputs.iter().map(|s| s.buffer).collect(),
@@ -195,7 +215,7 @@ fn plan_of(p: &plan::Plan) -> Plan {
             .iter()
             .map(|b| PlanBuffer { content: content(&b.content), bytes: b.bytes, slice_bytes: b.slice_bytes })
             .collect(),
-        steps: p.all_steps().into_iter().map(step).collect(),
+        steps: p.all_steps().into_iter().map(&mut step).collect(),
         inputs: p.inputs.iter().map(view).collect(),
         outputs: p.outputs.iter().map(view).collect(),
     }

@@ -3,70 +3,167 @@
 //! A node's operations are shared out to its stages and a stage's to the kernels that compute it, by their iterations: the
 //! dispatches of a group sum to the group's, however often it is split.
 
-use crate::graph::{Function, NodeId, TensorType};
-use crate::tir::{Stmt, TensorFunction};
+use super::kernels::Built;
+use crate::graph::{Function, NodeId, TensorType, ValueId};
+use crate::int::Int;
+use crate::name::Name;
+use crate::ops::OpRef;
+use crate::ops::control::Const;
+use crate::plan::EmittedKernel;
+use crate::tir::{BufferId, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Operations of one node: two per multiply-accumulate, one per element of other ops.
 pub(super) fn node_flops(f: &Function, n: NodeId) -> u64 {
-    let macs = node_macs(f, n);
-    let numel: i64 = f.nodes[n].outputs.iter().filter_map(|&v| f.ty(v).numel().as_const()).sum();
-    if macs > 0 { 2 * macs } else { numel.max(0) as u64 }
+    let (inputs, outputs) = types_of(f, n);
+    operations(&f.nodes[n].op, &inputs, &outputs)
+}
+
+fn operations(op: &OpRef, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> u64 {
+    let numel = || outputs.iter().filter_map(|t| t.numel().as_const()).sum::<i64>().max(0) as u64;
+    match op.macs(inputs, outputs) {
+        0 => numel(),
+        macs => 2 * macs,
+    }
 }
 
 /// Multiply-accumulates of one node.
 pub(super) fn node_macs(f: &Function, n: NodeId) -> u64 {
+    let (inputs, outputs) = types_of(f, n);
+    f.nodes[n].op.macs(&inputs, &outputs)
+}
+
+fn types_of(f: &Function, n: NodeId) -> (Vec<Option<&TensorType>>, Vec<&TensorType>) {
     let node = &f.nodes[n];
-    let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
-    let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| f.ty(v)).collect();
-    node.op.macs(&inputs, &outputs)
+    let inputs = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
+    (inputs, node.outputs.iter().map(|&v| f.ty(v)).collect())
 }
 
-/// Operations of each stage of `t`, which the primitive function `f` was lowered to.
-pub(super) fn stage_flops(f: &Function, stages: &[Option<NodeId>], t: &TensorFunction) -> Vec<u64> {
-    let mut iterations = vec![0; stages.len()];
-    visit_iterations(&t.body, 1, &mut |times, stage| {
-        if let Some(i) = iterations.get_mut(stage) {
-            *i = times;
-        }
-    });
-    let mut of_node: FxHashMap<NodeId, Vec<usize>> = FxHashMap::default();
-    for (s, n) in stages.iter().enumerate() {
-        if let Some(n) = n.filter(|&n| !f.nodes[n].op.is::<crate::ops::control::Const>()) {
-            of_node.entry(n).or_default().push(s);
-        }
-    }
-    let mut out = vec![0; stages.len()];
-    for (n, list) in of_node {
-        let weights: Vec<u64> = list.iter().map(|&s| iterations[s]).collect();
-        for (&s, part) in list.iter().zip(share(node_flops(f, n), &weights)) {
-            out[s] = part;
-        }
-    }
-    out
+/// The work of a group's nodes, whatever its sizes.
+pub(super) struct GroupWork {
+    nodes: Vec<NodeWork>,
+    stages: usize,
 }
 
-/// `total` operations of a group shared out to the kernels of its scheduled function, given those of its stages.
-pub(super) fn dispatch_flops(total: u64, stages: &[u64], scheduled: &TensorFunction) -> Vec<u64> {
-    let kernels = scheduled.kernels();
-    let mut iterations = vec![vec![0; kernels.len()]; stages.len()];
-    let mut work = vec![0; kernels.len()];
-    for (k, (_, body)) in kernels.iter().enumerate() {
-        visit_iterations(body, 1, &mut |times, stage| {
-            if let Some(i) = iterations.get_mut(stage) {
-                i[k] += times;
+struct NodeWork {
+    op: OpRef,
+    inputs: Vec<Option<TensorType>>,
+    outputs: Vec<TensorType>,
+    /// Its stages and their iterations.
+    stages: Vec<(usize, Int)>,
+}
+
+impl GroupWork {
+    /// Of the primitive function `f`, which was lowered to `t`, whose stages are of these nodes.
+    pub fn of(f: &Function, stages: &[Option<NodeId>], t: &TensorFunction) -> GroupWork {
+        let mut iterations = vec![Int::new(0); stages.len()];
+        visit_iterations(&t.body, &Int::new(1), &mut |times, stage| {
+            if let Some(i) = stage.and_then(|s| iterations.get_mut(s)) {
+                *i = times.clone();
             }
-            work[k] += times;
         });
+        let node = |n: NodeId| {
+            let own = stages.iter().zip(&iterations).enumerate().filter(|(_, (s, _))| **s == Some(n));
+            let node = &f.nodes[n];
+            let ty = |v: ValueId| f.ty(v).clone();
+            NodeWork {
+                op: node.op.clone(),
+                inputs: node.inputs.iter().map(|v| v.map(ty)).collect(),
+                outputs: node.outputs.iter().map(|&v| ty(v)).collect(),
+                stages: own.map(|(s, (_, times))| (s, times.clone())).collect(),
+            }
+        };
+        let nodes = f.walk().into_iter().filter(|&n| !f.nodes[n].op.is::<Const>()).map(node).collect();
+        GroupWork { nodes, stages: stages.len() }
     }
-    let mut out = vec![0; kernels.len()];
-    for (&flops, weights) in stages.iter().zip(&iterations) {
-        out.iter_mut().zip(share(flops, weights)).for_each(|(o, part)| *o += part);
+
+    /// Operations for these sizes: of all nodes, and of each stage.
+    fn flops(&self, size: &dyn Fn(Name) -> Option<i64>) -> (u64, Vec<u64>) {
+        let sized = |t: &TensorType| {
+            let dims = t.shape.iter().map(|d| d.replace(&mut |v| size(v).map(Int::new))).collect();
+            TensorType { shape: dims, ..t.clone() }
+        };
+        let (mut total, mut of_stages) = (0u64, vec![0; self.stages]);
+        for n in &self.nodes {
+            let inputs: Vec<Option<TensorType>> = n.inputs.iter().map(|t| t.as_ref().map(&sized)).collect();
+            let outputs: Vec<TensorType> = n.outputs.iter().map(&sized).collect();
+            let inputs: Vec<Option<&TensorType>> = inputs.iter().map(Option::as_ref).collect();
+            let flops = operations(&n.op, &inputs, &outputs.iter().collect::<Vec<_>>());
+            total = total.saturating_add(flops);
+            let weights: Vec<u64> = n.stages.iter().map(|s| number(&s.1, size)).collect();
+            n.stages.iter().zip(share(flops, &weights)).for_each(|(s, part)| of_stages[s.0] += part);
+        }
+        (total, of_stages)
     }
-    // What belongs to no stage, such as a node that only passes its operand on.
-    let rest = total.saturating_sub(out.iter().sum());
-    out.iter_mut().zip(share(rest, &work)).for_each(|(o, part)| *o += part);
-    out
+}
+
+/// The work of a group's kernels, whatever its sizes.
+pub(super) struct KernelWork {
+    /// What the group computes; none for a function that came with the module.
+    pub group: Option<Arc<GroupWork>>,
+    /// Of each kernel the stages that its blocks compute, and their iterations; blocks that stand for no stage have none.
+    pub iterations: Vec<Vec<(Option<usize>, Int)>>,
+    /// Bytes of the buffers that each kernel binds.
+    pub bytes: Vec<Int>,
+}
+
+impl KernelWork {
+    /// Of the kernels of `built`, which node `n` of `main` calls with these sizes for its symbols.
+    pub fn of(
+        main: &Function,
+        n: NodeId,
+        group: Option<Arc<GroupWork>>,
+        built: &Built,
+        symbols: &[(Name, Int)],
+    ) -> KernelWork {
+        let of_kernel = |(_, body): (Name, &Stmt)| {
+            let mut blocks = vec![];
+            visit_iterations(body, &Int::new(1), &mut |times, stage| blocks.push((stage, times.clone())));
+            blocks
+        };
+        let sizes = buffer_bytes(main, n, &built.function, symbols);
+        let bytes = |kernel: &EmittedKernel| {
+            let mut buffers: Vec<BufferId> = kernel.bindings.iter().map(|b| b.buffer).collect();
+            buffers.dedup();
+            buffers.iter().filter_map(|b| sizes.get(b)).fold(Int::new(0), |all, b| all + b)
+        };
+        KernelWork {
+            group,
+            iterations: built.function.kernels().into_iter().map(of_kernel).collect(),
+            bytes: built.kernels.iter().map(bytes).collect(),
+        }
+    }
+
+    /// Bytes of kernel `k` for these sizes.
+    pub fn bytes(&self, k: usize, size: &dyn Fn(Name) -> Option<i64>) -> u64 {
+        self.bytes.get(k).map_or(0, |b| b.eval(size).unwrap_or(0).max(0) as u64)
+    }
+
+    /// Operations of each kernel for these sizes; an extent without one counts as 1.
+    pub fn flops(&self, size: &dyn Fn(Name) -> Option<i64>) -> Vec<u64> {
+        let Some(group) = &self.group else { return vec![0; self.iterations.len()] };
+        let (total, of_stages) = group.flops(size);
+        let mut iterations = vec![vec![0; self.iterations.len()]; of_stages.len()];
+        let mut work = vec![0u64; self.iterations.len()];
+        for (k, blocks) in self.iterations.iter().enumerate() {
+            for (stage, times) in blocks {
+                let times = number(times, size);
+                work[k] += times;
+                if let Some(i) = stage.and_then(|s| iterations.get_mut(s)) {
+                    i[k] += times;
+                }
+            }
+        }
+        let mut out = vec![0; self.iterations.len()];
+        for (&flops, weights) in of_stages.iter().zip(&iterations) {
+            out.iter_mut().zip(share(flops, weights)).for_each(|(o, part)| *o += part);
+        }
+        // What belongs to no stage, such as a node that only passes its operand on.
+        let rest = total.saturating_sub(out.iter().sum());
+        out.iter_mut().zip(share(rest, &work)).for_each(|(o, part)| *o += part);
+        out
+    }
 }
 
 /// `total` in parts as `weights` are to each other; the heaviest gets what rounding leaves. All zero for no weight.
@@ -84,17 +181,36 @@ fn share(total: u64, weights: &[u64]) -> Vec<u64> {
     parts
 }
 
-/// Calls `f` with the iterations of each block, for each stage that it computes; an open extent counts as 1.
-fn visit_iterations(s: &Stmt, times: u64, f: &mut dyn FnMut(u64, usize)) {
+/// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the buffer's.
+fn buffer_bytes(main: &Function, n: NodeId, f: &TensorFunction, symbols: &[(Name, Int)]) -> FxHashMap<BufferId, Int> {
+    let node = &main.nodes[n];
+    let of = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());
+    let scratch = f.buffers.iter().filter(|(_, b)| b.scope == Scope::Global).map(|(id, b)| {
+        let elements = b.numel().replace(&mut |v| of(v));
+        (id, elements * b.dtype.size() as i64)
+    });
+    let mut out: FxHashMap<BufferId, Int> = scratch.collect();
+    let values = node.inputs.iter().flatten().chain(&node.outputs);
+    for (b, &v) in f.inputs().chain(f.outputs()).zip(values) {
+        let ty = main.ty(v);
+        out.insert(b, ty.numel() * ty.dtype.size() as i64);
+    }
+    out
+}
+
+/// An extent without a size counts as 1.
+fn number(e: &Int, size: &dyn Fn(Name) -> Option<i64>) -> u64 {
+    e.eval(size).map_or(1, |n| n.max(0) as u64)
+}
+
+/// Calls `f` with the iterations of each block, for each stage that it computes, or for none.
+fn visit_iterations(s: &Stmt, times: &Int, f: &mut dyn FnMut(&Int, Option<usize>)) {
     match s {
         Stmt::Seq(list) => list.iter().for_each(|s| visit_iterations(s, times, f)),
-        Stmt::For(l) => {
-            let extent = l.extent.as_const().map_or(1, |e| e.max(0) as u64);
-            visit_iterations(&l.body, times.saturating_mul(extent), f);
-        }
+        Stmt::For(l) => visit_iterations(&l.body, &(times.clone() * &l.extent), f),
         Stmt::Kernel(_, s) => visit_iterations(s, times, f),
-        Stmt::Block(b) if b.stages.is_empty() => f(times, usize::MAX),
-        Stmt::Block(b) => b.stages.iter().for_each(|stage| f(times, stage)),
+        Stmt::Block(b) if b.stages.is_empty() => f(times, None),
+        Stmt::Block(b) => b.stages.iter().for_each(|stage| f(times, Some(stage))),
         Stmt::Barrier => {}
     }
 }

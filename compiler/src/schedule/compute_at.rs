@@ -251,10 +251,14 @@ impl ComputeAt {
                     let used = c.loads.iter().any(|ix| ix[d].uses(l.var));
                     fixed &= !(used && self.varies(&c.path, n, c.at)?);
                 }
-                fixed &= c.loads.iter().all(|ix| ix[d] == first[d]);
+                // A clamp says what is computed where nothing is stored.
+                fixed &=
+                    c.loads.iter().all(|ix| without_clamp(&ix[d], &shape[d]) == without_clamp(&first[d], &shape[d]));
             }
             if fixed {
-                by.insert(v, first[d].clone());
+                let mut indices = consumers.iter().flat_map(|c| &c.loads).map(|ix| &ix[d]);
+                let clamped = indices.find(|i| without_clamp(i, &shape[d]) != **i).unwrap_or(&first[d]);
+                by.insert(v, clamped.clone());
                 continue;
             }
             let var = derived_name(self.block, v);
@@ -322,6 +326,16 @@ impl Clamp {
 fn unclamped(index: &Int, extent: &Int) -> (Option<Clamp>, Int) {
     let found = extent.as_const().and_then(|n| Clamp::of_index(index, n));
     found.map_or_else(|| (None, index.clone()), |(clamp, inner)| (Some(clamp), inner))
+}
+
+/// The index without the clamp that keeps it inside a dimension, whose size may be open.
+fn without_clamp(index: &Int, extent: &Int) -> Int {
+    let last = int::simplify(&(extent.clone() - 1), &Bounds::new());
+    match index.node() {
+        IntNode::Min(a, b) if *b == last => a.clone(),
+        IntNode::Min(a, b) if *a == last => b.clone(),
+        _ => unclamped(index, extent).1,
+    }
 }
 
 impl Instruction for ComputeAt {

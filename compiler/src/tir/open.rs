@@ -89,9 +89,14 @@ impl TensorFunction {
         });
     }
 
-    /// Sizes of the symbols that stand for all others, each `more` larger: for choices that have to be made for all of them.
-    pub fn typical_sizes(&self, more: i64) -> Vec<(Name, i64)> {
-        self.symbols.iter().map(|s| (s.0, (typical_size((s.1, s.2)) + more).min(s.2))).collect()
+    /// Sizes of the symbols that stand for all others, for choices that have to be made for all of them; with `prime`, the next ones that
+    /// nothing divides.
+    pub fn typical_sizes(&self, prime: bool) -> Vec<(Name, i64)> {
+        let within = |&(name, low, high): &(Name, i64, i64)| {
+            let size = typical_size((low, high));
+            (name, if prime { next_prime(size).min(high) } else { size })
+        };
+        self.symbols.iter().map(within).collect()
     }
 
     /// A function without open sizes that stands for this one in an estimate: declared symbols are typical of their ranges, others of
@@ -102,7 +107,13 @@ impl TensorFunction {
             return Cow::Borrowed(self);
         }
         let mut sizes: FxHashMap<Name, i64> = free.into_iter().map(|v| (v, typical_size(ranges.range(v)))).collect();
-        sizes.extend(self.typical_sizes(0));
+        sizes.extend(self.typical_sizes(false));
         Cow::Owned(self.with_sizes(&sizes))
     }
+}
+
+/// The least prime number above `n`.
+fn next_prime(n: i64) -> i64 {
+    let is_prime = |n: &i64| (2..).take_while(|d| d * d <= *n).all(|d| n % d != 0);
+    (n.max(1) + 1..).find(is_prime).unwrap_or(n)
 }

@@ -11,8 +11,14 @@ impl CompileTrace {
             .enumerate()
             .map(|(i, c)| {
                 let k = &self.kernels[c.kernel];
-                json!({ "id": i, "kernel": k.name, "kernel_id": c.kernel, "group": c.group, "grid": k.grid,
-                    "flops": c.flops, "bytes": c.bytes })
+                let stated = c.open.as_ref().is_none_or(|o| o.declared);
+                let mut call = json!({ "id": i, "kernel": k.name, "kernel_id": c.kernel, "group": c.group, "grid": stated.then_some(c.grid),
+                    "flops": stated.then_some(c.flops), "bytes": stated.then_some(c.bytes) });
+                if let Some(open) = &c.open {
+                    call["grid_expr"] = json!(open.grid);
+                    call["bytes_expr"] = json!(open.bytes);
+                }
+                call
             })
             .collect();
         let o = &self.options;
@@ -26,6 +32,13 @@ impl CompileTrace {
             "transposes": self.transposes, "memory": self.memory, "remarks": self.remarks,
             "compile_ms": self.compile_ms,
         });
+        if !self.dims.is_empty() {
+            all["dims"] = json!(self.dims);
+        }
+        if self.dims.iter().any(|d| !d.declared) {
+            all["memory"]["activations_peak"] = Value::Null;
+            all["memory"]["activations_naive"] = Value::Null;
+        }
         if let Some(times) = &self.times {
             all["times"] = json!(times);
         }
@@ -39,11 +52,16 @@ impl CompileTrace {
     }
 
     fn group_json(&self, i: usize, g: &Group) -> Value {
+        let stated = self.is_stated(i);
         let stages: Vec<Vec<&str>> = (0..g.stages.len()).map(|s| g.nodes_of_stages(&[s as u32])).collect();
-        json!({ "id": i, "name": g.label, "layer": g.layer, "origins": g.origins, "inserted": g.inserted, "stages": stages, "ops": g.ops,
+        let mut group = json!({ "id": i, "name": g.label, "layer": g.layer, "origins": g.origins, "inserted": g.inserted, "stages": stages, "ops": g.ops,
             "anchor": g.anchor, "rule": g.rule, "layout": g.layout, "kind": g.kind,
-            "host_function": g.host_function, "flops": g.flops, "bytes": g.bytes,
-            "reads": g.reads, "remarks": self.remarks_of_group(i) })
+            "host_function": g.host_function, "flops": stated.then_some(g.flops), "bytes": stated.then_some(g.bytes),
+            "reads": g.reads, "remarks": self.remarks_of_group(i) });
+        if let Some(open) = &g.open_bytes {
+            group["bytes_expr"] = json!(open);
+        }
+        group
     }
 
     fn kernel_json(&self, i: usize, k: &Kernel) -> Value {

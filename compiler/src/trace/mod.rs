@@ -18,6 +18,7 @@ mod estimated;
 mod file;
 mod json;
 mod measured;
+mod open;
 mod origins;
 mod provenance;
 mod record;
@@ -31,6 +32,7 @@ pub use diff::TraceDiff;
 pub use driver_stats::DriverStats;
 pub use file::{MAGIC, TraceError, VERSION};
 pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Times};
+pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
 pub(crate) use provenance::KernelParts;
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
@@ -65,6 +67,8 @@ pub struct CompileTrace {
     pub profile_name: String,
     /// Options of the compilation.
     pub options: Options,
+    /// Dimensions that stay open. Numbers that depend on them are for the least sizes.
+    pub dims: Vec<OpenDim>,
     /// Nodes of the model before any pass.
     pub sources: Vec<SourceNode>,
     /// The module before the passes, after each of them, lowered (tensor functions with their schedules pending), and
@@ -174,6 +178,8 @@ pub struct Group {
     pub flops: u64,
     /// Bytes of operands and results.
     pub bytes: u64,
+    /// These bytes as an expression of the open dimensions, where there are some.
+    pub open_bytes: Option<String>,
 }
 
 /// A distinct kernel.
@@ -341,10 +347,14 @@ pub struct Call {
     pub group: usize,
     /// A buffer and a slice for each binding.
     pub buffers: Vec<(usize, u32)>,
+    /// Workgroups.
+    pub grid: [u32; 3],
     /// Its own floating-point operations.
     pub flops: u64,
     /// Bytes of the buffers that it binds.
     pub bytes: u64,
+    /// What numbers above are for any sizes, where they depend on open ones.
+    pub open: Option<OpenCall>,
 }
 
 impl CompileTrace {

@@ -166,6 +166,7 @@ fn the_layout_belongs_to_the_version() {
         profile: "{}".into(),
         profile_name: "p".into(),
         options: Options { opt_level: 3, pipeline: vec!["a".into()], ..Options::default() },
+        dims: vec![OpenDim { name: "n".into(), low: 1, high: 8, declared: true }],
         sources: vec![SourceNode { name: "n".into(), op: "o".into(), origins: vec!["n".into()] }],
         stages: vec![Stage {
             label: "source".into(),
@@ -203,6 +204,7 @@ fn the_layout_belongs_to_the_version() {
             is_result: true,
             flops: 300,
             bytes: 4,
+            open_bytes: Some("n*4".into()),
         }],
         kernels: vec![Kernel {
             name: "k".into(),
@@ -236,7 +238,19 @@ fn the_layout_belongs_to_the_version() {
                 slice_bytes: 16,
             }],
             steps: vec![
-                Step::Gpu(vec![Call { kernel: 0, group: 0, buffers: vec![(0, 1)], flops: 5, bytes: 6 }]),
+                Step::Gpu(vec![Call {
+                    kernel: 0,
+                    group: 0,
+                    buffers: vec![(0, 1)],
+                    grid: [1, 2, 3],
+                    flops: 5,
+                    bytes: 6,
+                    open: Some(OpenCall {
+                        grid: ["n".into(), "1".into(), "1".into()],
+                        bytes: "n*4".into(),
+                        declared: true,
+                    }),
+                }]),
                 Step::Host { group: 0, inputs: vec![0], outputs: vec![] },
                 Step::Copy { from: 0, to: 0 },
             ],
@@ -283,7 +297,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (5, "87d482c8feccbb82"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (6, "bb5677759709d346"), "{} bytes", plain.len());
 }
 
 #[test]

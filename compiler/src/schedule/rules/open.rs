@@ -2,7 +2,7 @@
 //!
 //! Rules reason in numbers; instructions do not need them. A trace that was proposed for some size gives, applied to the open
 //! function, a kernel for all sizes: what divides there only by chance is guarded here. A trace that needs a number (a loop to
-//! unroll, an array of threads' own memory) is refused, and the next one tried: for sizes that divide by nothing, without cutting
+//! unroll, an array of threads' own memory) is refused, and the next one tried: for sizes that nothing divides, without cutting
 //! concatenations apart, then of the rules that take anything.
 
 use super::script::{NOTHING, WHOLE};
@@ -24,10 +24,15 @@ pub(super) fn schedule(
     let plain = DeviceProfile { asked_rules: vec!["elementwise".into(), "direct".into()], ..profile.clone() };
     let mut refused = vec![];
     let (nothing, whole) = (&NOTHING, &WHOLE);
-    let attempts =
-        [(profile, 0, nothing), (profile, 1, nothing), (profile, 0, whole), (&plain, 0, whole), (&plain, 1, whole)];
-    for (profile, more, script) in attempts {
-        let sizes = f.typical_sizes(more);
+    let attempts = [
+        (profile, false, nothing),
+        (profile, true, nothing),
+        (profile, false, whole),
+        (&plain, false, whole),
+        (&plain, true, whole),
+    ];
+    for (profile, prime, script) in attempts {
+        let sizes = f.typical_sizes(prime);
         let (typical, shown) = (f.with_sizes(&sizes.iter().copied().collect()), list(&sizes));
         let proposed = units::schedule(&typical, constants, profile, script)?;
         match applied(f, &proposed) {

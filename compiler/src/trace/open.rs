@@ -1,0 +1,35 @@
+//! What a trace says of dimensions that stay open.
+
+use super::CompileTrace;
+use serde::{Deserialize, Serialize};
+
+/// The numbers of a dispatch as expressions of the open dimensions. Beside them stand those for the least sizes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// Workgroups along x, y and z.
+    pub grid: [String; 3],
+    /// Bytes of the buffers that it binds.
+    pub bytes: String,
+    /// The ranges of all dimensions in them were declared, so that there is a least size that somebody stated.
+    pub declared: bool,
+}
+
+/// An open dimension.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenDim {
+    /// Its name.
+    pub name: String,
+    /// The least that it may be.
+    pub low: i64,
+    /// The most.
+    pub high: i64,
+    /// Whether anybody said so; else these are the limits of any dimension.
+    pub declared: bool,
+}
+
+impl CompileTrace {
+    /// True where the numbers of group `i` are for sizes that somebody stated, if only as the least of a range.
+    pub fn is_stated(&self, i: usize) -> bool {
+        self.calls().filter(|c| c.group == i).all(|c| c.open.as_ref().is_none_or(|o| o.declared))
+    }
+}
