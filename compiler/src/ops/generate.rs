@@ -70,6 +70,14 @@ impl Op for Full {
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
     }
+    fn size_operands(&self) -> &'static [usize] {
+        &[0]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
+        let shape = check_sizes(&operands.first().and_then(Option::as_ref).ok_or("the shape is missing")?.to_i64_vec())?;
+        let shape = shape.into_iter().map(Int::from).collect();
+        Ok((Full { shape, dims: vec![], ..self.clone() }.into(), 0))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let shape = match self.dims.is_empty() {
             true => {
@@ -142,6 +150,16 @@ impl Op for Range {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.size.as_var().filter(|_| self.dynamic).into_iter().collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[0, 1, 2]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
+        let number = |i: usize| operands.get(i)?.as_ref()?.to_f64_vec().first().copied();
+        let (Some(start), Some(limit), Some(delta)) = (number(0), number(1), number(2)) else {
+            return Err("start, limit or step is missing".into());
+        };
+        Ok((Range { size: Int::new(range_size(start, limit, delta)?), dynamic: false }.into(), 3))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Range", vec![]);

@@ -251,6 +251,17 @@ pub trait Op: AttrObject {
     fn defined_symbols(&self) -> Vec<Name> {
         vec![]
     }
+    /// For such an op: the operands that alone decide the symbols, a few numbers that can be read before it runs.
+    fn size_operands(&self) -> &'static [usize] {
+        &[]
+    }
+    /// For such an op: the op of the sizes that these operands say (the others are absent), and how many operands then are left.
+    ///
+    /// # Errors
+    /// Sizes that there cannot be.
+    fn with_sizes(&self, _operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
+        Err("its sizes are no operands".into())
+    }
     /// Writes the op as ONNX nodes.
     ///
     /// # Errors

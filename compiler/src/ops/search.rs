@@ -1,7 +1,8 @@
 //! Ops whose result depends on comparing or counting elements: they run on the host.
 
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
-use super::{InferContext, Op, OpResult};
+use super::reshape::read_ints;
+use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
@@ -59,6 +60,13 @@ impl Op for TopK {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.k.as_var().filter(|_| self.dynamic).into_iter().collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[1]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
+        let k = read_ints(operands, 1)?.pop().ok_or("k is missing")?;
+        Ok((TopK { k, dynamic: false, ..self.clone() }.into(), 1))
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
