@@ -94,8 +94,8 @@ fn size_node(
     }
     let value = |i: usize| values.iter().find(|v| v.0 == i).map(|v| v.1.clone());
     let operands: Vec<_> = (0..node.inputs.len()).map(value).collect();
-    let (op, left) = node.op.with_sizes(&operands).map_err(|e| refuse(e.message))?;
-    let inputs = node.inputs[..left.min(node.inputs.len())].to_vec();
+    let (op, taken) = node.op.with_sizes(&operands).map_err(|e| refuse(e.message))?;
+    let inputs: Vec<_> = taken.into_iter().map(|i| node.inputs.get(i?).copied().flatten()).collect();
     let types = op.infer(&InferContext::new(module, f, &inputs, &[])).map_err(|e| refuse(e.message))?;
     for (&v, ty) in node.outputs.iter().zip(&types) {
         let old = &f.ty(v).shape;

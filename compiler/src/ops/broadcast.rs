@@ -124,8 +124,8 @@ impl Op for Expand {
     fn size_operands(&self) -> &'static [usize] {
         &[1]
     }
-    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
-        Ok((Expand { shape: read_ints(operands, 1)?, dims: vec![] }.into(), 1))
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((Expand { shape: read_ints(operands, 1)?, dims: vec![] }.into(), vec![Some(0)]))
     }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
         let shape = self.infer(cx).ok()?.pop()?.shape;
@@ -219,8 +219,8 @@ impl Op for Tile {
     fn size_operands(&self) -> &'static [usize] {
         &[1]
     }
-    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
-        Ok((Tile { repeats: read_ints(operands, 1)?, dims: vec![] }.into(), 1))
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((Tile { repeats: read_ints(operands, 1)?, dims: vec![] }.into(), vec![Some(0)]))
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         (self.repeats.len() == perm.len())

@@ -255,11 +255,11 @@ pub trait Op: AttrObject {
     fn size_operands(&self) -> &'static [usize] {
         &[]
     }
-    /// For such an op: the op of the sizes that these operands say (the others are absent), and how many operands then are left.
+    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands that takes.
     ///
     /// # Errors
     /// Sizes that there cannot be.
-    fn with_sizes(&self, _operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
+    fn with_sizes(&self, _operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
         Err("its sizes are no operands".into())
     }
     /// Writes the op as ONNX nodes.

@@ -151,13 +151,13 @@ impl Op for Pad {
     fn size_operands(&self) -> &'static [usize] {
         &[2, 3]
     }
-    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
         let list = |i: usize| operands.get(i).and_then(Option::as_ref).map(Tensor::to_i64_vec);
         let rank = self.dims.len();
         let axes = list(3).map_or(Ok((0..rank).collect()), |a| normalize_axes(&a, rank))?;
         let pads = spread(&list(2).ok_or("the pads are missing")?, &axes, rank, 0)?;
         let pads = pads.into_iter().map(Int::new).collect();
-        Ok((Pad { pads, dims: vec![], ..self.clone() }.into(), 2))
+        Ok((Pad { pads, dims: vec![], ..self.clone() }.into(), vec![Some(0), Some(1)]))
     }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
         if !self.dims.is_empty() || self.pads.len() != 2 * perm.len() {

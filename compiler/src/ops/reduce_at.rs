@@ -50,10 +50,10 @@ impl Op for ReduceAt {
     fn size_operands(&self) -> &'static [usize] {
         &[1]
     }
-    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
         let axes = operands.get(1).and_then(Option::as_ref).ok_or("the axes are missing")?;
         let rank = if self.keepdims { self.dims.len() } else { self.dims.len() + axes.len() };
-        Ok((self.over(axes, rank)?, 1))
+        Ok((self.over(axes, rank)?, vec![Some(0)]))
     }
     fn precision(&self) -> Precision {
         Precision::Never

@@ -244,8 +244,8 @@ impl Op for Reshape {
     fn size_operands(&self) -> &'static [usize] {
         &[1]
     }
-    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
-        Ok((Reshape { shape: read_ints(operands, 1)?, dims: vec![], ..self.clone() }.into(), 1))
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((Reshape { shape: read_ints(operands, 1)?, dims: vec![], ..self.clone() }.into(), vec![Some(0)]))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = if self.allowzero { vec![("allowzero", OnnxAttr::Int(1))] } else { vec![] };

@@ -182,8 +182,8 @@ impl Op for Slice {
     fn size_operands(&self) -> &'static [usize] {
         &[1, 2, 3, 4]
     }
-    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, usize)> {
-        Ok((self.between(operands)?.into(), 1))
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((self.between(operands)?.into(), vec![Some(0)]))
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         if !self.dims.is_empty() {
