@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, const_value};
 use crate::tensor::Tensor;
-use crate::passes::{InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
+use crate::passes::{CountResults, InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Where an operand of a part comes from.
@@ -119,6 +119,9 @@ pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
     let mut module = module.clone();
     let mut cx = PassContext::default();
     run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
+    if run_pass(&CountResults {}, &mut module, &mut cx)? {
+        run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
+    }
     run_pass(&ToANormalForm {}, &mut module, &mut cx)?;
     let split = Split::of(module.main());
     let whole = split.head.is_empty() && split.tail.is_empty();

@@ -1,11 +1,15 @@
 //! Ops whose result depends on comparing or counting elements.
 
+use super::binary::Equal;
+use super::counted::{Counted, CountedOperand, Counting, MOST_COUNTED};
+use super::gather::Gather;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::reshape::read_ints;
+use super::unary::Not;
 use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
-use crate::graph::{TensorType, ValueId};
+use crate::graph::{BuildError, TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -216,10 +220,35 @@ impl Op for NonZero {
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]
     }
+    fn counted(&self, c: &mut Counting<'_, '_>, operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
+        let x = operands.first()?.value?;
+        let shape = c.shape(x)?;
+        let fits = !shape.is_empty() && (1..=MOST_COUNTED).contains(&shape.iter().product());
+        fits.then(|| count_non_zero(c, x, &shape))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("NonZero", vec![]);
         Ok(())
     }
+}
+
+fn count_non_zero(c: &mut Counting<'_, '_>, x: ValueId, shape: &[usize]) -> Result<Counted, BuildError> {
+    let n = shape.iter().product();
+    let dtype = c.ty(x).dtype;
+    let is = match dtype {
+        DType::Bool => x,
+        _ => {
+            let zero = c.number(0.0, dtype);
+            let equal = c.add(Equal {}, &[x, zero])?;
+            c.add(Not {}, &[equal])?
+        }
+    };
+    let flags = c.cast(is, DType::I32)?;
+    let flags = c.reshape(flags, &[n])?;
+    let (places, count) = c.places(flags, n)?;
+    let rows = c.coordinates(places, shape)?;
+    let rows = c.stack(&rows, 0)?;
+    Ok(Counted { results: vec![(c.cast(rows, DType::I64)?, 1)], count })
 }
 
 attr_struct! {
@@ -271,6 +300,22 @@ impl Op for Compress {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]
+    }
+    fn counted(&self, c: &mut Counting<'_, '_>, operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
+        let (x, condition) = (operands.first()?.value?, operands.get(1)?.value?);
+        let (mut shape, given) = (c.shape(x)?, c.shape(condition)?[0]);
+        if self.axis.is_none() {
+            shape = vec![shape.iter().product()];
+        }
+        let axis = normalize_axis(self.axis.unwrap_or(0), shape.len()).ok()?;
+        let fits = (1..=MOST_COUNTED).contains(&given) && given <= shape[axis];
+        fits.then(|| {
+            let flags = c.cast(condition, DType::I32)?;
+            let (places, count) = c.places(flags, given)?;
+            let x = c.reshape(x, &shape)?;
+            let kept = c.add(Gather { axis: axis as i64 }, &[x, places])?;
+            Ok(Counted { results: vec![(kept, axis)], count })
+        })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Compress", self.axis.map(|a| ("axis", OnnxAttr::Int(a))).into_iter().collect());
