@@ -10,8 +10,8 @@ use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, const_value};
-use crate::tensor::Tensor;
 use crate::passes::{CountResults, InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
+use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Where an operand of a part comes from.
@@ -295,15 +295,15 @@ mod tests {
         %0 = relu %x : f32[2,4]\n  %1 = non_zero %0 {count=found} : i64[2,found]\n  %2 = add %0, %k : f32[2,4]\n  \
         %3 = add %1, %1 : i64[2,found]\n  return %3, %2, %1\n}\n";
 
-    #[test]
-    fn the_parts_compute_what_the_whole_does() {
-        let m = parse_module(TEXT).unwrap_or_else(|e| panic!("{e}"));
-        let s = split_stages(&m).expect("splits").expect("has a node that decides a size");
+    /// Runs a module part by part.
+    fn in_parts(m: &Module, x: &[Tensor]) -> Vec<Tensor> {
+        let Some(s) = split_stages(m).unwrap_or_else(|e| panic!("{e}")) else {
+            return run_function(m, m.entry, x).unwrap_or_else(|e| panic!("{e}"));
+        };
         for part in [&s.head, &s.sizing, &s.tail] {
             crate::verify::verify_module(part).unwrap_or_else(|e| panic!("{e:?}"));
         }
-        let x = vec![Tensor::from_vec(vec![2, 4], vec![1.0f32, -1.0, 0.0, 2.0, 3.0, -2.0, 0.5, 0.0])];
-        let head = run_function(&s.head, m.entry, &x).expect("runs");
+        let head = run_function(&s.head, m.entry, x).expect("runs");
         let take = |list: &[StageValue], sized: &[Tensor]| -> Vec<Tensor> {
             let one = |v: &StageValue| match *v {
                 StageValue::Input(i) => x[i].clone(),
@@ -314,13 +314,81 @@ mod tests {
         };
         let sized = run_function(&s.sizing, m.entry, &take(&s.sizing_operands, &[])).expect("runs");
         let operands = take(&s.tail_operands, &sized);
-        let mut tail = s.tail.clone();
-        let names = crate::graph::input_ports(&tail).into_iter().map(|p| p.0);
-        let shapes: Vec<_> = names.zip(&operands).map(|(n, t)| (n, t.shape().to_vec())).collect();
-        set_input_shapes(&mut tail, &shapes).expect("binds");
-        let got = run_function(&tail, m.entry, &operands).expect("runs");
+        let shapes: Vec<_> = operands.iter().map(|t| t.shape().to_vec()).collect();
+        let tail = s.tail_at(&shapes, &take(&s.reads(), &[])).unwrap_or_else(|e| panic!("{e}"));
+        in_parts(&tail, &operands)
+    }
+
+    fn parsed(text: &str) -> Module {
+        parse_module(text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn the_parts_compute_what_the_whole_does() {
+        let m = parsed(TEXT);
+        let x = vec![Tensor::from_vec(vec![2, 4], vec![1.0f32, -1.0, 0.0, 2.0, 3.0, -2.0, 0.5, 0.0])];
+        let got = in_parts(&m, &x);
         assert_eq!(got, run_function(&m, m.entry, &x).expect("runs"));
         assert_eq!(got[0].shape(), [2, 4]);
+    }
+
+    #[test]
+    fn what_counts_is_computed_before_and_the_number_read() {
+        let text = "graph @main(%x: f32[3,50], %c: bool[50]) -> (a: f32[3,kept], b: i64[2,found]) {\n  \
+            %0 = compress %x, %c {axis=1, count=kept} : f32[3,kept]\n  %1 = non_zero %0 {count=found} : i64[2,found]\n  \
+            return %0, %1\n}\n";
+        let m = parsed(text);
+        for (seed, step) in [(1, 3), (2, 1), (3, 60)] {
+            let x = crate::text::random_tensor(crate::dtype::DType::F32, &[3, 50], seed);
+            let c = (0..50).map(|i| f64::from(u8::from(i % step == 1 % step)));
+            let inputs = [x, Tensor::from_f64(crate::dtype::DType::Bool, vec![50], c)];
+            let want = run_function(&m, m.entry, &inputs).expect("runs");
+            assert_eq!(in_parts(&m, &inputs), want, "every {step}");
+            let s = split_stages(&m).expect("splits").expect("decides sizes");
+            assert!(s.sizing.main().results().is_empty() && s.sized.len() == 1);
+        }
+    }
+
+    #[test]
+    fn boxes_are_suppressed_in_rounds() {
+        let text = |most: &str, center: bool| {
+            format!(
+                "graph @main(%b: f32[2,30,4], %s: f32[2,3,30], %m: i64[1], %o: f32[1], %l: f32[]) -> (a: i64[n,3]) {{\n  {most}\
+                 %0 = non_max_suppression %b, %s, %k, %o, %l {{center_point_box={center}, count=n}} : i64[n,3]\n  return %0\n}}\n"
+            )
+        };
+        let module = |given: bool, center: bool| match given {
+            true => parsed(&text("", center).replace("%k", "%m")),
+            false => parsed(&format!("const @k : i64[1] = [4]\n{}", text("%k = const @k\n  ", center))),
+        };
+        for (seed, center) in [(1, true), (2, false)] {
+            let random = |shape: &[usize], seed| crate::text::random_tensor(crate::dtype::DType::F32, shape, seed);
+            let one = |v: f32, shape| Tensor::from_vec(shape, vec![v]);
+            let boxes = random(&[2, 30, 4], seed);
+            let inputs =
+                [boxes, random(&[2, 3, 30], seed + 9), Tensor::ints(&[3]), one(0.2, vec![1]), one(-0.5, vec![])];
+            for given in [true, false] {
+                let m = module(given, center);
+                let want = run_function(&m, m.entry, &inputs).expect("runs");
+                assert!(want[0].shape()[0] > 6);
+                assert_eq!(in_parts(&m, &inputs), want, "{given} {center}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_operands_say_become_attributes() {
+        let text = "graph @main(%x: f32[2,6], %k: i64[1], %a: i64[1], %s: i64[2]) -> (a: f32[2,k], b: i64[2,k], c: f32[r], d: f32[p,q]) {\n  \
+            %0, %1 = top_k %x, %k {k=k, dynamic=true}\n  %2 = reduce_at %0, %a {kind=sum, dims=[r]} : f32[r]\n  \
+            %3 = reshape %x, %s {dims=[p, q]} : f32[p,q]\n  return %0, %1, %2, %3\n}\n";
+        let m = parsed(text);
+        let x = crate::text::random_tensor(crate::dtype::DType::F32, &[2, 6], 5);
+        let inputs = [x, Tensor::ints(&[4]), Tensor::ints(&[-1]), Tensor::ints(&[3, -1])];
+        assert_eq!(in_parts(&m, &inputs), run_function(&m, m.entry, &inputs).expect("runs"));
+        let s = split_stages(&m).expect("splits").expect("decides sizes");
+        assert!(s.head.main().results().is_empty() && s.sizing.main().results().is_empty());
+        let wrong = s.tail_at(&[vec![2, 6], vec![1], vec![2], vec![1]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
+        assert!(wrong.is_err());
     }
 
     #[test]

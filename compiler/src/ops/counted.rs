@@ -102,7 +102,8 @@ impl Counting<'_, '_> {
     /// each make that some `n * sqrt(n)` comparisons.
     pub(super) fn places(&mut self, flags: ValueId, n: usize) -> Result<(ValueId, ValueId), BuildError> {
         let block = n.isqrt().next_power_of_two().max(16);
-        let blocks = n.div_ceil(block);
+        // Of one block nothing would be chosen, which no kernel does.
+        let blocks = n.div_ceil(block).max(2);
         let room = Pad { pads: vec![Int::new(0), Int::from(blocks * block - n)], ..Pad::default() };
         let flags = self.add(room, &[flags])?;
         let flags = self.reshape(flags, &[blocks, block])?;

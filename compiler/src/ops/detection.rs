@@ -1,7 +1,7 @@
 //! Boxes and regions of object detectors. Samples of a region depend on data, so they are taken on the host.
 
 use super::arg_reduce::ArgReduce;
-use super::binary::{Add, And, Div, Equal, Greater, Max, Min, Mul, Or, Sub};
+use super::binary::{Add, And, Div, Equal, Greater, Less, Max, Min, Mul, Or, Sub};
 use super::broadcast::Expand;
 use super::control::Loop;
 use super::counted::{Counted, CountedOperand, Counting, MOST_COUNTED};
@@ -57,15 +57,19 @@ impl Op for NonMaxSuppression {
     fn counted(&self, c: &mut Counting<'_, '_>, operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
         let value = |i: usize| operands.get(i).and_then(|o| o.value);
         let (boxes, scores) = (value(0)?, value(1)?);
-        let (&[batch, n, 4], &[batches, classes, scored]) = (&*c.shape(boxes)?, &*c.shape(scores)?) else { return None };
-        let most = operands.get(2)?.constant.as_ref()?.to_i64_vec().first().copied()?;
-        let rounds = usize::try_from(most).unwrap_or(0).min(n);
+        let (&[batch, n, 4], &[batches, classes, scored]) = (&*c.shape(boxes)?, &*c.shape(scores)?) else {
+            return None;
+        };
+        let most = value(2)?;
+        // Where a run says how many, there is room for all.
+        let known = operands.get(2)?.constant.as_ref().and_then(|t| t.to_i64_vec().first().copied());
+        let rounds = known.map_or(n, |k| usize::try_from(k).unwrap_or(0).min(n));
         let total = batch * classes * rounds;
         let fits = batch == batches && n == scored && (1..=MOST_ROUNDS).contains(&rounds);
         let suppression =
             Suppression { classes, rounds, shape: [batch, classes, n], center_point: self.center_point_box };
         let fits = fits && (1..=MOST_COUNTED).contains(&total);
-        fits.then(|| suppression.build(c, (boxes, scores), (value(3), value(4))))
+        fits.then(|| suppression.build(c, (boxes, scores), (most, value(3), value(4))))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("NonMaxSuppression", vec![("center_point_box", OnnxAttr::Int(self.center_point_box as i64))]);
@@ -133,12 +137,13 @@ struct Suppression {
 }
 
 impl Suppression {
-    /// `overlap` and `least`: the operands that say the overlap beyond which a box goes, and the score that one must exceed.
+    /// `most`, `overlap` and `least`: the operands that say how many boxes a class has at most, the overlap beyond which one goes, and the
+    /// score that one must exceed.
     fn build(
         &self,
         c: &mut Counting<'_, '_>,
         (boxes, scores): (ValueId, ValueId),
-        (overlap, least): (Option<ValueId>, Option<ValueId>),
+        (most, overlap, least): (ValueId, Option<ValueId>, Option<ValueId>),
     ) -> Result<Counted, BuildError> {
         let corners = self.corners(c, boxes)?;
         let scores = c.cast(scores, DType::F32)?;
@@ -155,7 +160,8 @@ impl Suppression {
             Some(overlap) => one_number(c, overlap)?,
             None => c.number(0.0, DType::F32),
         };
-        let (best, kept) = self.repeat(c, scores, &corners, (overlap, taken))?;
+        let most = c.reshape(most, &[])?;
+        let (best, kept) = self.repeat(c, scores, &corners, (most, overlap, taken))?;
         let n = self.shape[0] * self.classes * self.rounds;
         let mut flat = |v| {
             let v = c.add(Transpose { perm: vec![1, 2, 0, 3] }, &[v])?;
@@ -203,17 +209,19 @@ impl Suppression {
         c: &mut Counting<'_, '_>,
         scores: ValueId,
         corners: &[ValueId; 5],
-        (overlap, taken): (ValueId, ValueId),
+        (most, overlap, taken): (ValueId, ValueId, ValueId),
     ) -> Result<(ValueId, ValueId), BuildError> {
         let numbers = c.indices(self.shape[2]);
         let body = c.b.new_block();
-        c.b.block_arg(body, None, TensorType::new(DType::I64, vec![]));
+        let round = c.b.block_arg(body, None, TensorType::new(DType::I64, vec![]));
         let left = c.b.block_arg(body, None, TensorType::fixed(DType::F32, &self.shape));
         let yields = c.b.in_block(body, |b| {
             let mut c = Counting { b };
             let best = c.add(ArgReduce { axis: 2, keepdims: true, ..ArgReduce::default() }, &[left])?;
             let score = c.add(Reduce { kind: ReduceKind::Max, axes: vec![2], keepdims: true }, &[left])?;
             let kept = c.add(Greater {}, &[score, taken])?;
+            let counts = c.add(Less {}, &[round, most])?;
+            let kept = c.add(And {}, &[kept, counts])?;
             let goes = overlaps(&mut c, corners, best, overlap)?;
             let best = c.cast(best, DType::I32)?;
             let own = c.add(Equal {}, &[numbers, best])?;

@@ -74,7 +74,8 @@ impl Op for Full {
         &[0]
     }
     fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
-        let shape = check_sizes(&operands.first().and_then(Option::as_ref).ok_or("the shape is missing")?.to_i64_vec())?;
+        let shape =
+            check_sizes(&operands.first().and_then(Option::as_ref).ok_or("the shape is missing")?.to_i64_vec())?;
         let shape = shape.into_iter().map(Int::from).collect();
         Ok((Full { shape, dims: vec![], ..self.clone() }.into(), vec![]))
     }
@@ -160,7 +161,10 @@ impl Op for Range {
         let (Some(start), Some(limit), Some(delta)) = (number(0), number(1), number(2)) else {
             return Err("start, limit or step is missing".into());
         };
-        Ok((Range { size: Int::new(range_size(start, limit, delta)?), dynamic: false }.into(), vec![Some(0), None, Some(2)]))
+        Ok((
+            Range { size: Int::new(range_size(start, limit, delta)?), dynamic: false }.into(),
+            vec![Some(0), None, Some(2)],
+        ))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         if cx.input(1).is_empty() {

@@ -147,9 +147,8 @@ impl TopK {
             let at = Int::load(place, i.to_vec()).rem(&n);
             Expr::load(x, along(i, &at))
         });
-        let places = cx.compute("indices", &ty.shape, DType::I64, |i| {
-            Expr::load(place, i.to_vec()).cast(DType::I32, DType::I64)
-        });
+        let places = cx
+            .compute("indices", &ty.shape, DType::I64, |i| Expr::load(place, i.to_vec()).cast(DType::I32, DType::I64));
         cx.output(0, values);
         cx.output(1, places);
         Ok(())
