@@ -143,7 +143,7 @@ fn check_in_parts(
         .and_then(|c| c.session(&Device::Gpu(gpu)))
         .map_err(|e| e.to_string())?;
     let (got, place) = session.run_placed(inputs).map_err(|e| e.to_string())?;
-    if place != "device and host" {
+    if !place.starts_with("device") {
         return Err(format!("it ran on: {place}"));
     }
     if want.iter().map(Tensor::dtype).ne(got.iter().map(Tensor::dtype)) {

@@ -379,8 +379,8 @@ mod tests {
     #[test]
     fn sizes_that_operands_say_become_attributes() {
         let text = "graph @main(%x: f32[2,6], %k: i64[1], %a: i64[1], %s: i64[2]) -> (a: f32[2,k], b: i64[2,k], c: f32[r], d: f32[p,q]) {\n  \
-            %0, %1 = top_k %x, %k {k=k, dynamic=true}\n  %2 = reduce_at %0, %a {kind=sum, dims=[r]} : f32[r]\n  \
-            %3 = reshape %x, %s {dims=[p, q]} : f32[p,q]\n  return %0, %1, %2, %3\n}\n";
+            %0, %1 = top_k %x, %k {k=`k`, dynamic=true}\n  %2 = reduce_at %0, %a {kind=sum, dims=[`r`]} : f32[r]\n  \
+            %3 = reshape %x, %s {dims=[`p`, `q`]} : f32[p,q]\n  return %0, %1, %2, %3\n}\n";
         let m = parsed(text);
         let x = crate::text::random_tensor(crate::dtype::DType::F32, &[2, 6], 5);
         let inputs = [x, Tensor::ints(&[4]), Tensor::ints(&[-1]), Tensor::ints(&[3, -1])];
