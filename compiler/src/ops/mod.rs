@@ -249,7 +249,7 @@ pub trait Op: AttrObject {
         None
     }
     /// Symbols in the result dims that only the run of this op defines (the number of non-zero elements ...). Such an
-    /// op runs on the host, and the actual result shape gives the symbols their values.
+    /// op is in no plan: what follows is planned when the symbols have values.
     fn defined_symbols(&self) -> Vec<Name> {
         vec![]
     }

@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
-    /// Reduces operand 0 over the axes in the integer operand 1, of which there is at least one. Runs on the host.
+    /// Reduces operand 0 over the axes in the integer operand 1, of which there is at least one.
     pub struct ReduceAt("reduce_at") {
         /// What is computed.
         pub kind: ReduceKind = ReduceKind::Sum,
