@@ -125,8 +125,12 @@ impl Session {
         match &self.execution {
             Execution::Gpu { session, .. } => place_of(session),
             Execution::Open { session, .. } => place_of(session.first()),
-            Execution::Staged(s) if s.staged.has_device_steps() => "device and host",
-            Execution::Staged(_) | Execution::Cpu { .. } => CPU_EXECUTOR,
+            Execution::Staged(s) => match (s.staged.has_device_steps(), s.staged.has_host_steps()) {
+                (true, false) => "device",
+                (true, true) => "device and host",
+                (false, _) => CPU_EXECUTOR,
+            },
+            Execution::Cpu { .. } => CPU_EXECUTOR,
         }
     }
     /// True when mixed precision has put anything into f16, as far as a plan that was compiled here says.

@@ -7,7 +7,7 @@
 use crate::error::GpuError;
 use crate::pool::Lease;
 use crate::readback::{Polling, Readback};
-use crate::resources::{Resources, Shared};
+use crate::resources::{Resources, Shared, slice_sizes};
 use crate::session::Session;
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;
@@ -69,12 +69,30 @@ impl Session {
         if let Some(o) = shared.plan.outputs.iter().find(|o| shared.on_host(o)) {
             return Err(GpuError::Input(format!("the result `{}` is in host memory: no kernel writes it", o.name)));
         }
+        self.run_in_place(inputs).await
+    }
+
+    /// As [`Session::run_on_device`], for a plan that may have results in host memory.
+    pub(crate) async fn run_in_place(&self, inputs: &[RunInput<'_>]) -> Result<DeviceOutputs<'_>, GpuError> {
+        let shared = &self.shared;
         let mut resources = self.pool.take().await;
         resources.bind_inputs(shared, inputs)?;
         if let Some(encoder) = resources.execute(shared, Polling::Thread).await? {
             shared.gpu.queue.submit([encoder.finish()]);
         }
         Ok(DeviceOutputs { shared, resources })
+    }
+}
+
+impl Session {
+    /// True when the n-th input can be a tensor that is on the device in this form.
+    pub(crate) fn takes(&self, n: usize, t: &DeviceTensor) -> bool {
+        let input = &self.shared.plan.inputs[n];
+        let sizes = slice_sizes(&self.shared.plan.buffers[input.buffer]);
+        !self.shared.on_host(input)
+            && (t.dtype, &t.shape, t.encoding) == (input.dtype, &input.shape, input.encoding)
+            && sizes.len() == t.buffers.len()
+            && t.buffers.iter().zip(&sizes).all(|(b, &size)| b.size() >= size)
     }
 }
 
@@ -91,6 +109,23 @@ impl DeviceOutputs<'_> {
             shape: self.resources.shape_of(view),
             encoding: view.encoding,
         }
+    }
+    /// True when the n-th result is on the device.
+    pub(crate) fn is_on_device(&self, n: usize) -> bool {
+        !self.shared.on_host(&self.shared.plan.outputs[n])
+    }
+    /// Some results in host memory, once the device is done.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(crate) async fn read_of(&self, list: &[usize]) -> Result<Vec<Tensor>, GpuError> {
+        if list.is_empty() {
+            return Ok(vec![]);
+        }
+        let views = list.iter().map(|&n| &self.shared.plan.outputs[n]);
+        let results = Readback::submit(self.shared, &self.resources, None, views);
+        results.done(&self.shared.gpu, Polling::Thread).await?;
+        results.tensors(&self.resources)
     }
     /// All results in host memory, once the device is done.
     ///

@@ -234,7 +234,7 @@ impl Resources {
         let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
         let sizes = slice_sizes(&shared.plan.buffers[from]);
         for ((a, b), size) in self.buffers[from].iter().zip(&self.buffers[to]).zip(sizes) {
-            encoder.copy_buffer_to_buffer(a, 0, b, 0, size.min(b.size()));
+            encoder.copy_buffer_to_buffer(a, 0, b, 0, size.min(a.size()).min(b.size()));
         }
     }
 
