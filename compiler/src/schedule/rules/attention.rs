@@ -201,8 +201,8 @@ impl Plan {
     }
     /// How both products may be computed on the device: on matrix units where it has them for these operands, with vectors.
     fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
-        // Asked for by name alone, until kernels of this kind have been run at every size of subgroups.
-        let wanted = p.asks_for("matmul-matrix");
+        // Those of a software device are slower than its vectors.
+        let wanted = !p.software || p.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
         let of = |rows: i64, matrix: Matrix| {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
