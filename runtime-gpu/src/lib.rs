@@ -31,6 +31,7 @@ mod run;
 mod session;
 mod staged;
 mod storage;
+mod subgroup_sizes;
 
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};

@@ -125,12 +125,34 @@ fn build_checked(
 
 /// Builds one kernel's pipeline.
 fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) -> Result<Pipeline, GpuError> {
+    let module = generated(kernel)?.module.clone();
+    let accesses: Vec<Access> = kernel.emitted.bindings.iter().map(|b| b.access).collect();
+    Ok(build_module(gpu, kernel, module, &accesses, cache))
+}
+
+/// Builds the variant of a kernel that also stores the size of its subgroups, in a buffer behind its own.
+pub(crate) fn build_reporting(gpu: &Gpu, kernel: &PlanKernel) -> Result<Pipeline, GpuError> {
+    let accesses: Vec<Access> = kernel.emitted.bindings.iter().map(|b| b.access).chain([Access::Write]).collect();
+    let module = generated(kernel)?.reporting_subgroup_size(accesses.len() as u32 - 1);
+    let module = module.map_err(|e| GpuError::Internal(format!("kernel {}: {e}", kernel.name)))?;
+    Ok(build_module(gpu, kernel, module, &accesses, None))
+}
+
+fn generated(kernel: &PlanKernel) -> Result<&GeneratedModule, GpuError> {
+    let other = || GpuError::Internal(format!("kernel {} was not made by this shader generator", kernel.name));
+    kernel.emitted.module.downcast_ref::<GeneratedModule>().ok_or_else(other)
+}
+
+/// Builds the pipeline of a module with the kernel's entry point and these bindings.
+fn build_module(
+    gpu: &Gpu,
+    kernel: &PlanKernel,
+    module: wgpu::naga::Module,
+    accesses: &[Access],
+    cache: Option<&wgpu::PipelineCache>,
+) -> Pipeline {
     let e: &EmittedKernel = &kernel.emitted;
-    let module = e
-        .module
-        .downcast_ref::<GeneratedModule>()
-        .ok_or_else(|| GpuError::Internal(format!("kernel {} was not made by this shader generator", kernel.name)))?;
-    let source = wgpu::ShaderSource::Naga(Cow::Owned(module.module.clone()));
+    let source = wgpu::ShaderSource::Naga(Cow::Owned(module));
     let desc = wgpu::ShaderModuleDescriptor { label: Some(&kernel.name), source };
     let shader = if e.bounds_proved {
         // SAFETY: every access of this kernel is proved in bounds by interval analysis, and its loops are counted.
@@ -138,15 +160,14 @@ fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) ->
     } else {
         gpu.device.create_shader_module(desc)
     };
-    let entries: Vec<wgpu::BindGroupLayoutEntry> = e
-        .bindings
+    let entries: Vec<wgpu::BindGroupLayoutEntry> = accesses
         .iter()
         .enumerate()
-        .map(|(i, b)| wgpu::BindGroupLayoutEntry {
+        .map(|(i, access)| wgpu::BindGroupLayoutEntry {
             binding: i as u32,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: b.access == Access::Read },
+                ty: wgpu::BufferBindingType::Storage { read_only: *access == Access::Read },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },
@@ -172,5 +193,5 @@ fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) ->
         },
         cache,
     });
-    Ok(Pipeline { pipeline, layout })
+    Pipeline { pipeline, layout }
 }

@@ -114,6 +114,7 @@ impl Session {
         if let Some(cache) = cache {
             cache.store();
         }
+        crate::subgroup_sizes::check(&gpu, plan, &constants)?;
         times.pipelines = milliseconds(mark);
         let device_functions = options.host_functions.prepare(&gpu, plan)?;
         let host_functions = options.host_functions.clone();
