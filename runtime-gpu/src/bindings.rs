@@ -1,9 +1,10 @@
 //! Tensors of callers in the place of a run's own buffers: inputs that are on the device, and where results are wanted.
 
+use crate::buffers::{is_copied, slice_sizes};
 use crate::device_tensor::{DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::readback::new_encoder;
-use crate::resources::{BoundSteps, Resources, Shared, bind_steps, is_copied, slice_sizes};
+use crate::resources::{BoundSteps, Resources, Shared, bind_steps};
 use crate::storage::stored_bytes;
 use compiler::plan::{BufferView, Content, Step};
 use compiler::tensor::Tensor;
@@ -178,6 +179,9 @@ impl Resources {
         }
         if shared.on_host(view) {
             return refuse("no kernel writes it, so it is in host memory");
+        }
+        if t.constant {
+            return refuse("its buffer holds a constant, which sessions share");
         }
         let grows =
             |s: &&Step| matches!(s, Step::Loop(l) if l.collected.iter().any(|c| c.grows && c.all == view.buffer));

@@ -1,10 +1,9 @@
 //! Constants on their way to the device: read, packed, encoded and written one after another, large ones a few rows at a time,
 //! so that the host never holds much more than the largest of them.
 
+use crate::buffers::{allocate, buffer_usage};
 use crate::device::Gpu;
 use crate::error::GpuError;
-use crate::prepacked::Prepacked;
-use crate::resources::{allocate, buffer_usage};
 use crate::shared_parts::{DeviceConstant, Opened};
 use crate::staging::copy_mapped;
 use crate::storage::encode_tensor;
@@ -24,7 +23,6 @@ const PORTION: usize = 16 << 20;
 pub(crate) struct Upload<'a> {
     gpu: &'a Gpu,
     module: &'a Module,
-    packed: Option<&'a Prepacked>,
     /// Bytes written since the device last took over what was mapped.
     waiting: usize,
     /// Constants of this session, to be added to those that sessions share.
@@ -33,12 +31,12 @@ pub(crate) struct Upload<'a> {
 }
 
 impl<'a> Upload<'a> {
-    pub(crate) fn new(gpu: &'a Gpu, module: &'a Module, packed: Option<&'a Prepacked>) -> Self {
-        Upload { gpu, module, packed, waiting: 0, made: HashMap::new(), opened: Opened::default() }
+    pub(crate) fn new(gpu: &'a Gpu, module: &'a Module) -> Self {
+        Upload { gpu, module, waiting: 0, made: HashMap::new(), opened: Opened::default() }
     }
 
-    /// The constant `name` of the module in the form of buffer `i`: one that this or another session has uploaded, else as
-    /// it was packed before, else through `packer` where there is one.
+    /// The constant `name` of the module in the form of buffer `i`: one that this or another session has uploaded, else `packed`
+    /// (its bytes as they were packed before, and what from), else through `packer` where there is one.
     ///
     /// # Errors
     /// An unreadable constant, a value without a storage form, a lost device.
@@ -47,9 +45,9 @@ impl<'a> Upload<'a> {
         plan: &Plan,
         i: usize,
         (name, packer): (Name, Option<&TensorFunction>),
+        packed: Option<(&[u8], Fingerprint)>,
     ) -> Result<Arc<DeviceConstant>, GpuError> {
         let b = &plan.buffers[i];
-        let packed = self.packed.and_then(|p| p.bytes(i).zip(p.source(i)));
         let source = if packed.is_none() { Some(load_constant(self.module, name)?) } else { None };
         let digest = packed
             .map(|p| p.1)

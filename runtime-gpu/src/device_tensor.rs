@@ -4,11 +4,12 @@
 //! resources, so nobody writes over them until it is dropped. An input on the device is bound as it is, and so is a buffer that a result is wanted
 //! in: nothing is copied, and the host waits for nothing, since the queue keeps the order of what is submitted.
 
+use crate::buffers::{buffer_usage, slice_sizes};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pool::Lease;
 use crate::readback::{Polling, Readback};
-use crate::resources::{Resources, Shared, buffer_usage, slice_sizes};
+use crate::resources::{Resources, Shared};
 use crate::session::Session;
 use crate::staging::write_by_queue;
 use crate::transfers::Transfers;
@@ -26,6 +27,8 @@ pub struct DeviceTensor {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
     pub(crate) encoding: Encoding,
+    /// The buffers hold a constant, which sessions share: no run may write to it.
+    pub(crate) constant: bool,
 }
 
 impl DeviceTensor {
@@ -34,7 +37,7 @@ impl DeviceTensor {
     /// or for copies to it.
     pub fn from_buffer(buffer: wgpu::Buffer, dtype: DType, shape: &[usize]) -> DeviceTensor {
         let encoding = if dtype.is_int() && dtype.size() == 8 { Encoding::Narrow } else { Encoding::Native };
-        DeviceTensor { buffers: vec![buffer], dtype, shape: shape.to_vec(), encoding }
+        DeviceTensor { buffers: vec![buffer], dtype, shape: shape.to_vec(), encoding, constant: false }
     }
     /// The same, with elements in another storage form, as a plan's inputs and outputs have it.
     pub fn with_encoding(self, encoding: Encoding) -> DeviceTensor {
@@ -179,7 +182,13 @@ impl Session {
                 let device = gpu.description.name.clone();
                 Err(GpuError::OutOfMemory { device, need: b.bytes, why: e.to_string() })
             }
-            None => Ok(DeviceTensor { buffers, dtype: view.dtype, shape: view.shape.clone(), encoding: view.encoding }),
+            None => Ok(DeviceTensor {
+                buffers,
+                dtype: view.dtype,
+                shape: view.shape.clone(),
+                encoding: view.encoding,
+                constant: false,
+            }),
         }
     }
 }
@@ -210,6 +219,7 @@ impl DeviceOutputs {
             dtype: view.dtype,
             shape: self.resources.shape_of(view),
             encoding: view.encoding,
+            constant: matches!(self.shared.plan.buffers[view.buffer].content, Content::Constant { .. }),
         })
     }
     /// Bytes that the run has moved; of one whose results stay and whose inputs are on the device, none but what branches and loops need.

@@ -1,13 +1,14 @@
 //! Weft's runtime on wgpu: adapters and their profiles, sessions that hold everything prebuilt, runs and timings.
 //!
 //! A [`Session`] owns the device buffers, pipelines and bind groups of one [`compiler::plan::Plan`]; a run only writes
-//! inputs, encodes, submits and reads back. Nothing is compiled or allocated in a run except staging memory.
+//! inputs, encodes, submits and reads back. Nothing is compiled in a run, and no memory allocated but for results that are new.
 //!
 //! Any number of threads and futures may run on one session, and any number of sessions on one device: what the runs of a
 //! session share is never written, and what a run writes is its own for as long as it lasts (`resources.rs`).
 
 mod adapters;
 mod bindings;
+mod buffers;
 pub mod cache;
 mod canary;
 mod constants;

@@ -3,6 +3,7 @@
 use crate::cache::{CacheFolder, PIPELINES};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::shared_parts::Pipeline;
 use compiler::fingerprint::Fingerprint;
 use compiler::plan::{EmittedKernel, Plan, PlanKernel};
 use compiler::tir::Access;
@@ -10,12 +11,6 @@ use shaders_gen::GeneratedModule;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A kernel ready to dispatch.
-pub(crate) struct Pipeline {
-    pub(crate) pipeline: wgpu::ComputePipeline,
-    pub(crate) layout: wgpu::BindGroupLayout,
-}
 
 /// What a driver made of the shaders of one plan, on disk.
 pub(crate) struct PipelineCache {

@@ -3,9 +3,10 @@
 //! A submission that is done is not yet mapped: whichever thread polls first does that, and calls back. So a reader waits for the
 //! callback, never for the submission alone.
 
+use crate::buffers::slice_sizes;
 use crate::device::Gpu;
 use crate::error::GpuError;
-use crate::resources::{Resources, Shared, slice_sizes};
+use crate::resources::{Resources, Shared};
 use crate::storage::{decode_into, decode_tensor};
 use async_channel::{Receiver, Sender};
 use compiler::plan::{BufferView, PlanBuffer};

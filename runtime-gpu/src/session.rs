@@ -105,11 +105,14 @@ impl Session {
         let packed = options.prepacked.as_deref();
         let mut constants = Vec::with_capacity(plan.buffers.len());
         let mut host_constants = vec![None; plan.buffers.len()];
-        let mut upload = Upload::new(&gpu, module, packed);
+        let mut upload = Upload::new(&gpu, module);
         for (i, b) in plan.buffers.iter().enumerate() {
             progress("buffers", i, plan.buffers.len());
             constants.push(match &b.content {
-                Content::Constant { name, packer } => Some(upload.constant(plan, i, (*name, packer.as_deref()))?),
+                Content::Constant { name, packer } => {
+                    let packed = packed.and_then(|p| p.bytes(i).zip(p.source(i)));
+                    Some(upload.constant(plan, i, (*name, packer.as_deref()), packed)?)
+                }
                 _ => None,
             });
             if let Content::Host(HostContent::Constant(name)) = b.content {

@@ -2,10 +2,15 @@
 //!
 //! A session adds what it made once it is open, so nobody finds what failed.
 
-use crate::pipelines::Pipeline;
 use compiler::fingerprint::Fingerprint;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A kernel ready to dispatch.
+pub(crate) struct Pipeline {
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) layout: wgpu::BindGroupLayout,
+}
 
 /// A constant on the device, in slices where one binding does not hold it. Nobody writes to it.
 pub(crate) struct DeviceConstant {
