@@ -50,12 +50,12 @@ pub struct Staged<E> {
 }
 
 /// Results of what comes before, where it left them.
-enum Results<'s> {
+enum Results {
     Host(Vec<Tensor>),
-    Device(DeviceOutputs<'s>),
+    Device(DeviceOutputs),
 }
 
-impl Results<'_> {
+impl Results {
     fn shape(&self, n: usize) -> Vec<usize> {
         match self {
             Results::Host(list) => list[n].shape().to_vec(),
@@ -80,7 +80,7 @@ impl Results<'_> {
 /// The values of one run that later parts take.
 struct Run<'a> {
     inputs: &'a [Tensor],
-    head: Results<'a>,
+    head: Results,
     sized: Vec<Tensor>,
 }
 
@@ -169,7 +169,7 @@ impl<E: From<GpuError>> Staged<E> {
             Part::Session(session) => {
                 let given = run.operands(operands, session)?;
                 let given: Vec<RunInput<'_>> = given.iter().map(Operand::as_input).collect();
-                let done = pollster::block_on(session.run_in_place(&given))?;
+                let done = pollster::block_on(session.run_in_place(&given, &[]))?;
                 Ok(pollster::block_on(done.read())?)
             }
             other => other.run(&run.read(operands)?, &self.functions),
@@ -233,11 +233,11 @@ impl<E: From<GpuError>> Part<E> {
         }
     }
     /// Runs once, and leaves results where they are.
-    fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results<'_>, E> {
+    fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
         match self {
             Part::Session(session) if session.has_device_steps() => {
                 let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
-                Ok(Results::Device(pollster::block_on(session.run_in_place(&given))?))
+                Ok(Results::Device(pollster::block_on(session.run_in_place(&given, &[]))?))
             }
             other => Ok(Results::Host(other.run(inputs, functions)?)),
         }

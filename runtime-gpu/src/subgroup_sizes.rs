@@ -4,13 +4,15 @@
 //! device announced to the compiler; each runs once, one workgroup in a variant that also stores the size, before a session is
 //! believed to be right.
 
+use crate::buffers::slice_sizes;
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pipelines::build_reporting;
 use crate::readback::new_encoder;
-use crate::resources::slice_sizes;
+use crate::shared_parts::DeviceConstant;
 use compiler::plan::{Dispatch, Plan};
 use shaders_gen::GeneratedModule;
+use std::sync::Arc;
 
 /// Bytes from one kernel's word to the next: no device asks for offsets of more.
 const APART: u64 = 256;
@@ -36,7 +38,7 @@ fn candidates(plan: &Plan) -> Vec<Candidate<'_>> {
 /// # Errors
 /// [`GpuError::SubgroupSize`] for the first whose subgroups are of a size that it was not made for; what building and running
 /// it says.
-pub(crate) fn check(gpu: &Gpu, plan: &Plan, constants: &[Vec<wgpu::Buffer>]) -> Result<(), GpuError> {
+pub(crate) fn check(gpu: &Gpu, plan: &Plan, constants: &[Option<Arc<DeviceConstant>>]) -> Result<(), GpuError> {
     let all = candidates(plan);
     if all.is_empty() {
         return Ok(());
@@ -82,13 +84,13 @@ fn fits(size: u32, (least, largest): (u32, u32)) -> bool {
 fn run(
     gpu: &Gpu,
     plan: &Plan,
-    constants: &[Vec<wgpu::Buffer>],
+    constants: &[Option<Arc<DeviceConstant>>],
     c: &Candidate<'_>,
     (report, at): (&wgpu::Buffer, u64),
 ) -> Result<(), GpuError> {
     let built = build_reporting(gpu, &plan.kernels[c.kernel])?;
     let usage = wgpu::BufferUsages::STORAGE;
-    let bound = |&(b, slice): &(usize, u32)| match constants[b].get(slice as usize) {
+    let bound = |&(b, slice): &(usize, u32)| match constants[b].as_ref().and_then(|c| c.slices.get(slice as usize)) {
         Some(known) => known.clone(),
         None => {
             let size = slice_sizes(&plan.buffers[b])[slice as usize];
