@@ -1,6 +1,9 @@
-//! What open sizes cost: a network of the zoo compiled once for all batches (or lengths of texts) against one compilation for each.
+//! What open sizes cost: a network compiled once for all sizes against one compilation for each.
 //!
 //! `cargo run --release -p weft-benches --bin open_sizes -- encoder 16 64 128 256 512`
+//!
+//! A network of the zoo takes batches, or lengths of texts; a file takes sizes of all the dimensions that it leaves open (`320x480`), where
+//! leading ones that are not given are 1.
 //!
 //! For each size: milliseconds until a session is ready that did not know the size before (no compilation, no shader), the median of
 //! a run, and its ratio to a run of the network compiled for that size alone, both measured in turn.
@@ -8,8 +11,8 @@
 use benches::zoo::{self, Input};
 use compiler::compile::{CompileOptions, Compiled, compile};
 use compiler::dtype::DType;
-use compiler::graph::{Module, bind_dims, input_ports};
-use compiler::int::Dim;
+use compiler::graph::{Module, bind_dims, input_ports, open_dims};
+use compiler::int::{Dim, DimRanges};
 use compiler::name::Name;
 use compiler::tensor::Tensor;
 use compiler::text::random_tensor;
@@ -19,13 +22,15 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
+use weft::{Model, Sizes};
 
 /// Runs of each, in turn.
 const ROUNDS: usize = 21;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let sizes: Option<Vec<i64>> = args.get(1..).and_then(|list| list.iter().map(|s| s.parse().ok()).collect());
+    let parse = |s: &String| s.split('x').map(|n| n.parse().ok()).collect::<Option<Vec<i64>>>();
+    let sizes: Option<Vec<Vec<i64>>> = args.get(1..).and_then(|list| list.iter().map(parse).collect());
     let (Some(model), Some(sizes)) = (args.first(), sizes.filter(|s| !s.is_empty())) else {
         eprintln!("usage: open_sizes MODEL SIZE...");
         return ExitCode::from(2);
@@ -39,27 +44,42 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(model: &str, sizes: &[i64]) -> Result<(), Box<dyn Error>> {
-    let gpu = Arc::new(Gpu::open(&DeviceChoice::Auto)?);
+/// The network with open sizes, and their ranges.
+fn open_network(model: &str) -> Result<(Module, DimRanges), Box<dyn Error>> {
+    let mut ranges = DimRanges::default();
+    if model.contains('.') {
+        let module = Model::load_with(model, &Sizes { keep_open: true, ..Sizes::default() })?.into_module();
+        open_dims(&module).into_iter().for_each(|d| ranges.declare(d, 1, 2048));
+        return Ok((module, ranges));
+    }
     let plain = model.split(':').next().unwrap_or(model);
     let tokens = zoo::find(plain).is_some_and(|z| matches!(z.input, Input::Tokens(_)));
     let (dim, high) = if tokens { (Name::new("sequence"), 1024) } else { (Name::new("batch"), 64) };
     let batch = if tokens { Dim::new(1) } else { Dim::var(dim) };
-    let module = zoo::build_open(model, &batch, tokens.then(|| Dim::var(dim)).as_ref(), 0)?;
-    let mut options = CompileOptions::default();
-    options.dims.declare(dim, 1, high);
+    ranges.declare(dim, 1, high);
+    Ok((zoo::build_open(model, &batch, tokens.then(|| Dim::var(dim)).as_ref(), 0)?, ranges))
+}
+
+fn measure(model: &str, sizes: &[Vec<i64>]) -> Result<(), Box<dyn Error>> {
+    let gpu = Arc::new(Gpu::open(&DeviceChoice::Auto)?);
+    let (module, ranges) = open_network(model)?;
+    let dims = open_dims(&module);
+    let options = CompileOptions { dims: ranges.clone(), ..CompileOptions::default() };
     let (open, ms) = opened(&module, &options, &gpu)?;
     let plan = open.0.open.clone().ok_or("nothing is open")?;
     let session = OpenSession::new(plan, open.1);
-    println!("{model} on {}, {dim} = 1..={high}: {} shaders", gpu.description.name, open.0.plan.kernels.len());
+    let list: Vec<String> = dims.iter().map(|d| format!("{d} = {:?}", ranges.range(*d))).collect();
+    println!("{model} on {}, {}: {} shaders", gpu.description.name, list.join(", "), open.0.plan.kernels.len());
     println!("ready for the first time after {ms:.0} ms");
     println!(
         "{:>8}  {:>12}  {:>9}  {:>9}  {:>6}  {:>12}",
-        dim, "new size ms", "open ms", "fixed ms", "ratio", "fixed compile"
+        "size", "new size ms", "open ms", "fixed ms", "ratio", "fixed compile"
     );
-    for &size in sizes {
+    for size in sizes {
+        let given = dims.len().checked_sub(size.len()).ok_or("more sizes than open dimensions")?;
+        let all = std::iter::repeat_n(1, given).chain(size.iter().copied());
         let mut fixed = module.clone();
-        bind_dims(&mut fixed, &[(dim, size)])?;
+        bind_dims(&mut fixed, &dims.iter().copied().zip(all).collect::<Vec<_>>())?;
         let inputs = inputs(&fixed);
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
         let start = Instant::now();
@@ -76,6 +96,7 @@ fn measure(model: &str, sizes: &[i64]) -> Result<(), Box<dyn Error>> {
             }
         }
         let (ours, theirs) = (median(ours), median(theirs));
+        let size = size.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
         println!("{size:>8}  {new:>12.2}  {ours:>9.2}  {theirs:>9.2}  {:>6.2}  {compile_ms:>12.0}", ours / theirs);
     }
     Ok(())
