@@ -15,7 +15,7 @@ use crate::staging::{Staging, write_by_queue};
 use crate::storage::stored_bytes;
 use crate::transfers::Counters;
 use compiler::name::Name;
-use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, PlanBuffer, Step};
+use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, Step};
 use compiler::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
