@@ -85,8 +85,8 @@ fn measure(name: &str, device: &Device, session: &runtime_gpu::Session, inputs: 
     let one = median(&rounds[0], |r| r.all);
     println!("{:>10} {:>10} {:>10} {:>14} {:>10}", "in flight", "ms a run", "ratio", "up + back ms", "hidden");
     for (depth, rounds) in DEPTHS.into_iter().zip(&rounds) {
-        let [all, moving, hidden] =
-            [|r: &Round| r.all, |r: &Round| r.moving, |r: &Round| r.hidden / r.moving].map(|of| median(rounds, of));
+        let (all, moving) = (median(rounds, |r| r.all), median(rounds, |r| r.moving));
+        let hidden = median(rounds, |r| r.hidden / r.moving);
         println!("{depth:>10} {all:>10.3} {:>10.3} {moving:>14.3} {:>9.0}%", all / one, hidden * 100.0);
     }
     Ok(())
