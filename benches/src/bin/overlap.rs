@@ -4,7 +4,8 @@
 //! Rounds with 1, 2 and 3 runs in flight take turns, so that what else the machine does falls on all alike. A round is RUNS runs with inputs
 //! and results in host memory, whose memory is taken once. What it reports: milliseconds of each part of a run alone; with so many in flight the
 //! milliseconds a run, their ratio to one in flight, milliseconds of upload + readback, and which part of those was hidden: the host wrote
-//! inputs while the run before was not done, or read results while the run behind was not. Both are asked after the writing or reading.
+//! inputs while the run before was not done, which is asked before the writing (some drivers submit only when that run is done), or read results while
+//! the run behind was not, which is asked after the reading.
 
 use benches::statistics::Statistics;
 use compiler::dtype::DType;
@@ -124,8 +125,8 @@ fn in_flight(
             round.hidden += if behind_work { times.readback } else { 0.0 };
         }
         if submitted < runs {
-            let run = pollster::block_on(session.submit(&given))?;
             let behind_work = pending.back().map_or(Ok(false), |before| before.is_done().map(|done| !done))?;
+            let run = pollster::block_on(session.submit(&given))?;
             round.hidden += if behind_work { run.times().upload } else { 0.0 };
             pending.push_back(run);
         }
