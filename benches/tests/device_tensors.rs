@@ -152,21 +152,6 @@ fn what_cannot_be_bound_is_refused() {
     refused(&[Some(&whole)], &[host], "has 2 outputs, got places for 1");
     refused(&[], &[RunInput::Device(&small)], "cannot be bound");
     refused(&[], &[RunInput::Device(&read_only)], "not for storage");
-    // A constant of a session is what others read too.
-    let fixed = session(
-        "const @k : f32[100] = random(3)\ngraph @main(%x: f32[100]) -> (k: f32[100], y: f32[100]) {
-  %k = const @k
-  %0 = add %x, %k
-  return %k, %0
-}
-",
-    );
-    let constant = run(&fixed, &[host], &[]).unwrap_or_else(|e| panic!("{e}")).tensor(0);
-    refused(&[Some(&constant), None], &[host], "holds a constant");
-    assert_eq!(
-        run(&s, &[RunInput::Device(&constant)], &[]).map(|out| read(&out).len()).unwrap_or_else(|e| panic!("{e}")),
-        2
-    );
     // A result whose run is over is memory that the next run writes.
     let alone = opened(&compiled(&parse_module(TWO_RESULTS).expect("text")), 1);
     let left = run(&alone, &[host], &[]).unwrap_or_else(|e| panic!("{e}")).tensor(1);

@@ -74,7 +74,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor, Transfers};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let device = Device::open("auto")?;
+//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
 //! let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let open = || Model::from_text(text)?.compile(&Options::for_device(&device))?.session(&device);
 //! let (first, second) = (open()?, open()?);
@@ -95,7 +95,7 @@
 //! use weft::{Device, Model, Options, RunInput, Tensor};
 //!
 //! # fn main() -> Result<(), weft::Error> {
-//! # let device = Device::open("auto")?;
+//! # let Ok(device) = Device::open("auto") else { return Ok(()) };
 //! # let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
 //! let options = Options::for_device(&device).runs_in_flight(2);
 //! let session = Model::from_text(text)?.compile(&options)?.session(&device)?;

@@ -5,10 +5,12 @@ use crate::error::GpuError;
 use crate::pool::Lease;
 use crate::readback::{Polling, Readback};
 use crate::resources::{Resources, Shared};
+use crate::run::{RunTimes, ms};
 use crate::session::Session;
 use crate::transfers::Transfers;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A run that is submitted, with the copies of its results. It has resources of its own until it is waited for or dropped.
 #[must_use = "the results come when the run is waited for"]
@@ -16,6 +18,9 @@ pub struct InFlight {
     shared: Arc<Shared>,
     resources: Lease<Resources>,
     results: Readback,
+    start: Instant,
+    submitted: Instant,
+    times: RunTimes,
 }
 
 impl Session {
@@ -30,11 +35,14 @@ impl Session {
     pub async fn submit(&self, inputs: &[RunInput<'_>]) -> Result<InFlight, GpuError> {
         let shared = &self.shared;
         let mut resources = self.pool.take().await;
+        let start = Instant::now();
         let uploads = resources.bind(shared, inputs, &[])?;
+        let upload = ms(start);
         let encoder = resources.execute(shared, uploads, Polling::Thread).await?;
         let results = Readback::submit(shared, &resources, encoder, &shared.plan.outputs);
         resources.staging.submitted();
-        Ok(InFlight { shared: shared.clone(), resources, results })
+        let times = RunTimes { upload, encode: ms(start) - upload, ..RunTimes::default() };
+        Ok(InFlight { shared: shared.clone(), resources, results, start, submitted: Instant::now(), times })
     }
 }
 
@@ -59,11 +67,12 @@ impl InFlight {
         Ok(outputs)
     }
 
-    /// As [`InFlight::wait`], with results in the memory of `outputs` as [`Session::run_into`] has them.
+    /// As [`InFlight::wait`], with results in the memory of `outputs` as [`Session::run_into`] has them; says where the time went. What the device took
+    /// counts from the submission until it was waited for, with the runs before it.
     ///
     /// # Errors
     /// A lost device.
-    pub fn wait_into(self, outputs: &mut Vec<Tensor>) -> Result<(), GpuError> {
+    pub fn wait_into(self, outputs: &mut Vec<Tensor>) -> Result<RunTimes, GpuError> {
         pollster::block_on(self.finish(outputs, Polling::Caller))
     }
 
@@ -72,8 +81,28 @@ impl InFlight {
         self.resources.moved.so_far()
     }
 
-    async fn finish(self, outputs: &mut Vec<Tensor>, polling: Polling) -> Result<(), GpuError> {
-        self.results.done(&self.shared.gpu, polling).await?;
-        self.results.tensors(&self.shared, &self.resources, outputs)
+    /// Times so far: upload and encoding.
+    pub fn times(&self) -> RunTimes {
+        self.times
+    }
+
+    /// True when the device has done the run. Asks the device, and does not wait.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn is_done(&self) -> Result<bool, GpuError> {
+        self.results.is_done(&self.shared.gpu)
+    }
+
+    async fn finish(self, outputs: &mut Vec<Tensor>, polling: Polling) -> Result<RunTimes, GpuError> {
+        let InFlight { shared, resources, results, start, submitted, mut times } = self;
+        results.done(&shared.gpu, polling).await?;
+        times.gpu = ms(submitted);
+        let mark = Instant::now();
+        results.tensors(&shared, &resources, outputs)?;
+        times.readback = ms(mark);
+        times.total = ms(start);
+        times.moved = resources.moved.so_far();
+        Ok(times)
     }
 }

@@ -89,6 +89,16 @@ impl Readback {
         gpu.check_lost()
     }
 
+    /// True when the tensors are mapped, and the commands done with them; of commands without tensors nobody can tell. Does not wait.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(crate) fn is_done(&self, gpu: &Gpu) -> Result<bool, GpuError> {
+        gpu.device.poll(wgpu::PollType::Poll).map_err(|e| GpuError::Lost(e.to_string()))?;
+        gpu.check_lost()?;
+        Ok(self.mapped.len() >= self.tensors.iter().filter(|s| s.1.is_some()).count())
+    }
+
     /// The tensors, once they are mapped, in the memory of `kept` where that has tensors of their types and shapes that nobody else holds.
     ///
     /// # Errors

@@ -2,9 +2,10 @@
 //! name of the zoo or a file, resnet18 without; RUNS a round, 20 without.
 //!
 //! Rounds with 1, 2 and 3 runs in flight take turns, so that what else the machine does falls on all alike. A round is RUNS runs with inputs
-//! and results in host memory, whose memory is taken once. What it reports: milliseconds of each part of a run alone, milliseconds a run with so many
-//! in flight, the ratio to one, and which part of upload + readback was hidden: what a run got shorter by, over what both take. More than all of it
-//! means that encoding and waiting are hidden too.
+//! and results in host memory, whose memory is taken once. What it reports: milliseconds of each part of a run alone; with so many in flight the
+//! milliseconds a run, their ratio to one in flight, milliseconds of upload + readback, and which part of those was hidden: the host wrote
+//! inputs while the run before was not done, which is asked before the writing (some drivers submit only when that run is done), or read results while
+//! the run behind was not, which is asked after the reading.
 
 use benches::statistics::Statistics;
 use compiler::dtype::DType;
@@ -55,61 +56,82 @@ fn measure(name: &str, device: &Device, session: &runtime_gpu::Session, inputs: 
         in_flight(session, inputs, DEPTHS[2], DEPTHS[2], &mut outputs)?;
     }
     let want = outputs.clone();
-    let (mut alone, mut times): (Vec<RunTimes>, [Vec<f64>; 3]) = (vec![], Default::default());
+    let (mut alone, mut rounds): (Vec<RunTimes>, [Vec<Round>; 3]) = (vec![], Default::default());
     for _ in 0..ROUNDS {
         for _ in 0..runs {
             alone.push(session.run_into(inputs, &mut outputs)?);
         }
-        for (depth, times) in DEPTHS.into_iter().zip(&mut times) {
-            times.push(in_flight(session, inputs, runs, depth, &mut outputs)?);
+        for (depth, rounds) in DEPTHS.into_iter().zip(&mut rounds) {
+            rounds.push(in_flight(session, inputs, runs, depth, &mut outputs)?);
             if outputs != want {
                 return Err(format!("{depth} runs in flight gave other results").into());
             }
         }
     }
     let part = |of: fn(&RunTimes) -> f64| Statistics::of(&alone.iter().map(of).collect::<Vec<_>>()).median;
-    let (upload, readback) = (part(|t| t.upload), part(|t| t.readback));
     let moved = alone[0].moved;
     let queue =
         if device.profile().software { "a software driver: its device is this processor" } else { "its own queue" };
     println!("{name} on {} ({queue}), {} bytes up, {} back", device.label(), moved.uploaded, moved.read_back);
     println!(
-        "one run: upload {upload:.3} ms, encode {:.3}, device {:.3}, readback {readback:.3}, all {:.3}",
+        "one run: upload {:.3} ms, encode {:.3}, device {:.3}, readback {:.3}, all {:.3}",
+        part(|t| t.upload),
         part(|t| t.encode),
         part(|t| t.gpu),
+        part(|t| t.readback),
         part(|t| t.total)
     );
-    let one = Statistics::of(&times[0]).median;
-    println!("{:>10} {:>10} {:>10} {:>10}", "in flight", "ms a run", "ratio", "hidden");
-    for (depth, times) in DEPTHS.into_iter().zip(&times) {
-        let t = Statistics::of(times).median;
-        let hidden = (one - t) / (upload + readback);
-        println!("{depth:>10} {t:>10.3} {:>10.3} {:>9.0}%", t / one, hidden * 100.0);
+    let median =
+        |rounds: &[Round], of: fn(&Round) -> f64| Statistics::of(&rounds.iter().map(of).collect::<Vec<_>>()).median;
+    let one = median(&rounds[0], |r| r.all);
+    println!("{:>10} {:>10} {:>10} {:>14} {:>10}", "in flight", "ms a run", "ratio", "up + back ms", "hidden");
+    for (depth, rounds) in DEPTHS.into_iter().zip(&rounds) {
+        let (all, moving) = (median(rounds, |r| r.all), median(rounds, |r| r.moving));
+        let hidden = median(rounds, |r| r.hidden / r.moving);
+        println!("{depth:>10} {all:>10.3} {:>10.3} {moving:>14.3} {:>9.0}%", all / one, hidden * 100.0);
     }
     Ok(())
 }
 
-/// Milliseconds a run, of `runs` with at most `depth` in flight.
+/// Milliseconds a run.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    all: f64,
+    /// Upload and readback.
+    moving: f64,
+    /// Of those, while the device had another run.
+    hidden: f64,
+}
+
+/// Times `runs` with at most `depth` in flight.
 fn in_flight(
     session: &runtime_gpu::Session,
     inputs: &[Tensor],
     runs: usize,
     depth: usize,
     outputs: &mut Vec<Tensor>,
-) -> Done<f64> {
+) -> Done<Round> {
     let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
+    let mut round = Round::default();
     let start = Instant::now();
     let mut pending: VecDeque<InFlight> = VecDeque::new();
-    for _ in 0..runs {
-        if pending.len() == depth
+    for submitted in 0..runs + depth {
+        if (pending.len() == depth || submitted >= runs)
             && let Some(oldest) = pending.pop_front()
         {
-            oldest.wait_into(outputs)?;
+            let times = oldest.wait_into(outputs)?;
+            let behind_work = pending.back().map_or(Ok(false), |next| next.is_done().map(|done| !done))?;
+            round.moving += times.upload + times.readback;
+            round.hidden += if behind_work { times.readback } else { 0.0 };
         }
-        pending.push_back(pollster::block_on(session.submit(&given))?);
+        if submitted < runs {
+            let behind_work = pending.back().map_or(Ok(false), |before| before.is_done().map(|done| !done))?;
+            let run = pollster::block_on(session.submit(&given))?;
+            round.hidden += if behind_work { run.times().upload } else { 0.0 };
+            pending.push_back(run);
+        }
     }
-    for run in pending {
-        run.wait_into(outputs)?;
-    }
-    Ok(start.elapsed().as_secs_f64() * 1e3 / runs as f64)
+    round.all = start.elapsed().as_secs_f64() * 1e3;
+    let n = runs as f64;
+    Ok(Round { all: round.all / n, moving: round.moving / n, hidden: round.hidden / n })
 }
