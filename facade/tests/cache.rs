@@ -7,12 +7,13 @@ use weft::{Cache, Device, Model, Options, Outputs, Tensor};
 /// A product with weights that are packed, a step on the host, and a branch of constants.
 const TEXT: &str = "const @w : f32[24,24]
 
-graph @main(%x: f32[16,24]) -> (y: f32[16,3], z: f32[16,24]) {
+graph @main(%x: f32[16,24]) -> (y: f32[96], z: f32[16,24]) {
   %w = const @w : f32[24,24]
   %a = matmul %x, %w : f32[16,24]
   %z = softmax %a {axes=[1]} : f32[16,24]
-  %v, %i = top_k %z {k=3}
-  %y = log %v : f32[16,3]
+  %m = reshape %z {shape=[96,2,2]} : f32[96,2,2]
+  %d = det %m : f32[96]
+  %y = tanh %d : f32[96]
   return %y, %z
 }
 ";

@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(in_parts(&m, &inputs), run_function(&m, m.entry, &inputs).expect("runs"));
         let s = split_stages(&m).expect("splits").expect("decides sizes");
         assert!(s.head.main().results().is_empty() && s.sizing.main().results().is_empty());
-        let wrong = s.tail_at(&[vec![2, 6], vec![1], vec![2], vec![1]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
+        let wrong = s.tail_at(&[vec![2, 6], vec![1], vec![1], vec![2]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
         assert!(wrong.is_err());
     }
 
