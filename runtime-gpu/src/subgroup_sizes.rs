@@ -7,8 +7,6 @@
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pipelines::build_reporting;
-use crate::readback::new_encoder;
-use crate::resources::slice_sizes;
 use compiler::plan::{Dispatch, Plan};
 use shaders_gen::GeneratedModule;
 
@@ -50,7 +48,7 @@ pub(crate) fn check(gpu: &Gpu, plan: &Plan, constants: &[Vec<wgpu::Buffer>]) -> 
         run(gpu, plan, constants, c, (&report, APART * place as u64))?;
     }
     let staging = buffer(bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
-    let mut encoder = new_encoder(gpu);
+    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     encoder.copy_buffer_to_buffer(&report, 0, &staging, 0, bytes);
     let index = gpu.queue.submit([encoder.finish()]);
     let (sender, mapped) = async_channel::bounded(1);
@@ -91,7 +89,7 @@ fn run(
     let bound = |&(b, slice): &(usize, u32)| match constants[b].get(slice as usize) {
         Some(known) => known.clone(),
         None => {
-            let size = slice_sizes(&plan.buffers[b])[slice as usize];
+            let size = plan.buffers[b].slice_bytes;
             gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
         }
     };
@@ -106,7 +104,7 @@ fn run(
         entries: &entries,
     });
     let immediates: Vec<u8> = c.dispatch.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
-    let mut encoder = new_encoder(gpu);
+    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         pass.set_pipeline(&built.pipeline);
