@@ -89,7 +89,8 @@ fn run(
     let bound = |&(b, slice): &(usize, u32)| match constants[b].get(slice as usize) {
         Some(known) => known.clone(),
         None => {
-            let size = plan.buffers[b].slice_bytes;
+            let (all, one) = (plan.buffers[b].bytes, plan.buffers[b].slice_bytes);
+            let size = all.min(one).max(16).next_multiple_of(16);
             gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
         }
     };
