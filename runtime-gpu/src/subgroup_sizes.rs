@@ -4,11 +4,9 @@
 //! device announced to the compiler; each runs once, one workgroup in a variant that also stores the size, before a session is
 //! believed to be right.
 
-use crate::buffers::slice_sizes;
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pipelines::build_reporting;
-use crate::readback::new_encoder;
 use crate::shared_parts::DeviceConstant;
 use compiler::plan::{Dispatch, Plan};
 use shaders_gen::GeneratedModule;
@@ -52,7 +50,7 @@ pub(crate) fn check(gpu: &Gpu, plan: &Plan, constants: &[Option<Arc<DeviceConsta
         run(gpu, plan, constants, c, (&report, APART * place as u64))?;
     }
     let staging = buffer(bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
-    let mut encoder = new_encoder(gpu);
+    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     encoder.copy_buffer_to_buffer(&report, 0, &staging, 0, bytes);
     let index = gpu.queue.submit([encoder.finish()]);
     let (sender, mapped) = async_channel::bounded(1);
@@ -93,7 +91,8 @@ fn run(
     let bound = |&(b, slice): &(usize, u32)| match constants[b].as_ref().and_then(|c| c.slices.get(slice as usize)) {
         Some(known) => known.clone(),
         None => {
-            let size = slice_sizes(&plan.buffers[b])[slice as usize];
+            let (all, one) = (plan.buffers[b].bytes, plan.buffers[b].slice_bytes);
+            let size = all.min(one).max(16).next_multiple_of(16);
             gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
         }
     };
@@ -108,7 +107,7 @@ fn run(
         entries: &entries,
     });
     let immediates: Vec<u8> = c.dispatch.symbols.iter().flat_map(|s| s.to_le_bytes()).collect();
-    let mut encoder = new_encoder(gpu);
+    let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     {
         let mut pass = encoder.begin_compute_pass(&Default::default());
         pass.set_pipeline(&built.pipeline);

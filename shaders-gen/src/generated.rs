@@ -1,6 +1,7 @@
 //! The validated module of one kernel, and its text and words.
 
 use crate::error::EmitError;
+use crate::explicit_layout::without_strides_of_locals;
 use crate::lines::Outline;
 use compiler::plan::LineSpan;
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
@@ -198,14 +199,15 @@ impl GeneratedModule {
         let enable = if self.capabilities.contains(Capabilities::SUBGROUP) { "enable subgroups;\n" } else { "" };
         Ok(format!("{enable}{}", text.replace(LARGEST[0], LARGEST[1])))
     }
-    /// SPIR-V words, checked or not as [`GeneratedModule::bounds_proved`] says, as wgpu would make them.
+    /// SPIR-V words, checked or not as [`GeneratedModule::bounds_proved`] says. They are those that wgpu would make, without strides of
+    /// arrays that no buffer holds.
     ///
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
     pub fn emit_spirv(&self) -> Result<Vec<u32>, EmitError> {
-        self.emit_spirv_as(SpirvForm::default())
+        Ok(without_strides_of_locals(&self.emit_spirv_as(SpirvForm::default())?))
     }
-    /// The same words in a form.
+    /// The words that wgpu would make, in a form.
     ///
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.
@@ -226,7 +228,8 @@ impl GeneratedModule {
         let text = "\n".repeat(sources.len());
         let language = naga::back::spv::SourceLanguage::Unknown;
         let info = naga::back::spv::DebugInfo { source_code: &text, file_name: &self.entry, language };
-        Ok((self.write_spirv(&module, SpirvForm::default(), Some(info))?, sources))
+        let words = self.write_spirv(&module, SpirvForm::default(), Some(info))?;
+        Ok((without_strides_of_locals(&words), sources))
     }
     fn write_spirv(
         &self,

@@ -27,6 +27,7 @@ mod buffer_slices;
 mod builder;
 mod error;
 mod expand;
+mod explicit_layout;
 mod generated;
 mod grid;
 mod guards;
