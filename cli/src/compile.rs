@@ -52,7 +52,9 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         if let Some(path) = &a.output {
             crate::trace::write(path, &trace, &a.common)?;
         }
-        values.push(trace.to_json());
+        if a.common.json.is_some() {
+            values.push(trace.to_json());
+        }
         if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
             show(&trace)?;
             trace.driver_stats_json().map_or(Ok(()), |s| driver_stats::show(&s, |_| true))?;
