@@ -110,7 +110,11 @@ mod tests {
     fn a_table_of_a_sum_is_its_value_at_each_place() {
         let (i, j, k) = (Int::var("i"), Int::var("j"), Int::var("k"));
         // A term of rows, one of columns, one of both, one of neither.
-        let index = [i.clone() + j.clone() * 2, (i.clone() * 3 + j.clone()) % 5 + k.clone(), j.clone() / 2 - 7];
+        let index = [
+            i.clone() + j.clone() * 2,
+            (i.clone() * 3 + j.clone()).rem(Int::new(5)) + k.clone(),
+            j.clone().div(Int::new(2)) - 7,
+        ];
         let extents = [11, 13, 17];
         let (rows, columns): (Vec<i64>, Vec<i64>) = ((0..4).collect(), (0..6).collect());
         let own = |v: Name| v == Name::new("i");
