@@ -2,7 +2,7 @@
 //! made again from that text.
 
 use benches::zoo;
-use compiler::compile::{Compiled, lower_module};
+use compiler::compile::{Compiled, lower_module, split_stages};
 use compiler::graph::Module;
 use compiler::passes::{
     PassContext, PassInfo, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline,
@@ -82,7 +82,9 @@ fn check(name: &str) {
     let m = zoo::build(name, 1, 0).unwrap_or_else(|e| panic!("{e}"));
     verify_module(&m).unwrap_or_else(|e| panic!("{e:?}"));
     round_trip(&m, "as built");
-    let c = compiled(m, &DeviceProfile::lavapipe());
+    // Of a network that decides sizes, what comes before.
+    let split = split_stages(&m).unwrap_or_else(|e| panic!("{e}"));
+    let c = compiled(split.map_or(m, |s| s.head), &DeviceProfile::lavapipe());
     round_trip(&c.unscheduled_module(), "lowered");
     round_trip(&c.module, "scheduled");
     replay(&c);
@@ -104,5 +106,5 @@ macro_rules! networks {
     };
 }
 networks! {
-    resnet18 resnet50 resnet101 mobilenet_v2 mobilenet_v3_small efficientnet_b0 squeezenet1_1 vgg16 densenet121 unet vit_b_16 encoder
+    resnet18 resnet50 resnet101 mobilenet_v2 mobilenet_v3_small efficientnet_b0 squeezenet1_1 vgg16 densenet121 unet vit_b_16 encoder ssdlite
 }

@@ -14,7 +14,7 @@ use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, DispatchTime, DriverStats, Times};
-use runtime_gpu::{GpuError, Resident, Session};
+use runtime_gpu::{GpuError, Resident, Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use sweep::sweep;
@@ -301,9 +301,11 @@ fn on_device(
     progress: &mut Progress,
 ) -> CliResult<(Value, Vec<DispatchTime>)> {
     let mut split: Vec<[f64; 4]> = Vec::new();
+    let mut moved = Transfers::default();
     let (latency, _) = repeat(a, limit, ["warm-up", "runs"], progress, || {
         let (_, t) = session.run_timed(inputs)?;
         split.push([t.upload, t.encode, t.gpu, t.readback]);
+        moved = t.moved;
         Ok(t.total)
     })?;
     let split = split.split_off(split.len() - latency.len());
@@ -324,6 +326,7 @@ fn on_device(
         "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
+        "transfers": moved,
         "throughput_per_s": n as f64 * batch as f64 / pipelined * 1e3,
         "per_kernel": per_kernel, "host_functions": host_functions,
     });

@@ -3,9 +3,10 @@
 use crate::args::CompileArgs;
 use crate::driver_stats;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on, target_profile};
+use crate::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
 use crate::models::load_to_compile;
 use crate::output::{log, print_text, write_file, write_json};
+use crate::parts::{Parted, Parts, compile_parts};
 use crate::trace::show;
 use compiler::compile::{CompileOptions, Compiled};
 use compiler::plan::{PlanKernel, kernel_file};
@@ -34,7 +35,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
         let options =
             CompileOptions { record: a.output.is_some(), verify: a.verify, ..compile_options(pipeline, &a.common)? };
-        let c = compile_with(module, &options, &a.common, &profile)?;
+        let Parted { compiled: c, parts } = compile_parts(module, &options, &a.common, &profile)?;
         if a.verify {
             c.plan.kernels.iter().try_for_each(read_back)?;
         }
@@ -53,10 +54,15 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
             crate::trace::write(path, &trace, &a.common)?;
         }
         if a.common.json.is_some() {
-            values.push(trace.to_json());
+            let mut json = trace.to_json();
+            if let Some(parts) = &parts {
+                json["parts"] = parts.to_json();
+            }
+            values.push(json);
         }
         if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
             show(&trace)?;
+            parts.as_ref().map_or(Ok(()), Parts::show)?;
             trace.driver_stats_json().map_or(Ok(()), |s| driver_stats::show(&s, |_| true))?;
         }
     }

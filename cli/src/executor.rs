@@ -252,6 +252,9 @@ impl Watch for Watching {
         let mut progress = Progress::new(&self.0, &[("buffers", "upload"), ("kernels", "driver")]);
         Box::new(move |s, d, t| progress.report(s, d, t))
     }
+    fn leaves_matrix_units(&self, why: &str) {
+        log_once(&self.0, format!("device: kernels without matrix units instead, since {why}"));
+    }
     fn moves_to_cpu(&self, why: &str) {
         log_once(&self.0, format!("device: the CPU executor instead, since {why}"));
     }

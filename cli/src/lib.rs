@@ -31,6 +31,7 @@ mod models;
 mod node_errors;
 mod opt;
 mod output;
+mod parts;
 mod precision;
 mod report;
 mod run;

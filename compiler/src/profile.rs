@@ -119,6 +119,11 @@ impl DeviceProfile {
     pub fn sinks_loads(&self) -> bool {
         ["radv", "intel open-source mesa"].iter().any(|d| self.driver.starts_with(d))
     }
+    /// The driver's compiler unrolls loops of a few iterations whole, and spills what it then holds, as Mesa's for Intel does
+    /// (benches/results/2026-11-23-matrix-units.md).
+    pub fn unrolls_loops(&self) -> bool {
+        self.driver.starts_with("intel open-source mesa")
+    }
     /// The shapes of f16 matrices that add up in f32, those with the most work of one operation first.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::session::{Execution, Session};
 use crate::staged::StagedModel;
 use compiler::compile::{CompileError, Compiled, split_stages};
 use compiler::graph::Module;
+use std::sync::Arc;
 
 /// How the module runs.
 enum Form {
@@ -68,16 +69,16 @@ impl CompiledModel {
                 let session = program.open(gpu, &options)?;
                 match program.compiled.as_ref().and_then(|c| c.open.clone()) {
                     Some(open) => {
-                        let session = Box::new(runtime_gpu::OpenSession::new(open, session));
+                        let session = Arc::new(runtime_gpu::OpenSession::new(open, session));
                         Execution::Open { session, compiled: program.compiled }
                     }
-                    None => Execution::Gpu { session: Box::new(session), compiled: program.compiled },
+                    None => Execution::Gpu { session: Arc::new(session), compiled: program.compiled },
                 }
             }
             (Form::Staged, Device::Gpu(gpu)) => {
                 let profile = options.profile.clone().unwrap_or_else(|| gpu.profile.clone());
                 match StagedModel::open(&module, gpu, &profile, &options)? {
-                    Some(staged) => Execution::Staged(Box::new(staged)),
+                    Some(staged) => Execution::Staged(Arc::new(staged)),
                     None => on_cpu(&module, &options)?,
                 }
             }
@@ -96,5 +97,5 @@ impl CompiledModel {
 fn on_cpu(module: &Module, options: &Options) -> Result<Execution, Error> {
     crate::memory::check_cpu_memory(module)?;
     let (module, mixed) = cpu_module(module.clone(), &options.pipeline)?;
-    Ok(Execution::Cpu { module: Box::new(module), mixed })
+    Ok(Execution::Cpu { module: Arc::new(module), mixed })
 }

@@ -64,6 +64,50 @@
 //! # }
 //! ```
 //!
+//! # Tensors on the device, and runs in flight
+//!
+//! [`Session::run_on_device`] leaves results where the kernels wrote them: they are inputs of other sessions on the device as they are, and nothing is
+//! copied. A wgpu buffer of one's own is an input, or takes a result ([`DeviceTensor::from_buffer`]); its commands and Weft's share the device's queue,
+//! which keeps their order.
+//!
+//! ```
+//! use weft::{Device, Model, Options, RunInput, Tensor, Transfers};
+//!
+//! # fn main() -> Result<(), weft::Error> {
+//! # let device = Device::open("auto")?;
+//! let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
+//! let open = || Model::from_text(text)?.compile(&Options::for_device(&device))?.session(&device);
+//! let (first, second) = (open()?, open()?);
+//! let x = Tensor::from_vec(vec![4], vec![1f32, 2.0, 3.0, 4.0]);
+//! let twice = first.run_on_device(&[("x", RunInput::Host(&x))], &[])?;
+//! let between = twice.get("y").expect("a result");
+//! let fourfold = second.run_on_device(&[("x", RunInput::Device(&between))], &[])?;
+//! assert_eq!(fourfold.transfers(), Transfers::default());
+//! assert_eq!(fourfold.read()?["y"].to_f32_vec(), [4.0, 8.0, 12.0, 16.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! With [`Options::runs_in_flight`] beyond 1, the host writes inputs and reads results of some runs while the device works on others: [`Session::submit`]
+//! starts a run and waits for nothing. Sessions on one device share what is equal: kernels' pipelines, and weights by their content.
+//!
+//! ```
+//! use weft::{Device, Model, Options, RunInput, Tensor};
+//!
+//! # fn main() -> Result<(), weft::Error> {
+//! # let device = Device::open("auto")?;
+//! # let text = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = add %x, %x : f32[4]\n  return %y\n}\n";
+//! let options = Options::for_device(&device).runs_in_flight(2);
+//! let session = Model::from_text(text)?.compile(&options)?.session(&device)?;
+//! let [one, two] = [1f32, 2.0].map(|v| Tensor::from_vec(vec![4], vec![v; 4]));
+//! let first = session.submit(&[("x", RunInput::Host(&one))])?;
+//! let second = session.submit(&[("x", RunInput::Host(&two))])?;
+//! assert_eq!(first.wait()?["y"].to_f32_vec(), [2.0; 4]);
+//! assert_eq!(second.wait()?["y"].to_f32_vec(), [4.0; 4]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What one adds
 //!
 //! Ops with their ONNX importers, schedule instructions and schedule rules are added to the tables of the process by [`Extensions`], before anything is
@@ -102,6 +146,7 @@ mod extensions;
 pub mod files;
 pub mod memory;
 mod model;
+mod on_device;
 mod options;
 mod outputs;
 pub mod plain_files;
@@ -118,8 +163,9 @@ pub use device::{Device, cache_dir};
 pub use error::Error;
 pub use extensions::{Extensions, extend};
 pub use model::Model;
+pub use on_device::{DeviceOutputs, InFlight};
 pub use options::{Cache, Options, Progress, Watch};
 pub use outputs::Outputs;
-pub use runtime_gpu::{DeviceOutputs, DeviceTensor, HostFunctions, RunInput};
+pub use runtime_gpu::{DeviceTensor, HostFunctions, RunInput, Transfers};
 pub use session::{CPU_EXECUTOR, Session};
 pub use sizes::{Decided, Sizes};

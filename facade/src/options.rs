@@ -31,6 +31,8 @@ pub trait Watch: Send + Sync {
     fn opens(&self) -> Progress<'_> {
         Box::new(|_, _, _| ())
     }
+    /// The driver's subgroups are none that kernels on matrix units were made for, so other kernels run.
+    fn leaves_matrix_units(&self, _why: &str) {}
     /// The CPU executor runs what was meant for a device.
     fn moves_to_cpu(&self, _why: &str) {}
 }

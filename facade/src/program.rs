@@ -5,11 +5,13 @@ use crate::options::Options;
 use compiler::compile::{CompileError, Compiled, bind_host_steps, compile_graph};
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::{Module, open_dims};
+use compiler::name::Name;
 use compiler::plan::{Plan, Step};
 use compiler::profile::DeviceProfile;
+use compiler::remark::{Remark, RemarkKind};
 use compiler::text::module_fingerprint;
 use runtime_gpu::cache::PLAN;
-use runtime_gpu::{Gpu, Prepacked, Session, SessionOptions};
+use runtime_gpu::{Gpu, GpuError, Prepacked, Session, SessionOptions};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -50,11 +52,31 @@ impl Program {
         Ok(program(compiled.plan.clone(), Some(Box::new(compiled))))
     }
 
-    /// Opens a session. Only where the constants have to be packed, or host steps compute, the passes run again.
+    /// Opens a session. Where the driver takes subgroups that kernels on matrix units were not made for, all is compiled again without
+    /// these units and subgroups, and a remark says so.
     ///
     /// # Errors
     /// As [`Session::open`].
     pub(crate) fn open(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
+        match self.open_as_it_is(gpu, options) {
+            Err(Error::Device(e @ GpuError::SubgroupSize { .. })) if !self.profile.matrix_shapes.is_empty() => {
+                let why = e.to_string();
+                options.watch.leaves_matrix_units(&why);
+                // Nothing that counts on the announced size.
+                let profile = DeviceProfile { matrix_shapes: vec![], subgroup: (0, 0), ..self.profile.clone() };
+                *self = Program::new(&self.source.clone(), &profile, options)?;
+                if let Some(compiled) = &mut self.compiled {
+                    let pass = Name::new("schedule");
+                    compiled.remarks.push(Remark { pass, kind: RemarkKind::Missed, nodes: vec![], message: why });
+                }
+                self.open_as_it_is(gpu, options)
+            }
+            other => other,
+        }
+    }
+
+    /// Opens a session. Only where the constants have to be packed, or host steps compute, the passes run again.
+    fn open_as_it_is(&mut self, gpu: &Arc<Gpu>, options: &Options) -> Result<Session, Error> {
         let kept = options.cache.folder.as_ref().zip(self.key).filter(|_| options.cache.weights);
         let mut prepacked = kept.and_then(|(folder, key)| Prepacked::open(folder, key, &self.plan));
         let mut passed = None;

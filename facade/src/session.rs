@@ -9,6 +9,7 @@ use compiler::cpu::Interpreter;
 use compiler::graph::{Module, TensorType, input_ports};
 use compiler::tensor::Tensor;
 use runtime_gpu::{GpuError, HostFunctions};
+use std::sync::Arc;
 
 /// The place of a run without a device.
 pub const CPU_EXECUTOR: &str = "CPU executor";
@@ -16,26 +17,26 @@ pub const CPU_EXECUTOR: &str = "CPU executor";
 /// How a session runs.
 pub(crate) enum Execution {
     /// By a plan on a device.
-    Gpu { session: Box<runtime_gpu::Session>, compiled: Option<Box<Compiled>> },
+    Gpu { session: Arc<runtime_gpu::Session>, compiled: Option<Box<Compiled>> },
     /// By plans on a device, one for each list of sizes.
-    Open { session: Box<runtime_gpu::OpenSession>, compiled: Option<Box<Compiled>> },
+    Open { session: Arc<runtime_gpu::OpenSession>, compiled: Option<Box<Compiled>> },
     /// On a device in parts, since it decides sizes while it runs.
-    Staged(Box<StagedModel>),
+    Staged(Arc<StagedModel>),
     /// On the CPU executor: the module as loaded, with host calls or in mixed precision.
-    Cpu { module: Box<Module>, mixed: bool },
+    Cpu { module: Arc<Module>, mixed: bool },
 }
 
 /// A network ready to run, on any number of threads: what they share is never written.
 pub struct Session {
     /// As it was loaded.
-    module: Module,
-    execution: Execution,
+    module: Arc<Module>,
+    pub(crate) execution: Execution,
     functions: HostFunctions,
 }
 
 impl Session {
     pub(crate) fn new(module: Module, execution: Execution, functions: HostFunctions) -> Session {
-        Session { module, execution, functions }
+        Session { module: Arc::new(module), execution, functions }
     }
 
     /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`] says.
@@ -46,20 +47,70 @@ impl Session {
         Ok(self.named(self.run_in_order(&self.in_order(inputs)?)?))
     }
 
-    /// Runs once, without blocking the thread that polls the future while the device works. Models in parts and on the CPU executor work on that thread.
+    /// As [`Session::run`], with results in the memory of `outputs`, which an earlier run of this session left: where nobody else holds them, no
+    /// memory is taken for tensors. Of a model in parts or on the CPU executor the results are new.
+    ///
+    /// ```
+    /// # use weft::{Device, Model, Options, Outputs, Tensor};
+    /// # fn main() -> Result<(), weft::Error> {
+    /// # let device = Device::best();
+    /// let model = Model::from_text("graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %y = neg %x : f32[4]\n  return %y\n}\n")?;
+    /// let session = model.compile(&Options::for_device(&device))?.session(&device)?;
+    /// let mut outputs = Outputs::default();
+    /// for i in 0..3 {
+    ///     session.run_into(&[("x", Tensor::from_vec(vec![4], vec![i as f32; 4]))], &mut outputs)?;
+    ///     assert_eq!(outputs["y"].to_f32_vec(), [-(i as f32); 4]);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_into(&self, inputs: &[(&str, Tensor)], outputs: &mut Outputs) -> Result<(), Error> {
+        let given = self.in_order(inputs)?;
+        let mut tensors: Vec<Tensor> = outputs.list.drain(..).map(|(_, t)| t).collect();
+        let done = match &self.execution {
+            Execution::Gpu { session, .. } => session.run_into(&given, &mut tensors),
+            Execution::Open { session, .. } => session.run_into(&given, &mut tensors),
+            Execution::Staged(_) | Execution::Cpu { .. } => {
+                *outputs = self.named(self.run_in_order(&given)?);
+                return Ok(());
+            }
+        };
+        match done {
+            Err(GpuError::TooWide(_)) => tensors = run_on_cpu(&self.module, &self.functions, &given)?,
+            other => drop(other?),
+        }
+        *outputs = self.named(tensors);
+        Ok(())
+    }
+
+    /// Runs once, without blocking the thread that polls the future: while the device works, it is free, and what runs on the host as a whole (models
+    /// in parts, the CPU executor) does so on a thread of its own. Any executor does; the future is woken when there is something to do.
     ///
     /// # Errors
     /// As [`Session::run`].
     pub async fn run_async(&self, inputs: &[(&str, Tensor)]) -> Result<Outputs, Error> {
         let given = self.in_order(inputs)?;
         let results = match &self.execution {
-            Execution::Gpu { session, .. } => match session.run_async(&given).await {
-                Err(GpuError::TooWide(_)) => self.run_on_cpu(&self.module, &given)?,
-                other => other?,
-            },
-            _ => self.run_in_order(&given)?,
+            Execution::Gpu { session, .. } => session.run_async(&given).await,
+            Execution::Open { session, .. } => session.run_async(&given).await,
+            Execution::Staged(staged) => {
+                let staged = staged.clone();
+                return Ok(self.named(on_thread(move || staged.staged.run(&given)).await?));
+            }
+            Execution::Cpu { module, .. } => return self.cpu_async(module.clone(), given).await,
         };
-        Ok(self.named(results))
+        match results {
+            Err(GpuError::TooWide(_)) => self.cpu_async(self.module.clone(), given).await,
+            other => Ok(self.named(other?)),
+        }
+    }
+
+    async fn cpu_async(&self, module: Arc<Module>, inputs: Vec<Tensor>) -> Result<Outputs, Error> {
+        let functions = self.functions.clone();
+        Ok(self.named(on_thread(move || run_on_cpu(&module, &functions, &inputs)).await?))
     }
 
     /// Runs once with inputs and results in the model's order.
@@ -75,27 +126,21 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn run_placed(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, &'static str), Error> {
-        match &self.execution {
-            Execution::Gpu { session, .. } => match session.run(inputs) {
-                // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
-                Err(GpuError::TooWide(_)) => Ok((self.run_on_cpu(&self.module, inputs)?, CPU_EXECUTOR)),
-                other => Ok((other?, self.place())),
-            },
-            Execution::Open { session, .. } => Ok((session.run(inputs)?, self.place())),
-            Execution::Staged(staged) => {
-                let results = staged.staged.run(inputs)?;
-                Ok((results, self.place()))
-            }
-            Execution::Cpu { module, .. } => Ok((self.run_on_cpu(module, inputs)?, CPU_EXECUTOR)),
+        let results = match &self.execution {
+            Execution::Gpu { session, .. } => session.run(inputs),
+            Execution::Open { session, .. } => session.run(inputs),
+            Execution::Staged(staged) => return Ok((staged.staged.run(inputs)?, self.place())),
+            Execution::Cpu { module, .. } => return Ok((run_on_cpu(module, &self.functions, inputs)?, CPU_EXECUTOR)),
+        };
+        match results {
+            // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.
+            Err(GpuError::TooWide(_)) => Ok((run_on_cpu(&self.module, &self.functions, inputs)?, CPU_EXECUTOR)),
+            other => Ok((other?, self.place())),
         }
     }
 
-    fn run_on_cpu(&self, module: &Module, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-        Ok(Interpreter::new(module).with_host(self.functions.on_tensors()).run(module.entry, inputs)?)
-    }
-
     /// The inputs in the model's order.
-    fn in_order(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>, Error> {
+    pub(crate) fn in_order<T: Clone>(&self, inputs: &[(&str, T)]) -> Result<Vec<T>, Error> {
         let ports = input_ports(&self.module);
         let names = || ports.iter().map(|p| p.0.to_string()).collect::<Vec<_>>().join(", ");
         if let Some((name, _)) = inputs.iter().find(|(n, _)| !ports.iter().any(|p| p.0.as_str() == *n)) {
@@ -108,7 +153,7 @@ impl Session {
         given.collect()
     }
 
-    fn named(&self, results: Vec<Tensor>) -> Outputs {
+    pub(crate) fn named(&self, results: Vec<Tensor>) -> Outputs {
         Outputs { list: self.output_names().into_iter().zip(results).collect() }
     }
 
@@ -125,8 +170,12 @@ impl Session {
         match &self.execution {
             Execution::Gpu { session, .. } => place_of(session),
             Execution::Open { session, .. } => place_of(session.first()),
-            Execution::Staged(s) if s.staged.has_device_steps() => "device and host",
-            Execution::Staged(_) | Execution::Cpu { .. } => CPU_EXECUTOR,
+            Execution::Staged(s) => match (s.staged.has_device_steps(), s.staged.has_host_steps()) {
+                (true, false) => "device",
+                (true, true) => "device and host",
+                (false, _) => CPU_EXECUTOR,
+            },
+            Execution::Cpu { .. } => CPU_EXECUTOR,
         }
     }
     /// True when mixed precision has put anything into f16, as far as a plan that was compiled here says.
@@ -167,7 +216,7 @@ impl Session {
         if let Some(c) = &mut compiled {
             c.take_sizes(plan, memory);
         }
-        Ok(Session { execution: Execution::Gpu { session: Box::new(one), compiled }, ..self })
+        Ok(Session { execution: Execution::Gpu { session: Arc::new(one), compiled }, ..self })
     }
 }
 
@@ -177,4 +226,18 @@ fn place_of(session: &runtime_gpu::Session) -> &'static str {
         (true, true) => "device and host",
         (false, _) => "host",
     }
+}
+
+fn run_on_cpu(module: &Module, functions: &HostFunctions, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+    Ok(Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs)?)
+}
+
+/// What `work` gives, on a thread of its own.
+async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    let (sender, done) = async_channel::bounded(1);
+    // Nobody listens any more when the run was given up.
+    let run = move || drop(sender.try_send(work()));
+    let started = std::thread::Builder::new().name("weft-run".into()).spawn(run);
+    started.map_err(|e| GpuError::Host(format!("no thread for a run: {e}")))?;
+    done.recv().await.unwrap_or_else(|_| Err(GpuError::Host("a run on the host ended without results".into()).into()))
 }

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 const MAGIC: &[u8; 8] = b"WEFTKEEP";
 
 /// The version of the layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes before the content, whose alignment they keep.
 const HEADER: usize = 64;

@@ -1,14 +1,19 @@
 //! Constants on their way to the device: read, packed, encoded and written one after another, large ones a few rows at a time,
 //! so that the host never holds much more than the largest of them.
 
+use crate::buffers::{allocate, buffer_usage};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::shared_parts::{DeviceConstant, Opened};
+use crate::staging::copy_mapped;
 use crate::storage::encode_tensor;
+use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
 use compiler::name::Name;
 use compiler::plan::{Content, Plan, PlanBuffer};
 use compiler::tensor::Tensor;
 use compiler::tir::{Encoding, TensorFunction};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes that are packed at once, and bytes of mapped buffers that may wait for the device to take them.
@@ -20,39 +25,67 @@ pub(crate) struct Upload<'a> {
     module: &'a Module,
     /// Bytes written since the device last took over what was mapped.
     waiting: usize,
+    /// Constants of this session, to be added to those that sessions share.
+    made: HashMap<Fingerprint, Arc<DeviceConstant>>,
+    pub(crate) opened: Opened,
 }
 
 impl<'a> Upload<'a> {
     pub(crate) fn new(gpu: &'a Gpu, module: &'a Module) -> Self {
-        Upload { gpu, module, waiting: 0 }
+        Upload { gpu, module, waiting: 0, made: HashMap::new(), opened: Opened::default() }
     }
 
-    /// Fills the mapped slices of buffer `b` with constant `name`, through `packer` where there is one; with `packed`, which has been
-    /// made of it before, instead.
+    /// The constant `name` of the module in the form of buffer `i`: one that this or another session has uploaded, else `packed`
+    /// (its bytes as they were packed before, and what from), else through `packer` where there is one.
     ///
     /// # Errors
     /// An unreadable constant, a value without a storage form, a lost device.
     pub(crate) fn constant(
         &mut self,
-        name: Name,
-        packer: Option<&TensorFunction>,
-        packed: Option<&[u8]>,
-        b: &PlanBuffer,
-        slices: &[wgpu::Buffer],
-    ) -> Result<(), GpuError> {
+        plan: &Plan,
+        i: usize,
+        (name, packer): (Name, Option<&TensorFunction>),
+        packed: Option<(&[u8], Fingerprint)>,
+    ) -> Result<Arc<DeviceConstant>, GpuError> {
+        let b = &plan.buffers[i];
+        let source = if packed.is_none() { Some(load_constant(self.module, name)?) } else { None };
+        let digest = packed
+            .map(|p| p.1)
+            .or(source.as_ref().map(source_digest))
+            .ok_or_else(|| GpuError::Internal(format!("constant {name} has no source")))?;
+        let key = constant_key(plan, i, packer, digest);
+        if let Some(there) = self.made.get(&key).cloned().or_else(|| self.gpu.parts.constants.find(key)) {
+            self.opened.shared_constants += 1;
+            self.made.insert(key, there.clone());
+            return Ok(there);
+        }
+        let slices = allocate(self.gpu, plan, i, b);
         let mut at = 0;
         let mut write = |bytes: &[u8]| -> Result<(), GpuError> {
-            copy(slices, b.slice_bytes as usize, at, bytes)?;
+            copy_mapped(&slices, b.slice_bytes as usize, at, bytes)?;
             at += bytes.len();
             Ok(())
         };
-        match packed {
-            Some(bytes) => write(bytes)?,
-            None => storage_parts(self.module, name, packer, b.encoding, &mut write)?,
+        match (packed, source) {
+            (Some((bytes, _)), _) => write(bytes)?,
+            (None, Some(source)) => storage_parts(source, name, packer, b.encoding, &mut write)?,
+            (None, None) => {}
         }
         slices.iter().for_each(wgpu::Buffer::unmap);
+        self.opened.constants += 1;
+        self.opened.constant_bytes += b.bytes;
+        let made = Arc::new(DeviceConstant { slices });
+        self.made.insert(key, made.clone());
         self.waiting += b.bytes as usize;
-        if self.waiting > PORTION { self.hand_over() } else { Ok(()) }
+        if self.waiting > PORTION {
+            self.hand_over()?;
+        }
+        Ok(made)
+    }
+
+    /// Lets other sessions on the device find what this one made.
+    pub(crate) fn made(self) -> (Opened, HashMap<Fingerprint, Arc<DeviceConstant>>) {
+        (self.opened, self.made)
     }
 
     /// What was mapped stays in host memory until a submission takes it.
@@ -63,19 +96,40 @@ impl<'a> Upload<'a> {
     }
 }
 
-/// Calls `write` with the bytes of constant `name` in storage form, packed where there is a packer, in order and a portion at a time.
+/// What a constant is: its type, shape and data.
+pub(crate) fn source_digest(source: &Tensor) -> Fingerprint {
+    Fingerprint::of(|w| {
+        w.text(&source.dtype().to_string());
+        w.list(source.shape().iter(), |w, &d| w.number(d as i64));
+        w.bytes(source.bytes());
+    })
+}
+
+/// What a constant is on the device: the data, how it was packed, and the buffer that it is in.
+fn constant_key(plan: &Plan, i: usize, packer: Option<&TensorFunction>, source: Fingerprint) -> Fingerprint {
+    let b = &plan.buffers[i];
+    Fingerprint::of(|w| {
+        w.part(source);
+        w.list(packer.iter(), |w, f| w.part(f.fingerprint()));
+        w.text(&format!("{:?} {:?}", b.encoding, buffer_usage(plan, i)));
+        w.number(b.bytes as i64);
+        w.number(b.slice_bytes as i64);
+    })
+}
+
+/// Calls `write` with the bytes of `source`, which is constant `name`, in storage form, packed where there is a packer, in order and a portion
+/// at a time.
 ///
 /// # Errors
-/// An unreadable constant, a value without a storage form, what `write` says.
+/// A value without a storage form, what `write` says.
 pub(crate) fn storage_parts(
-    module: &Module,
+    source: Tensor,
     name: Name,
     packer: Option<&TensorFunction>,
     encoding: Option<Encoding>,
     write: &mut dyn FnMut(&[u8]) -> Result<(), GpuError>,
 ) -> Result<(), GpuError> {
     let host = |e: String| GpuError::Host(format!("constant {name}: {e}"));
-    let source = load_constant(module, name)?;
     let mut encoded = |t: &Tensor| -> Result<(), GpuError> {
         let narrow = if t.dtype().size() == 8 { Encoding::Narrow } else { Encoding::Native };
         write(&encode_tensor(t, encoding.unwrap_or(narrow)).map_err(host)?)
@@ -110,23 +164,6 @@ fn portions(f: &TensorFunction) -> Vec<Option<TensorFunction>> {
         return vec![None];
     }
     (0..rows).step_by(at_once).map(|start| f.with_rows(start, at_once.min(rows - start))).collect()
-}
-
-/// Writes `bytes` at `offset` of the data that the slices hold together.
-fn copy(slices: &[wgpu::Buffer], slice_bytes: usize, offset: usize, bytes: &[u8]) -> Result<(), GpuError> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let (slice, from) = ((offset + done) / slice_bytes, (offset + done) % slice_bytes);
-        let n = (slice_bytes - from).min(bytes.len() - done);
-        let slice =
-            slices.get(slice).ok_or_else(|| GpuError::Internal("a constant is larger than its buffer".into()))?;
-        let end = (from + n).next_multiple_of(4).min(slice.size() as usize);
-        let range = from as u64..end as u64;
-        let mut view = slice.get_mapped_range_mut(range).map_err(|e| GpuError::Internal(e.to_string()))?;
-        view.slice(..n).copy_from_slice(&bytes[done..done + n]);
-        done += n;
-    }
-    Ok(())
 }
 
 /// Where constants are, told by what they are: for each buffer of `plan`, which one of `before` holds the same constant.

@@ -5,6 +5,7 @@ use crate::counted_cores;
 use crate::error::GpuError;
 use crate::figures::DeviceFigures;
 use crate::poller::Poller;
+use crate::shared_parts::SharedParts;
 use compiler::fingerprint::Fingerprint;
 use compiler::profile::DeviceProfile;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -53,6 +54,8 @@ pub struct Gpu {
     /// Where it was opened here.
     pub(crate) adapter: Option<wgpu::Adapter>,
     poller: OnceLock<Result<Poller, String>>,
+    /// What its sessions share.
+    pub(crate) parts: SharedParts,
 }
 
 /// Features Weft uses where the adapter has them.
@@ -181,7 +184,17 @@ impl Gpu {
         }
         let driver = Fingerprint::of(|w| w.text(&format!("{} {}", info.driver, info.driver_info)));
         let cache_key = wgpu::util::pipeline_cache_key(&info).map(|k| format!("{k}-{driver}"));
-        Gpu { device, queue, profile, description, lost, cache_key, adapter: None, poller: OnceLock::new() }
+        Gpu {
+            device,
+            queue,
+            profile,
+            description,
+            lost,
+            cache_key,
+            adapter: None,
+            poller: OnceLock::new(),
+            parts: SharedParts::default(),
+        }
     }
 
     /// Compiles from now on by rates that were measured on this device (f32 operations and bytes, in 10^9 a second), where neither

@@ -1,17 +1,23 @@
 //! Tensors that stay on the device: results of one session that are inputs of another, and buffers of one's own.
 //!
 //! [`Session::run_on_device`] submits a run and leaves its results where the kernels wrote them. [`DeviceOutputs`] holds the run's
-//! resources, so nobody writes over them until it is dropped. An input on the device is bound as it is: nothing is copied, and
-//! the host waits for nothing, since the queue keeps the order of what is submitted.
+//! resources, so nobody writes over them until it is dropped. An input on the device is bound as it is, and so is a buffer that a result is wanted
+//! in: nothing is copied, and the host waits for nothing, since the queue keeps the order of what is submitted.
 
+use crate::buffers::{buffer_usage, slice_sizes};
+use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::pool::Lease;
 use crate::readback::{Polling, Readback};
 use crate::resources::{Resources, Shared};
 use crate::session::Session;
+use crate::staging::write_by_queue;
+use crate::transfers::Transfers;
 use compiler::dtype::DType;
+use compiler::plan::{BufferView, Content};
 use compiler::tensor::Tensor;
 use compiler::tir::Encoding;
+use std::sync::Arc;
 
 /// A tensor in device memory.
 #[derive(Clone, Debug)]
@@ -21,13 +27,21 @@ pub struct DeviceTensor {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
     pub(crate) encoding: Encoding,
+    /// The buffers hold a constant, which sessions share: no run may write to it.
+    pub(crate) constant: bool,
 }
 
 impl DeviceTensor {
-    /// A buffer of one's own with the elements in order, in the form of WGSL's arrays: 32 bits each, f16 in 16. It belongs to the device that
-    /// sessions run on, and can be bound as storage.
+    /// A buffer of one's own with the elements in order, in the form of WGSL's arrays: 32 bits each (integers of 64 bits too), f16 in 16. It belongs
+    /// to the device that sessions run on. To be an input it must be for storage and have its bytes padded to 16; to take a result, for storage
+    /// or for copies to it.
     pub fn from_buffer(buffer: wgpu::Buffer, dtype: DType, shape: &[usize]) -> DeviceTensor {
-        DeviceTensor { buffers: vec![buffer], dtype, shape: shape.to_vec(), encoding: Encoding::Native }
+        let encoding = if dtype.is_int() && dtype.size() == 8 { Encoding::Narrow } else { Encoding::Native };
+        DeviceTensor { buffers: vec![buffer], dtype, shape: shape.to_vec(), encoding, constant: false }
+    }
+    /// The same, with elements in another storage form, as a plan's inputs and outputs have it.
+    pub fn with_encoding(self, encoding: Encoding) -> DeviceTensor {
+        DeviceTensor { encoding, ..self }
     }
     /// Element type.
     pub fn dtype(&self) -> DType {
@@ -37,9 +51,21 @@ impl DeviceTensor {
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
+    /// Storage form of its elements.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
     /// The buffers that hold it, for commands of one's own.
     pub fn buffers(&self) -> &[wgpu::Buffer] {
         &self.buffers
+    }
+    /// Bytes of its buffers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.buffers.iter().map(wgpu::Buffer::size).sum()
+    }
+    /// True when its buffers were made for that.
+    pub(crate) fn can(&self, usage: wgpu::BufferUsages) -> bool {
+        self.buffers.iter().all(|b| b.usage().contains(usage))
     }
 }
 
@@ -52,11 +78,28 @@ pub enum RunInput<'a> {
     Device(&'a DeviceTensor),
 }
 
+impl RunInput<'_> {
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            RunInput::Host(t) => t.dtype(),
+            RunInput::Device(t) => t.dtype,
+        }
+    }
+    /// Dimensions.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            RunInput::Host(t) => t.shape(),
+            RunInput::Device(t) => &t.shape,
+        }
+    }
+}
+
 /// Results of a run, on the device for as long as this is held. With it go the run's resources: another run of the session uses others,
 /// or waits.
-pub struct DeviceOutputs<'s> {
-    shared: &'s Shared,
-    resources: Lease<'s, Resources>,
+pub struct DeviceOutputs {
+    shared: Arc<Shared>,
+    resources: Lease<Resources>,
 }
 
 impl Session {
@@ -64,41 +107,183 @@ impl Session {
     ///
     /// # Errors
     /// Wrong inputs, a result that never is on the device, a failed host step, a lost device.
-    pub async fn run_on_device(&self, inputs: &[RunInput<'_>]) -> Result<DeviceOutputs<'_>, GpuError> {
+    pub async fn run_on_device(&self, inputs: &[RunInput<'_>]) -> Result<DeviceOutputs, GpuError> {
+        self.run_bound(inputs, &[]).await
+    }
+
+    /// As [`Session::run_on_device`], with places for the results, in the order of the plan's outputs: one that is given takes its result. Kernels write
+    /// there where the buffer is for storage and as large as the memory that the plan has for the result, which it may share with
+    /// other values ([`Session::output_on_device`] makes such a buffer); else the result is copied on the device, behind the last
+    /// kernel ([`DeviceOutputs::transfers`] counts that).
+    ///
+    /// # Errors
+    /// As there; a buffer that is too small, of another device's form, or for neither storage nor copies.
+    pub async fn run_bound(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &[Option<&DeviceTensor>],
+    ) -> Result<DeviceOutputs, GpuError> {
         let shared = &self.shared;
         if let Some(o) = shared.plan.outputs.iter().find(|o| shared.on_host(o)) {
             return Err(GpuError::Input(format!("the result `{}` is in host memory: no kernel writes it", o.name)));
         }
+        self.run_in_place(inputs, outputs).await
+    }
+
+    /// As [`Session::run_bound`], for a plan that may have results in host memory.
+    pub(crate) async fn run_in_place(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &[Option<&DeviceTensor>],
+    ) -> Result<DeviceOutputs, GpuError> {
+        let shared = &self.shared;
         let mut resources = self.pool.take().await;
-        resources.bind_inputs(shared, inputs)?;
-        if let Some(encoder) = resources.execute(shared, Polling::Thread).await? {
+        let uploads = resources.bind(shared, inputs, outputs)?;
+        if let Some(encoder) = resources.execute(shared, uploads, Polling::Thread).await? {
             shared.gpu.queue.submit([encoder.finish()]);
         }
-        Ok(DeviceOutputs { shared, resources })
+        resources.staging.submitted();
+        Ok(DeviceOutputs { shared: shared.clone(), resources })
+    }
+
+    /// Uploads `t` for input `n`, once for many runs: what runs with it uploads nothing.
+    ///
+    /// # Errors
+    /// There is no such input, or it is of another type or shape; a value that the device cannot hold; no memory.
+    pub fn input_on_device(&self, n: usize, t: &Tensor) -> Result<DeviceTensor, GpuError> {
+        let view = view(&self.shared.plan.inputs, n, "input")?;
+        if t.dtype() != view.dtype || t.shape() != view.shape {
+            let (wanted, got) = (format!("{}{:?}", view.dtype, view.shape), format!("{}{:?}", t.dtype(), t.shape()));
+            return Err(GpuError::Input(format!("input `{}` is {wanted}, got {got}", view.name)));
+        }
+        let made = self.allocate_for(view)?;
+        let slice_bytes = self.shared.plan.buffers[view.buffer].slice_bytes;
+        write_by_queue(&self.shared.gpu.queue, (view, slice_bytes, &made.buffers), t)?;
+        Ok(made)
+    }
+
+    /// A buffer for result `n` that kernels can write to in the place of the session's own memory ([`Session::run_bound`]).
+    ///
+    /// # Errors
+    /// There is no such result, or none on the device; no memory.
+    pub fn output_on_device(&self, n: usize) -> Result<DeviceTensor, GpuError> {
+        self.allocate_for(view(&self.shared.plan.outputs, n, "output")?)
+    }
+
+    fn allocate_for(&self, view: &BufferView) -> Result<DeviceTensor, GpuError> {
+        let (gpu, plan): (&Gpu, _) = (&self.shared.gpu, &self.shared.plan);
+        let b = &plan.buffers[view.buffer];
+        if matches!(b.content, Content::Host(_)) {
+            return Err(GpuError::Input(format!("`{}` is in host memory: no kernel touches it", view.name)));
+        }
+        let usage = buffer_usage(plan, view.buffer) | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let make = |size| {
+            gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(view.name.as_str()),
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffers = slice_sizes(b).into_iter().map(make).collect();
+        match pollster::block_on(scope.pop()) {
+            Some(e) => {
+                let device = gpu.description.name.clone();
+                Err(GpuError::OutOfMemory { device, need: b.bytes, why: e.to_string() })
+            }
+            None => Ok(DeviceTensor {
+                buffers,
+                dtype: view.dtype,
+                shape: view.shape.clone(),
+                encoding: view.encoding,
+                constant: false,
+            }),
+        }
     }
 }
 
-impl DeviceOutputs<'_> {
-    /// The n-th result. What is made of it keeps its buffers, but not their contents: those are safe while the outputs are held.
+impl Session {
+    /// True when the n-th input can be a tensor that is on the device in this form.
+    pub(crate) fn takes(&self, n: usize, t: &DeviceTensor) -> bool {
+        let input = &self.shared.plan.inputs[n];
+        let sizes = slice_sizes(&self.shared.plan.buffers[input.buffer]);
+        !self.shared.on_host(input)
+            && (t.dtype, &t.shape, t.encoding) == (input.dtype, &input.shape, input.encoding)
+            && sizes.len() == t.buffers.len()
+            && t.buffers.iter().zip(&sizes).all(|(b, &size)| b.size() >= size)
+    }
+}
+
+fn view<'a>(list: &'a [BufferView], n: usize, what: &str) -> Result<&'a BufferView, GpuError> {
+    list.get(n).ok_or_else(|| GpuError::Input(format!("there is no {what} {n}: the network has {}", list.len())))
+}
+
+impl DeviceOutputs {
+    /// How many results there are.
+    pub fn len(&self) -> usize {
+        self.shared.plan.outputs.len()
+    }
+    /// True when the network has no results.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The n-th result: in the buffer that was given for it, else in the run's. What is made of the latter keeps its buffers, but not their
+    /// contents: those are safe while the outputs are held.
     ///
     /// # Panics
     /// There are not that many.
     pub fn tensor(&self, n: usize) -> DeviceTensor {
         let view = &self.shared.plan.outputs[n];
-        DeviceTensor {
+        let given = self.resources.bindings.result(n).cloned();
+        given.unwrap_or_else(|| DeviceTensor {
             buffers: self.resources.buffers[view.buffer].clone(),
             dtype: view.dtype,
             shape: self.resources.shape_of(view),
             encoding: view.encoding,
+            constant: matches!(self.shared.plan.buffers[view.buffer].content, Content::Constant { .. }),
+        })
+    }
+    /// Bytes that the run has moved; of one whose results stay and whose inputs are on the device, none but what branches and loops need.
+    pub fn transfers(&self) -> Transfers {
+        self.resources.moved.so_far()
+    }
+    /// True when the n-th result is on the device.
+    pub(crate) fn is_on_device(&self, n: usize) -> bool {
+        !self.shared.on_host(&self.shared.plan.outputs[n])
+    }
+    /// Some results in host memory, once the device is done.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(crate) async fn read_of(&self, list: &[usize]) -> Result<Vec<Tensor>, GpuError> {
+        if list.is_empty() {
+            return Ok(vec![]);
         }
+        let views = list.iter().map(|&n| &self.shared.plan.outputs[n]);
+        let results = Readback::submit(&self.shared, &self.resources, None, views);
+        results.done(&self.shared.gpu, Polling::Thread).await?;
+        let mut tensors = vec![];
+        results.tensors(&self.shared, &self.resources, &mut tensors)?;
+        Ok(tensors)
     }
     /// All results in host memory, once the device is done.
     ///
     /// # Errors
-    /// A lost device.
+    /// A result in a given buffer that cannot be copied from; a lost device.
     pub async fn read(&self) -> Result<Vec<Tensor>, GpuError> {
-        let results = Readback::submit(self.shared, &self.resources, None, &self.shared.plan.outputs);
+        let readable = wgpu::BufferUsages::COPY_SRC;
+        for view in &self.shared.plan.outputs {
+            if self.resources.buffers[view.buffer].iter().any(|b| !b.usage().contains(readable)) {
+                let text =
+                    format!("the result `{}` cannot be read: its buffer is not made to be copied from", view.name);
+                return Err(GpuError::Input(text));
+            }
+        }
+        let results = Readback::submit(&self.shared, &self.resources, None, &self.shared.plan.outputs);
         results.done(&self.shared.gpu, Polling::Thread).await?;
-        results.tensors(&self.resources)
+        let mut tensors = vec![];
+        results.tensors(&self.shared, &self.resources, &mut tensors)?;
+        Ok(tensors)
     }
 }

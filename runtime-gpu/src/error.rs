@@ -53,6 +53,18 @@ pub enum GpuError {
         /// What a small kernel gave.
         why: String,
     },
+    /// The driver took subgroups that a kernel on matrix units was not made for.
+    #[error("`{device}` runs kernel {kernel} with subgroups of {size} threads; it was made for {} to {}", .made_for.0, .made_for.1)]
+    SubgroupSize {
+        /// The kernel.
+        kernel: String,
+        /// The device.
+        device: String,
+        /// Threads of its subgroups.
+        size: u32,
+        /// The fewest and the most threads that are right.
+        made_for: (u32, u32),
+    },
     /// The driver does not tell what its compiler made of kernels.
     #[error("`{device}` has no statistics of kernels: {why}")]
     NoDriverStats {

@@ -1,12 +1,14 @@
 //! Weft's runtime on wgpu: adapters and their profiles, sessions that hold everything prebuilt, runs and timings.
 //!
 //! A [`Session`] owns the device buffers, pipelines and bind groups of one [`compiler::plan::Plan`]; a run only writes
-//! inputs, encodes, submits and reads back. Nothing is compiled or allocated in a run except staging memory.
+//! inputs, encodes, submits and reads back. Nothing is compiled in a run, and no memory allocated but for results that are new.
 //!
 //! Any number of threads and futures may run on one session, and any number of sessions on one device: what the runs of a
 //! session share is never written, and what a run writes is its own for as long as it lasts (`resources.rs`).
 
 mod adapters;
+mod bindings;
+mod buffers;
 pub mod cache;
 mod canary;
 mod constants;
@@ -17,6 +19,7 @@ mod driver_stats;
 mod error;
 mod figures;
 mod host_functions;
+mod in_flight;
 mod loops;
 mod measure;
 mod open;
@@ -29,8 +32,12 @@ mod resident;
 mod resources;
 mod run;
 mod session;
+mod shared_parts;
 mod staged;
+mod staging;
 mod storage;
+mod subgroup_sizes;
+mod transfers;
 
 pub use adapters::{AdapterDescription, list_adapters, profile_of};
 pub use device::{DeviceChoice, Gpu};
@@ -38,14 +45,17 @@ pub use device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 pub use error::GpuError;
 pub use figures::{DeviceFigures, Figure, Source};
 pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
+pub use in_flight::InFlight;
 pub use measure::KernelTimer;
 pub use open::OpenSession;
 pub use prepacked::Prepacked;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
+pub use shared_parts::Opened;
 pub use staged::{Open, Part, Staged};
 pub use storage::{decode_tensor, encode_tensor};
+pub use transfers::Transfers;
 /// The library that device functions are written with.
 pub use wgpu;
 

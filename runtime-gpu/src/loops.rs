@@ -6,7 +6,7 @@
 
 use crate::error::GpuError;
 use crate::readback::{Polling, Readback, new_encoder};
-use crate::resources::{BoundSteps, Resources, Shared, bind_steps, slice_sizes};
+use crate::resources::{BoundSteps, Resources, Shared, bind_steps};
 use compiler::plan::{BufferView, Collected, Loop, Trips};
 use compiler::tensor::Tensor;
 use std::sync::Arc;
@@ -166,6 +166,7 @@ impl Resources {
             };
             let bytes = (c.row_bytes - done).min(sizes[0] - offset_a).min(sizes[1] - offset_b);
             encoder.copy_buffer_to_buffer(from, offset_a, to, offset_b, bytes);
+            self.moved.copy(bytes);
             done += bytes;
         }
         Ok(())
@@ -191,6 +192,7 @@ impl Resources {
         if let Some(old) = old {
             let encoder = encoder.get_or_insert_with(|| new_encoder(gpu));
             encoder.copy_buffer_to_buffer(&old, 0, &new, 0, held);
+            self.moved.copy(held);
         }
         self.buffers[c.all] = vec![new];
         Ok(())
@@ -231,11 +233,7 @@ impl Resources {
     }
 
     fn copy_whole(&self, shared: &Shared, encoder: &mut Encoder, from: usize, to: usize) {
-        let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
-        let sizes = slice_sizes(&shared.plan.buffers[from]);
-        for ((a, b), size) in self.buffers[from].iter().zip(&self.buffers[to]).zip(sizes) {
-            encoder.copy_buffer_to_buffer(a, 0, b, 0, size.min(b.size()));
-        }
+        self.copy_buffer(shared, encoder.get_or_insert_with(|| new_encoder(&shared.gpu)), from, to);
     }
 
     /// Lets two buffers of the plan change places; a second time undoes it.

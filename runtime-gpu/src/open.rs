@@ -1,13 +1,16 @@
 //! Networks whose sizes are open: pipelines and constants once, activations for each list of sizes that comes up.
 
+use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 use crate::error::GpuError;
+use crate::in_flight::InFlight;
+use crate::run::RunTimes;
 use crate::session::Session;
 use compiler::compile::{MemoryReport, OpenPlan, SizeError};
 use compiler::name::Name;
 use compiler::plan::Plan;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Lists of sizes whose activations are kept.
 const KEPT: usize = 16;
@@ -41,21 +44,40 @@ impl OpenSession {
     /// Shapes that the network does not take, sizes beyond the declared ranges or the device, memory.
     pub fn at(&self, shapes: &[&[usize]]) -> Result<Arc<Session>, GpuError> {
         let sizes = self.open.sizes(shapes)?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|(s, _)| *s == sizes)
-            && let Some(found) = kept.remove(at)
-        {
-            let session = found.1.clone();
-            kept.push_back(found);
+        if let Some(session) = take(&mut self.kept(), &sizes) {
             return Ok(session);
         }
+        // Others run at sizes that are there while this one is made.
         let (plan, _) = self.open.at(&sizes)?;
-        let session = Arc::new(self.first.with_plan(plan)?);
-        kept.push_back((sizes, session.clone()));
+        let made = Arc::new(self.first.with_plan(plan)?);
+        let mut kept = self.kept();
+        // Another thread may have been faster.
+        if let Some(session) = take(&mut kept, &sizes) {
+            return Ok(session);
+        }
+        kept.push_back((sizes, made.clone()));
         if kept.len() > KEPT {
             kept.pop_front();
         }
-        Ok(session)
+        Ok(made)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session for inputs of the shapes of `inputs`.
+    ///
+    /// # Errors
+    /// As [`OpenSession::at`].
+    pub fn for_inputs(&self, inputs: &[RunInput<'_>]) -> Result<Arc<Session>, GpuError> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(RunInput::shape).collect();
+        self.at(&shapes)
+    }
+
+    fn for_tensors(&self, inputs: &[Tensor]) -> Result<Arc<Session>, GpuError> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        self.at(&shapes)
     }
 
     /// The plan for inputs of these shapes, and what memory it takes.
@@ -71,8 +93,43 @@ impl OpenSession {
     /// # Errors
     /// As [`OpenSession::at`] and [`Session::run`].
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GpuError> {
-        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        self.at(&shapes)?.run(inputs)
+        self.for_tensors(inputs)?.run(inputs)
+    }
+
+    /// As [`Session::run_into`].
+    ///
+    /// # Errors
+    /// As [`OpenSession::run`].
+    pub fn run_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<RunTimes, GpuError> {
+        self.for_tensors(inputs)?.run_into(inputs, outputs)
+    }
+
+    /// As [`Session::run_async`]; memory for sizes that are new is allocated on the thread that polls.
+    ///
+    /// # Errors
+    /// As [`OpenSession::run`].
+    pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GpuError> {
+        self.for_tensors(inputs)?.run_async(inputs).await
+    }
+
+    /// As [`Session::submit`]. Runs at one list of sizes take turns; those at others have memory of their own.
+    ///
+    /// # Errors
+    /// As [`OpenSession::run`].
+    pub async fn submit(&self, inputs: &[RunInput<'_>]) -> Result<InFlight, GpuError> {
+        self.for_inputs(inputs)?.submit(inputs).await
+    }
+
+    /// As [`Session::run_bound`]: results stay on the device, in the buffers that are given for them.
+    ///
+    /// # Errors
+    /// As [`OpenSession::at`] and [`Session::run_bound`].
+    pub async fn run_bound(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &[Option<&DeviceTensor>],
+    ) -> Result<DeviceOutputs, GpuError> {
+        self.for_inputs(inputs)?.run_bound(inputs, outputs).await
     }
 
     /// The session that the others share pipelines and constants with.
@@ -82,6 +139,15 @@ impl OpenSession {
 
     /// Lists of sizes that are ready to run.
     pub fn sizes_kept(&self) -> usize {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.kept().len()
     }
+}
+
+/// The session for these sizes, which becomes the one that was used last.
+fn take(kept: &mut Kept, sizes: &[(Name, i64)]) -> Option<Arc<Session>> {
+    let at = kept.iter().position(|(s, _)| s == sizes)?;
+    let found = kept.remove(at)?;
+    let session = found.1.clone();
+    kept.push_back(found);
+    Some(session)
 }

@@ -3,26 +3,33 @@
 use crate::cache::{CacheFolder, PIPELINES};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::shared_parts::Pipeline;
 use compiler::fingerprint::Fingerprint;
 use compiler::plan::{EmittedKernel, Plan, PlanKernel};
 use compiler::tir::Access;
 use shaders_gen::GeneratedModule;
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A kernel ready to dispatch.
-pub(crate) struct Pipeline {
-    pub(crate) pipeline: wgpu::ComputePipeline,
-    pub(crate) layout: wgpu::BindGroupLayout,
-}
 
 /// What a driver made of the shaders of one plan, on disk.
 pub(crate) struct PipelineCache {
     cache: wgpu::PipelineCache,
     folder: CacheFolder,
     key: Fingerprint,
-    found: bool,
+    found: Found,
 }
+
+/// What of a plan's pipelines was on disk. Some are not where a session of the process had built them already: the driver's data lacks them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Some,
+    All,
+}
+
+/// The first byte of a file that has all pipelines of its plan; of one that has some it is 0.
+const ALL: u8 = 1;
 
 impl PipelineCache {
     /// The cache of these shaders on this device and driver, filled from disk when there is a file for them; none where the
@@ -39,17 +46,23 @@ impl PipelineCache {
                 w.tag(u8::from(k.emitted.bounds_proved));
             });
         });
-        let data = folder.read(PIPELINES, key);
+        let file = folder.read(PIPELINES, key);
+        let data = file.as_ref().and_then(|f| f.split_first());
+        let found = match data {
+            None => Found::Nothing,
+            Some((&ALL, _)) => Found::All,
+            Some(_) => Found::Some,
+        };
         // SAFETY: the data came from `get_data` on a device with the same cache key (adapter, driver, driver version), whole by its
         // checksum; the driver checks its own header again and falls back to an empty cache.
         let cache = unsafe {
             gpu.device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: Some("weft"),
-                data: data.as_deref(),
+                data: data.map(|d| d.1),
                 fallback: true,
             })
         };
-        Some(PipelineCache { cache, folder: folder.clone(), key, found: data.is_some() })
+        Some(PipelineCache { cache, folder: folder.clone(), key, found })
     }
 
     /// wgpu's part of it.
@@ -57,37 +70,74 @@ impl PipelineCache {
         &self.cache
     }
 
-    /// Writes what was not found on disk. Failing to write costs the next start some time, and is no error.
-    pub(crate) fn store(self) {
-        if let (false, Some(data)) = (self.found, self.cache.get_data()) {
-            let _ = self.folder.write(PIPELINES, self.key, |to| to.write_all(&data));
+    /// Writes what was not found on disk; `all` says whether all pipelines were built with this cache. Failing to write costs the next
+    /// start some time, and is no error.
+    pub(crate) fn store(self, all: bool) {
+        let better = match self.found {
+            Found::Nothing => true,
+            Found::Some => all,
+            Found::All => false,
+        };
+        if let (true, Some(data)) = (better, self.cache.get_data()) {
+            let _ = self.folder.write(PIPELINES, self.key, |to| {
+                to.write_all(&[if all { ALL } else { 0 }])?;
+                to.write_all(&data)
+            });
         }
     }
 }
 
-/// Builds the pipelines of all kernels, on as many threads as the machine has: a driver that compiles now does so for
-/// several at once. `progress` hears of each that is done.
+/// The pipelines of a plan.
+pub(crate) struct Built {
+    pub(crate) list: Vec<Arc<Pipeline>>,
+    keys: Vec<Fingerprint>,
+    /// How many of them other sessions had built.
+    pub(crate) shared: usize,
+}
+
+impl Built {
+    /// Lets other sessions find them.
+    pub(crate) fn publish(&self, gpu: &Gpu) {
+        gpu.parts.pipelines.add(self.keys.iter().copied().zip(&self.list));
+    }
+}
+
+/// What decides a pipeline. Its name does not: the label that debuggers show is that of the session which built it.
+fn pipeline_key(kernel: &PlanKernel) -> Fingerprint {
+    let e = &kernel.emitted;
+    Fingerprint::of(|w| {
+        w.text(&e.wgsl);
+        w.text(&e.name);
+        w.tag(u8::from(e.bounds_proved));
+        w.list(e.bindings.iter(), |w, b| w.tag(u8::from(b.access == Access::Read)));
+        w.number(i64::from(e.immediate_bytes));
+    })
+}
+
+/// The pipelines of all kernels: those that a session on the device has, and the others built, on as many threads as the machine has, since a
+/// driver that compiles now does so for several at once. `progress` hears of each that is done.
 pub(crate) fn build_all(
     gpu: &Gpu,
     plan: &Plan,
     cache: Option<&wgpu::PipelineCache>,
     progress: &mut dyn FnMut(&str, usize, usize),
-) -> Result<Vec<Pipeline>, GpuError> {
+) -> Result<Built, GpuError> {
     let kernels = &plan.kernels;
+    let keys: Vec<Fingerprint> = kernels.iter().map(pipeline_key).collect();
+    let mut list: Vec<Option<Arc<Pipeline>>> = keys.iter().map(|&key| gpu.parts.pipelines.find(key)).collect();
+    let missing: Vec<usize> = (0..kernels.len()).filter(|&i| list[i].is_none()).collect();
+    let shared = kernels.len() - missing.len();
     let need = plan.buffers.iter().map(|b| b.bytes).sum();
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(kernels.len());
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(missing.len());
     let next = AtomicUsize::new(0);
-    let mut built: Vec<Option<Pipeline>> = kernels.iter().map(|_| None).collect();
-    progress("kernels", 0, kernels.len());
-    std::thread::scope(|scope| {
+    progress("kernels", shared, kernels.len());
+    std::thread::scope(|scope| -> Result<(), GpuError> {
         let (sender, done) = std::sync::mpsc::channel();
         for _ in 0..workers {
-            let (sender, next) = (sender.clone(), &next);
+            let (sender, next, missing) = (sender.clone(), &next, &missing);
             scope.spawn(move || {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(kernel) = kernels.get(i) else { return };
-                    if sender.send((i, build_checked(gpu, kernel, cache, need))).is_err() {
+                while let Some(&i) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if sender.send((i, build_checked(gpu, &kernels[i], cache, need))).is_err() {
                         return;
                     }
                 }
@@ -95,11 +145,12 @@ pub(crate) fn build_all(
         }
         drop(sender);
         for (count, (i, pipeline)) in done.into_iter().enumerate() {
-            built[i] = Some(pipeline?);
-            progress("kernels", count + 1, kernels.len());
+            list[i] = Some(Arc::new(pipeline?));
+            progress("kernels", shared + count + 1, kernels.len());
         }
-        Ok(built.into_iter().flatten().collect())
-    })
+        Ok(())
+    })?;
+    Ok(Built { list: list.into_iter().flatten().collect(), keys, shared })
 }
 
 /// [`build`] with what wgpu says of it: error scopes belong to the thread that opens them.
@@ -125,12 +176,34 @@ fn build_checked(
 
 /// Builds one kernel's pipeline.
 fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) -> Result<Pipeline, GpuError> {
+    let module = generated(kernel)?.module.clone();
+    let accesses: Vec<Access> = kernel.emitted.bindings.iter().map(|b| b.access).collect();
+    Ok(build_module(gpu, kernel, module, &accesses, cache))
+}
+
+/// Builds the variant of a kernel that also stores the size of its subgroups, in a buffer behind its own.
+pub(crate) fn build_reporting(gpu: &Gpu, kernel: &PlanKernel) -> Result<Pipeline, GpuError> {
+    let accesses: Vec<Access> = kernel.emitted.bindings.iter().map(|b| b.access).chain([Access::Write]).collect();
+    let module = generated(kernel)?.reporting_subgroup_size(accesses.len() as u32 - 1);
+    let module = module.map_err(|e| GpuError::Internal(format!("kernel {}: {e}", kernel.name)))?;
+    Ok(build_module(gpu, kernel, module, &accesses, None))
+}
+
+fn generated(kernel: &PlanKernel) -> Result<&GeneratedModule, GpuError> {
+    let other = || GpuError::Internal(format!("kernel {} was not made by this shader generator", kernel.name));
+    kernel.emitted.module.downcast_ref::<GeneratedModule>().ok_or_else(other)
+}
+
+/// Builds the pipeline of a module with the kernel's entry point and these bindings.
+fn build_module(
+    gpu: &Gpu,
+    kernel: &PlanKernel,
+    module: wgpu::naga::Module,
+    accesses: &[Access],
+    cache: Option<&wgpu::PipelineCache>,
+) -> Pipeline {
     let e: &EmittedKernel = &kernel.emitted;
-    let module = e
-        .module
-        .downcast_ref::<GeneratedModule>()
-        .ok_or_else(|| GpuError::Internal(format!("kernel {} was not made by this shader generator", kernel.name)))?;
-    let source = wgpu::ShaderSource::Naga(Cow::Owned(module.module.clone()));
+    let source = wgpu::ShaderSource::Naga(Cow::Owned(module));
     let desc = wgpu::ShaderModuleDescriptor { label: Some(&kernel.name), source };
     let shader = if e.bounds_proved {
         // SAFETY: every access of this kernel is proved in bounds by interval analysis, and its loops are counted.
@@ -138,15 +211,14 @@ fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) ->
     } else {
         gpu.device.create_shader_module(desc)
     };
-    let entries: Vec<wgpu::BindGroupLayoutEntry> = e
-        .bindings
+    let entries: Vec<wgpu::BindGroupLayoutEntry> = accesses
         .iter()
         .enumerate()
-        .map(|(i, b)| wgpu::BindGroupLayoutEntry {
+        .map(|(i, access)| wgpu::BindGroupLayoutEntry {
             binding: i as u32,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: wgpu::BufferBindingType::Storage { read_only: b.access == Access::Read },
+                ty: wgpu::BufferBindingType::Storage { read_only: *access == Access::Read },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },
@@ -172,5 +244,5 @@ fn build(gpu: &Gpu, kernel: &PlanKernel, cache: Option<&wgpu::PipelineCache>) ->
         },
         cache,
     });
-    Ok(Pipeline { pipeline, layout })
+    Pipeline { pipeline, layout }
 }

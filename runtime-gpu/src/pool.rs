@@ -20,36 +20,41 @@ impl<T> Pool<T> {
     }
 
     /// One of the things, once one is free.
-    pub(crate) async fn take(&self) -> Lease<'_, T> {
+    pub(crate) async fn take(&self) -> Lease<T> {
         let thing = self.free.recv().await.expect("the pool itself holds a sender");
-        Lease { thing: Some(thing), pool: self }
+        Lease { thing: Some(thing), back: self.back.clone() }
+    }
+
+    /// How many there are, lent or not.
+    pub(crate) fn size(&self) -> usize {
+        self.back.capacity().unwrap_or(1)
     }
 }
 
 /// A thing on loan; dropping it gives it back.
-pub(crate) struct Lease<'a, T> {
+pub(crate) struct Lease<T> {
     thing: Option<T>,
-    pool: &'a Pool<T>,
+    back: Sender<T>,
 }
 
-impl<T> Deref for Lease<'_, T> {
+impl<T> Deref for Lease<T> {
     type Target = T;
     fn deref(&self) -> &T {
         self.thing.as_ref().expect("there until it is dropped")
     }
 }
 
-impl<T> DerefMut for Lease<'_, T> {
+impl<T> DerefMut for Lease<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.thing.as_mut().expect("there until it is dropped")
     }
 }
 
-impl<T> Drop for Lease<'_, T> {
+impl<T> Drop for Lease<T> {
     fn drop(&mut self) {
         if let Some(thing) = self.thing.take() {
-            // It came out of the pool, so there is room for it.
-            let _ = self.pool.back.try_send(thing);
+            // It came out of the pool, so there is room for it; where the pool is gone, it goes too.
+            let _ = self.back.try_send(thing);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Behind the data stand its index and the index's length. Data begins at multiples of [`ALIGNMENT`].
 
 use crate::cache::{CacheFolder, Mapped, WEIGHTS};
-use crate::constants::{load_constant, storage_parts};
+use crate::constants::{load_constant, source_digest, storage_parts};
 use crate::error::GpuError;
 use compiler::dtype::DType;
 use compiler::fingerprint::Fingerprint;
@@ -33,6 +33,8 @@ impl std::fmt::Debug for Prepacked {
 struct Place {
     offset: u64,
     bytes: u64,
+    /// What it was packed from.
+    source: Fingerprint,
     /// Type and shape of a tensor that stays in host memory.
     host: Option<(DType, Vec<usize>)>,
 }
@@ -100,6 +102,11 @@ impl Prepacked {
         self.file.get(p.offset as usize..(p.offset + p.bytes) as usize)
     }
 
+    /// What the data of a buffer was packed from.
+    pub(crate) fn source(&self, buffer: usize) -> Option<Fingerprint> {
+        self.places.get(&buffer).map(|p| p.source)
+    }
+
     /// The tensor of a buffer in host memory.
     pub(crate) fn tensor(&self, buffer: usize) -> Option<Tensor> {
         let (dtype, shape) = self.places.get(&buffer)?.host.clone()?;
@@ -110,22 +117,25 @@ impl Prepacked {
 /// Writes the data of buffer `i` and says where it is, from `offset` on.
 fn one(plan: &Plan, module: &Module, i: usize, offset: u64, to: &mut dyn Write) -> Result<Place, GpuError> {
     let write_error = |e: io::Error| GpuError::Host(format!("packed weights: {e}"));
+    let (Content::Constant { name, .. } | Content::Host(HostContent::Constant(name))) = &plan.buffers[i].content else {
+        return Err(GpuError::Internal(format!("buffer {i} is no constant")));
+    };
+    let t = load_constant(module, *name)?;
+    let source = source_digest(&t);
     let mut bytes = 0;
     let mut host = None;
     match &plan.buffers[i].content {
-        Content::Constant { name, packer } => {
-            storage_parts(module, *name, packer.as_deref(), plan.buffers[i].encoding, &mut |part| {
+        Content::Constant { packer, .. } => {
+            storage_parts(t, *name, packer.as_deref(), plan.buffers[i].encoding, &mut |part| {
                 bytes += part.len() as u64;
                 to.write_all(part).map_err(write_error)
             })?;
         }
-        Content::Host(HostContent::Constant(name)) => {
-            let t = load_constant(module, *name)?;
+        _ => {
             bytes = t.bytes().len() as u64;
             to.write_all(t.bytes()).map_err(write_error)?;
             host = Some((t.dtype(), t.shape().to_vec()));
         }
-        _ => {}
     }
-    Ok(Place { offset, bytes, host })
+    Ok(Place { offset, bytes, source, host })
 }

@@ -3,13 +3,14 @@
 //! A submission that is done is not yet mapped: whichever thread polls first does that, and calls back. So a reader waits for the
 //! callback, never for the submission alone.
 
+use crate::buffers::slice_sizes;
 use crate::device::Gpu;
 use crate::error::GpuError;
-use crate::resources::{Resources, Shared, slice_sizes};
-use crate::storage::decode_tensor;
+use crate::resources::{Resources, Shared};
+use crate::storage::{decode_into, decode_tensor};
 use async_channel::{Receiver, Sender};
-use compiler::plan::BufferView;
-use compiler::tensor::Tensor;
+use compiler::plan::{BufferView, PlanBuffer};
+use compiler::tensor::{Tensor, TensorMut};
 
 /// Who polls the device until a submission is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,22 +22,22 @@ pub(crate) enum Polling {
 }
 
 /// Commands that are submitted, and the tensors that they leave.
-pub(crate) struct Readback<'a> {
+pub(crate) struct Readback {
     index: Option<wgpu::SubmissionIndex>,
     /// The tensors with their staging memory; none for those on the host.
-    tensors: Vec<(&'a BufferView, Option<wgpu::Buffer>)>,
+    tensors: Vec<(BufferView, Option<wgpu::Buffer>)>,
     sender: Sender<Result<(), GpuError>>,
     mapped: Receiver<Result<(), GpuError>>,
 }
 
-impl<'a> Readback<'a> {
+impl Readback {
     /// Submits what is encoded so far, with copies of `tensors` behind it.
-    pub(crate) fn submit(
+    pub(crate) fn submit<'a>(
         shared: &Shared,
         resources: &Resources,
         encoder: Option<wgpu::CommandEncoder>,
         tensors: impl IntoIterator<Item = &'a BufferView>,
-    ) -> Readback<'a> {
+    ) -> Readback {
         let mut encoder = encoder;
         let tensors: Vec<_> = tensors
             .into_iter()
@@ -45,7 +46,7 @@ impl<'a> Readback<'a> {
                     let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
                     copy_out(shared, resources, encoder, tensor)
                 });
-                (tensor, copied)
+                (tensor.clone(), copied)
             })
             .collect();
         let index = encoder.map(|e| shared.gpu.queue.submit([e.finish()]));
@@ -88,16 +89,37 @@ impl<'a> Readback<'a> {
         gpu.check_lost()
     }
 
-    /// The tensors, once they are mapped.
+    /// The tensors, once they are mapped, in the memory of `kept` where that has tensors of their types and shapes that nobody else holds.
     ///
     /// # Errors
     /// A tensor on the host that was never written.
-    pub(crate) fn tensors(&self, resources: &Resources) -> Result<Vec<Tensor>, GpuError> {
-        let read = |(tensor, staging): &(&BufferView, Option<wgpu::Buffer>)| match staging {
-            Some(staging) => decode(staging, tensor, &resources.shape_of(tensor)),
-            None => resources.read_host(tensor),
-        };
-        self.tensors.iter().map(read).collect()
+    pub(crate) fn tensors(
+        self,
+        shared: &Shared,
+        resources: &Resources,
+        kept: &mut Vec<Tensor>,
+    ) -> Result<(), GpuError> {
+        kept.truncate(self.tensors.len());
+        for (i, (view, staging)) in self.tensors.into_iter().enumerate() {
+            let Some(staging) = staging else {
+                put(kept, i, resources.read_host(&view)?);
+                continue;
+            };
+            let shape = resources.shape_of(&view);
+            let old = kept.get_mut(i).filter(|t| t.dtype() == view.dtype && t.shape() == shape);
+            let old = old.map(|t| std::mem::replace(t, Tensor::zeros(view.dtype, vec![0])));
+            put(kept, i, decode(&staging, &view, &shape, old)?);
+            staging.unmap();
+            resources.staging.give_back(staging, shared.plan.outputs.len());
+        }
+        Ok(())
+    }
+}
+
+fn put(list: &mut Vec<Tensor>, at: usize, t: Tensor) {
+    match list.get_mut(at) {
+        Some(place) => *place = t,
+        None => list.push(t),
     }
 }
 
@@ -111,16 +133,13 @@ fn copy_out(
     encoder: &mut wgpu::CommandEncoder,
     tensor: &BufferView,
 ) -> wgpu::Buffer {
-    let sizes = match resources.rows.contains_key(&tensor.buffer) {
+    let sizes: Vec<u64> = match resources.rows.contains_key(&tensor.buffer) {
         true => resources.buffers[tensor.buffer].iter().map(wgpu::Buffer::size).collect(),
-        false => slice_sizes(&shared.plan.buffers[tensor.buffer]),
+        false => read_sizes(&shared.plan.buffers[tensor.buffer], tensor),
     };
-    let staging = shared.gpu.device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("readback"),
-        size: sizes.iter().sum(),
-        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    });
+    let total = sizes.iter().sum();
+    let staging = resources.staging.readback(&shared.gpu.device, total);
+    resources.moved.read_back(total);
     let mut offset = 0;
     for (slice, size) in resources.buffers[tensor.buffer].iter().zip(sizes) {
         encoder.copy_buffer_to_buffer(slice, 0, &staging, offset, size);
@@ -129,7 +148,31 @@ fn copy_out(
     staging
 }
 
-fn decode(staging: &wgpu::Buffer, tensor: &BufferView, shape: &[usize]) -> Result<Tensor, GpuError> {
+fn decode(
+    staging: &wgpu::Buffer,
+    tensor: &BufferView,
+    shape: &[usize],
+    old: Option<Tensor>,
+) -> Result<Tensor, GpuError> {
     let view = staging.get_mapped_range(..).map_err(|e| GpuError::Internal(e.to_string()))?;
-    decode_tensor(&view, tensor.dtype, shape, tensor.encoding).map_err(GpuError::Host)
+    match old {
+        None => decode_tensor(&view, tensor.dtype, shape, tensor.encoding).map_err(GpuError::Host),
+        Some(old) => {
+            let mut t = TensorMut::of(old);
+            decode_into(&view, tensor.encoding, &mut t).map_err(GpuError::Host)?;
+            Ok(t.freeze())
+        }
+    }
+}
+
+/// Bytes of each slice of a tensor, which may be shorter than the buffer that it shares with others.
+fn read_sizes(b: &PlanBuffer, tensor: &BufferView) -> Vec<u64> {
+    let elements = tensor.shape.iter().product::<usize>() as u64;
+    let mut left = tensor.encoding.storage_bytes(tensor.dtype, elements);
+    let taken = slice_sizes(b).into_iter().map(|size| {
+        let n = size.min(left);
+        left -= n;
+        n
+    });
+    taken.filter(|&n| n > 0).collect()
 }

@@ -24,7 +24,7 @@ pub enum TimeSource {
 /// not run on the session itself.
 pub struct Resident<'a> {
     shared: &'a Shared,
-    resources: Lease<'a, Resources>,
+    resources: Lease<Resources>,
 }
 
 impl Session {
@@ -34,7 +34,10 @@ impl Session {
     /// A wrong number, dtype or shape.
     pub fn resident(&self, inputs: &[Tensor]) -> Result<Resident<'_>, GpuError> {
         let mut resources = pollster::block_on(self.pool.take());
-        resources.write_inputs(&self.shared, inputs)?;
+        if let Some(uploads) = resources.write_inputs(&self.shared, inputs)? {
+            self.shared.gpu.queue.submit([uploads.finish()]);
+            resources.staging.submitted();
+        }
         Ok(Resident { shared: &self.shared, resources })
     }
 }
@@ -46,7 +49,7 @@ impl Resident<'_> {
     /// A failed host step, a lost device.
     pub fn run(&mut self) -> Result<f64, GpuError> {
         let start = Instant::now();
-        let encoder = pollster::block_on(self.resources.execute(self.shared, Polling::Caller))?;
+        let encoder = pollster::block_on(self.resources.execute(self.shared, None, Polling::Caller))?;
         let done = Readback::submit(self.shared, &self.resources, encoder, []);
         pollster::block_on(done.done(&self.shared.gpu, Polling::Caller))?;
         Ok(ms(start))

@@ -3,17 +3,20 @@
 //! A run has resources to itself from its inputs to its results. Constants, pipelines and the plan are shared by all runs
 //! ([`Shared`]) and never written. Another [`Resources`] made from the same [`Shared`] could run at the same time.
 
+use crate::bindings::Bindings;
+use crate::buffers::{allocate, slice_sizes};
 use crate::device::Gpu;
-use crate::device_tensor::{DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 use crate::loops::{BoundLoop, Numbers};
-use crate::pipelines::Pipeline;
-use crate::storage::encode_tensor;
+use crate::readback::new_encoder;
+use crate::shared_parts::{DeviceConstant, Pipeline};
+use crate::staging::{Staging, write_by_queue};
+use crate::storage::stored_bytes;
+use crate::transfers::Counters;
 use compiler::name::Name;
-use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, PlanBuffer, Step};
+use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, Step};
 use compiler::tensor::Tensor;
-use compiler::tir::Encoding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,9 +24,9 @@ use std::sync::Arc;
 pub(crate) struct Shared {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) plan: Plan,
-    pub(crate) pipelines: Arc<Vec<Pipeline>>,
-    /// Slices of the plan's constant buffers; none for its other buffers.
-    pub(crate) constants: Vec<Vec<wgpu::Buffer>>,
+    pub(crate) pipelines: Arc<Vec<Arc<Pipeline>>>,
+    /// The plan's constant buffers; none for its other buffers.
+    pub(crate) constants: Vec<Option<Arc<DeviceConstant>>>,
     /// Tensors of the plan's constants on the host.
     pub(crate) host_constants: Vec<Option<Tensor>>,
     pub(crate) host_functions: HostFunctions,
@@ -61,8 +64,11 @@ pub(crate) struct Resources {
     /// Slices of the plan's buffers, the shared constants among them.
     pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
     pub(crate) steps: BoundSteps,
-    /// Buffers of the inputs that are bound to tensors of others, as allocated here.
-    own_inputs: BTreeMap<usize, Vec<wgpu::Buffer>>,
+    /// Buffers of callers among them.
+    pub(crate) bindings: Bindings,
+    pub(crate) staging: Staging,
+    /// What the run has moved so far.
+    pub(crate) moved: Counters,
     /// Tensors of the plan's host buffers.
     pub(crate) host: Vec<Option<Tensor>>,
     /// Buffers that are in each other's places, for the time of a loop.
@@ -109,12 +115,7 @@ impl Shared {
                 let mut pass = encoder.begin_compute_pass(&Default::default());
                 list.iter().for_each(|d| self.dispatch(&mut pass, d));
             }
-            BoundStep::Copy(from, to) => {
-                let sizes = slice_sizes(&self.plan.buffers[*from]);
-                for ((a, b), size) in resources.buffers[*from].iter().zip(&resources.buffers[*to]).zip(sizes) {
-                    encoder.copy_buffer_to_buffer(a, 0, b, 0, size.min(b.size()));
-                }
-            }
+            BoundStep::Copy(from, to) => resources.copy_buffer(self, encoder, *from, *to),
             BoundStep::DeviceCall(h, function) => {
                 let operand = |view| DeviceOperand { view, buffers: &resources.buffers[view.buffer] };
                 let (inputs, outputs) =
@@ -144,9 +145,9 @@ impl Resources {
         let plan = &shared.plan;
         let mut buffers = Vec::with_capacity(plan.buffers.len());
         for (i, b) in plan.buffers.iter().enumerate() {
-            buffers.push(match b.content {
-                Content::Constant { .. } => shared.constants[i].clone(),
-                _ => allocate(&shared.gpu, plan, i, b),
+            buffers.push(match &shared.constants[i] {
+                Some(constant) => constant.slices.clone(),
+                None => allocate(&shared.gpu, plan, i, b),
             });
         }
         let steps = bind_steps(shared, &buffers, &plan.steps);
@@ -154,7 +155,9 @@ impl Resources {
         Resources {
             buffers,
             steps,
-            own_inputs: BTreeMap::new(),
+            bindings: Bindings::default(),
+            staging: Staging::default(),
+            moved: Counters::default(),
             host,
             swapped: vec![],
             rows: BTreeMap::new(),
@@ -162,81 +165,26 @@ impl Resources {
         }
     }
 
-    /// Writes the inputs, in the order of the plan's.
-    ///
-    /// # Errors
-    /// A wrong number, dtype or shape.
-    pub(crate) fn write_inputs(&mut self, shared: &Shared, inputs: &[Tensor]) -> Result<(), GpuError> {
-        let inputs: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
-        self.bind_inputs(shared, &inputs)
-    }
-
-    /// Writes the inputs that come from the host and binds those on the device, in the order of the plan's.
-    ///
-    /// # Errors
-    /// A wrong number, dtype or shape; a tensor on the device that cannot be bound as it is.
-    pub(crate) fn bind_inputs(&mut self, shared: &Shared, inputs: &[RunInput<'_>]) -> Result<(), GpuError> {
-        let tensors = &shared.plan.inputs;
-        if inputs.len() != tensors.len() {
-            let text = format!("the network takes {} inputs, got {}", tensors.len(), inputs.len());
-            return Err(GpuError::Input(text));
-        }
-        let mut bound = false;
-        for (tensor, input) in tensors.iter().zip(inputs) {
-            let (dtype, shape) = match input {
-                RunInput::Host(t) => (t.dtype(), t.shape()),
-                RunInput::Device(t) => (t.dtype, t.shape.as_slice()),
-            };
-            if dtype != tensor.dtype || shape != tensor.shape {
-                let wanted = format!("{}{:?}", tensor.dtype, tensor.shape);
-                return Err(GpuError::Input(format!("input `{}` is {wanted}, got {dtype}{shape:?}", tensor.name)));
-            }
-            bound |= match input {
-                RunInput::Host(_) => self.unbind(tensor.buffer),
-                RunInput::Device(t) => self.bind_tensor(shared, tensor, t)?,
-            };
-        }
-        if bound {
-            self.steps = bind_steps(shared, &self.buffers, &shared.plan.steps);
-        }
-        for (tensor, input) in tensors.iter().zip(inputs) {
-            if let RunInput::Host(t) = input {
-                self.write(shared, tensor, t)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts the buffer of an input back that was allocated for it; whether another was in its place.
-    fn unbind(&mut self, buffer: usize) -> bool {
-        let own = self.own_inputs.remove(&buffer);
-        own.map(|own| self.buffers[buffer] = own).is_some()
-    }
-
-    /// Puts the buffers of a tensor in the place of an input's; whether they are others than before.
-    fn bind_tensor(&mut self, shared: &Shared, tensor: &BufferView, t: &DeviceTensor) -> Result<bool, GpuError> {
-        let refuse = |why: &str| Err(GpuError::Input(format!("input `{}` cannot be bound: {why}", tensor.name)));
+    /// Uploads an input, with the commands of its run.
+    pub(crate) fn write_input(
+        &mut self,
+        shared: &Shared,
+        encoder: &mut Option<wgpu::CommandEncoder>,
+        tensor: &BufferView,
+        t: &Tensor,
+    ) -> Result<(), GpuError> {
         if shared.on_host(tensor) {
-            return refuse("no kernel reads it, so it is in host memory");
+            return self.write(shared, tensor, t);
         }
-        if t.encoding != tensor.encoding {
-            return refuse("the device stores its type in another form than the given buffer");
+        let device = &shared.gpu.device;
+        let encoding = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
+        let slice_bytes = shared.plan.buffers[tensor.buffer].slice_bytes;
+        let to = (tensor, slice_bytes, self.buffers[tensor.buffer].as_slice());
+        if !self.staging.upload(device, encoding, to, t)? {
+            return self.write(shared, tensor, t);
         }
-        let plan_buffer = &shared.plan.buffers[tensor.buffer];
-        let sizes = slice_sizes(plan_buffer);
-        let fits = sizes.len() == t.buffers.len() && t.buffers.iter().zip(&sizes).all(|(b, &size)| b.size() >= size);
-        if !fits {
-            return refuse(&format!("it needs {} bytes, padded to 16, in {} buffers", plan_buffer.bytes, sizes.len()));
-        }
-        if t.buffers.iter().any(|b| !b.usage().contains(wgpu::BufferUsages::STORAGE)) {
-            return refuse("its buffer is not for storage");
-        }
-        if self.buffers[tensor.buffer] == t.buffers {
-            return Ok(false);
-        }
-        let before = std::mem::replace(&mut self.buffers[tensor.buffer], t.buffers.clone());
-        self.own_inputs.entry(tensor.buffer).or_insert(before);
-        Ok(true)
+        self.moved.upload(stored_bytes(tensor));
+        Ok(())
     }
 
     /// Writes a tensor: to the device it goes before the next submission.
@@ -245,29 +193,19 @@ impl Resources {
             self.host[tensor.buffer] = Some(t.clone());
             return Ok(());
         }
-        let bytes = encode_tensor(t, tensor.encoding).map_err(|e| match tensor.encoding {
-            Encoding::Narrow => GpuError::TooWide(format!("`{}`: {e}", tensor.name)),
-            _ => GpuError::Input(format!("`{}`: {e}", tensor.name)),
-        })?;
-        let (queue, b) = (&shared.gpu.queue, &shared.plan.buffers[tensor.buffer]);
-        for (i, slice) in self.buffers[tensor.buffer].iter().enumerate() {
-            let start = (i as u64 * b.slice_bytes) as usize;
-            let end = (start + b.slice_bytes as usize).min(bytes.len());
-            if start >= end {
-                continue;
-            }
-            let part = &bytes[start..end];
-            let whole = part.len() / 4 * 4;
-            if whole > 0 {
-                queue.write_buffer(slice, 0, &part[..whole]);
-            }
-            if whole < part.len() {
-                let mut word = [0u8; 4];
-                word[..part.len() - whole].copy_from_slice(&part[whole..]);
-                queue.write_buffer(slice, whole as u64, &word);
-            }
+        self.moved.upload(stored_bytes(tensor));
+        let slice_bytes = shared.plan.buffers[tensor.buffer].slice_bytes;
+        write_by_queue(&shared.gpu.queue, (tensor, slice_bytes, &self.buffers[tensor.buffer]), t)
+    }
+
+    /// Encodes a copy of a whole buffer of the plan.
+    pub(crate) fn copy_buffer(&self, shared: &Shared, encoder: &mut wgpu::CommandEncoder, from: usize, to: usize) {
+        let sizes = slice_sizes(&shared.plan.buffers[from]);
+        for ((a, b), size) in self.buffers[from].iter().zip(&self.buffers[to]).zip(sizes) {
+            let size = size.min(a.size()).min(b.size());
+            self.moved.copy(size);
+            encoder.copy_buffer_to_buffer(a, 0, b, 0, size);
         }
-        Ok(())
     }
 
     /// The shape of what a view shows now.
@@ -287,46 +225,6 @@ impl Resources {
         let t = t.ok_or_else(|| GpuError::Internal(format!("`{}` is read before it is written", tensor.name)))?;
         Ok(t.reshaped(shape))
     }
-}
-
-/// Sizes of the slices of a buffer.
-pub(crate) fn slice_sizes(b: &PlanBuffer) -> Vec<u64> {
-    let mut left = b.bytes;
-    let mut out = Vec::new();
-    while left > 0 {
-        let n = left.min(b.slice_bytes.max(16));
-        out.push(n.next_multiple_of(16));
-        left -= n;
-    }
-    out
-}
-
-/// The slices of one of the plan's buffers; those of constants are mapped.
-pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> Vec<wgpu::Buffer> {
-    let constant = matches!(b.content, Content::Constant { .. });
-    let read_back = plan.outputs.iter().any(|o| o.buffer == index)
-        || plan.all_steps().into_iter().any(|s| match s {
-            Step::Host(h) => h.inputs.iter().any(|t| t.buffer == index),
-            Step::Copy { from, .. } => *from == index,
-            Step::Branch(b) => b.condition.buffer == index,
-            Step::Loop(l) => {
-                let read = l.read_before().chain(&l.go_on).any(|v| v.buffer == index);
-                let carried = l.carried.iter().any(|c| c.now == index || c.next == index);
-                read || carried || l.collected.iter().any(|c| c.row.buffer == index || c.all == index)
-            }
-            Step::Gpu(_) => false,
-        });
-    let mut usage = wgpu::BufferUsages::STORAGE;
-    if !constant {
-        usage |= wgpu::BufferUsages::COPY_DST;
-    }
-    if read_back {
-        usage |= wgpu::BufferUsages::COPY_SRC;
-    }
-    let buffer = |size| {
-        gpu.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: constant })
-    };
-    slice_sizes(b).into_iter().map(buffer).collect()
 }
 
 pub(crate) fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: &[Step]) -> BoundSteps {

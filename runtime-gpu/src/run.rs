@@ -5,6 +5,7 @@ use crate::loops::Running;
 use crate::readback::{Polling, Readback, new_encoder};
 use crate::resources::{BoundStep, BoundSteps, Resources, Shared};
 use crate::session::Session;
+use crate::transfers::Transfers;
 use compiler::plan::{BufferView, HostStep};
 use compiler::tensor::Tensor;
 use std::time::Instant;
@@ -22,6 +23,8 @@ pub struct RunTimes {
     pub readback: f64,
     /// All of it.
     pub total: f64,
+    /// Bytes that went up, back and from buffer to buffer.
+    pub moved: Transfers,
 }
 
 pub(crate) fn ms(from: Instant) -> f64 {
@@ -38,6 +41,15 @@ impl Session {
         Ok(self.run_timed(inputs)?.0)
     }
 
+    /// As [`Session::run`], with results in the memory of `outputs` where that holds results of an earlier run which nobody else holds:
+    /// then no memory is taken for them.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<RunTimes, GpuError> {
+        pollster::block_on(self.run_polled(inputs, outputs, Polling::Caller))
+    }
+
     /// Runs once without blocking the thread that polls the future while it waits for its turn or for the device. What the
     /// host does itself it does there: encoding inputs and results, and host steps of the plan.
     ///
@@ -46,7 +58,9 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub async fn run_async(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GpuError> {
-        Ok(self.run_polled(inputs, Polling::Thread).await?.0)
+        let mut outputs = vec![];
+        self.run_polled(inputs, &mut outputs, Polling::Thread).await?;
+        Ok(outputs)
     }
 
     /// Runs once and says where the time went, from its turn on.
@@ -54,19 +68,27 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_timed(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, RunTimes), GpuError> {
-        pollster::block_on(self.run_polled(inputs, Polling::Caller))
+        let mut outputs = vec![];
+        let times = self.run_into(inputs, &mut outputs)?;
+        Ok((outputs, times))
     }
 
-    async fn run_polled(&self, inputs: &[Tensor], polling: Polling) -> Result<(Vec<Tensor>, RunTimes), GpuError> {
+    async fn run_polled(
+        &self,
+        inputs: &[Tensor],
+        outputs: &mut Vec<Tensor>,
+        polling: Polling,
+    ) -> Result<RunTimes, GpuError> {
         let shared = &self.shared;
         let mut resources = self.pool.take().await;
         let start = Instant::now();
         let mut t = RunTimes::default();
-        resources.write_inputs(shared, inputs)?;
+        let uploads = resources.write_inputs(shared, inputs)?;
         t.upload = ms(start);
         let mark = Instant::now();
-        let encoder = resources.execute(shared, polling).await?;
+        let encoder = resources.execute(shared, uploads, polling).await?;
         let results = Readback::submit(shared, &resources, encoder, &shared.plan.outputs);
+        resources.staging.submitted();
         t.encode = ms(mark);
         let mark = Instant::now();
         results.done(&shared.gpu, polling).await?;
@@ -75,10 +97,11 @@ impl Session {
             t.gpu += std::mem::take(&mut t.encode);
         }
         let mark = Instant::now();
-        let outputs = results.tensors(&resources)?;
+        results.tensors(shared, &resources, outputs)?;
         t.readback = ms(mark);
         t.total = ms(start);
-        Ok((outputs, t))
+        t.moved = resources.moved.so_far();
+        Ok(t)
     }
 }
 
@@ -92,14 +115,14 @@ struct Open {
 }
 
 impl Resources {
-    /// Executes every step; those behind the last one on the host are encoded and left to the caller to submit.
+    /// Executes every step behind what `encoder` has; those behind the last one on the host are encoded and left to the caller to submit.
     pub(crate) async fn execute(
         &mut self,
         shared: &Shared,
+        mut encoder: Option<wgpu::CommandEncoder>,
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
         self.restore_buffers();
-        let mut encoder = None;
         // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside another.
         let mut open = vec![Open { steps: self.steps.clone(), at: 0, running: None }];
         while let Some(inner) = open.last_mut() {
@@ -137,6 +160,7 @@ impl Resources {
                 }
             }
         }
+        self.copy_results(shared, &mut encoder)?;
         Ok(encoder)
     }
 
@@ -152,7 +176,9 @@ impl Resources {
         if views.iter().any(|s: &BufferView| !shared.on_host(s)) {
             operands.done(&shared.gpu, polling).await?;
         }
-        operands.tensors(self)
+        let mut tensors = vec![];
+        operands.tensors(shared, self, &mut tensors)?;
+        Ok(tensors)
     }
 
     /// Runs a host step behind what is encoded: that must be submitted first, since what the step writes reaches the device

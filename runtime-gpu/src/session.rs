@@ -5,12 +5,15 @@ use crate::constants::{Upload, load_constant, same_constants};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
-use crate::pipelines::{PipelineCache, build_all};
+use crate::pipelines::{Built, PipelineCache, build_all};
 use crate::pool::Pool;
 use crate::prepacked::Prepacked;
-use crate::resources::{Resources, Shared, allocate};
+use crate::resources::{Resources, Shared};
+use crate::shared_parts::{DeviceConstant, Opened};
+use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
 use compiler::plan::{Content, HostContent, Plan};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -40,10 +43,17 @@ pub struct OpenTimes {
 
 /// An open session: any thread may run on it. As many runs are under way at once as its options say.
 pub struct Session {
-    pub(crate) shared: Shared,
+    pub(crate) shared: Arc<Shared>,
     /// What runs write: one for each run that may be under way; others wait for their turn.
     pub(crate) pool: Pool<Resources>,
     times: OpenTimes,
+    opened: Opened,
+}
+
+/// What a session made that others may share.
+struct Made {
+    built: Built,
+    constants: HashMap<Fingerprint, Arc<DeviceConstant>>,
 }
 
 impl Session {
@@ -77,7 +87,10 @@ impl Session {
             return Err(GpuError::Internal(e.to_string()));
         }
         gpu.check_lost()?;
-        opened
+        let (session, made) = opened?;
+        made.built.publish(&gpu);
+        gpu.parts.constants.add(made.constants.iter().map(|(&key, made)| (key, made)));
+        Ok(session)
     }
 
     fn build_all(
@@ -86,7 +99,7 @@ impl Session {
         module: &Module,
         options: &SessionOptions,
         progress: &mut dyn FnMut(&str, usize, usize),
-    ) -> Result<Session, GpuError> {
+    ) -> Result<(Session, Made), GpuError> {
         let start = Instant::now();
         let mut times = OpenTimes::default();
         let packed = options.prepacked.as_deref();
@@ -95,38 +108,48 @@ impl Session {
         let mut upload = Upload::new(&gpu, module);
         for (i, b) in plan.buffers.iter().enumerate() {
             progress("buffers", i, plan.buffers.len());
-            let mut slices = vec![];
-            if let Content::Constant { name, packer } = &b.content {
-                slices = allocate(&gpu, plan, i, b);
-                let packed = packed.and_then(|p| p.bytes(i));
-                upload.constant(*name, packer.as_deref(), packed, b, &slices)?;
-            }
+            constants.push(match &b.content {
+                Content::Constant { name, packer } => {
+                    let packed = packed.and_then(|p| p.bytes(i).zip(p.source(i)));
+                    Some(upload.constant(plan, i, (*name, packer.as_deref()), packed)?)
+                }
+                _ => None,
+            });
             if let Content::Host(HostContent::Constant(name)) = b.content {
                 let kept = packed.and_then(|p| p.tensor(i));
                 host_constants[i] = Some(kept.map_or_else(|| load_constant(module, name), Ok)?);
             }
-            constants.push(slices);
         }
+        let (mut opened, made) = upload.made();
         times.constants = milliseconds(start);
         let mark = Instant::now();
         let cache = options.cache.as_ref().and_then(|folder| PipelineCache::open(&gpu, plan, folder));
-        let pipelines = Arc::new(build_all(&gpu, plan, cache.as_ref().map(PipelineCache::driver), progress)?);
+        let built = build_all(&gpu, plan, cache.as_ref().map(PipelineCache::driver), progress)?;
         if let Some(cache) = cache {
-            cache.store();
+            cache.store(built.shared == 0);
         }
+        crate::subgroup_sizes::check(&gpu, plan, &constants)?;
         times.pipelines = milliseconds(mark);
+        (opened.pipelines, opened.shared_pipelines) = (built.list.len() - built.shared, built.shared);
         let device_functions = options.host_functions.prepare(&gpu, plan)?;
         let host_functions = options.host_functions.clone();
+        let pipelines = Arc::new(built.list.clone());
         let shared =
             Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
         let pool = Pool::of((0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect());
         times.total = milliseconds(start);
-        Ok(Session { shared, pool, times })
+        Ok((Session { shared: Arc::new(shared), pool, times, opened }, Made { built, constants: made }))
     }
 
     /// Where the time went while it opened.
     pub fn open_times(&self) -> OpenTimes {
         self.times
+    }
+
+    /// What it made when it opened, and what it shares with other sessions on the device: equal kernels have one pipeline, equal constants in
+    /// equal form one buffer, for as long as a session with them is open.
+    pub fn opened(&self) -> Opened {
+        self.opened
     }
 
     /// A session with the same pipelines and constants for another plan: one with the same kernels and constants, for other sizes.
@@ -137,7 +160,7 @@ impl Session {
         let s = &self.shared;
         check_limits(&s.gpu, &plan)?;
         let from = same_constants(&s.plan, &plan);
-        let constants = from.iter().map(|i| i.map_or(vec![], |i| s.constants[i].clone())).collect();
+        let constants = from.iter().map(|i| i.and_then(|i| s.constants[i].clone())).collect();
         let host_constants = from.iter().map(|i| i.and_then(|i| s.host_constants[i].clone())).collect();
         let memory = s.gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let need = plan.buffers.iter().map(|b| b.bytes).sum();
@@ -150,9 +173,13 @@ impl Session {
             host_functions: s.host_functions.clone(),
             device_functions: s.device_functions.clone(),
         };
-        let pool = Pool::of(vec![Resources::new(&shared)]);
+        let pool = Pool::of((0..self.pool.size()).map(|_| Resources::new(&shared)).collect());
         match pollster::block_on(memory.pop()) {
-            None => Ok(Session { shared, pool, times: OpenTimes::default() }),
+            None => {
+                let shared_constants = shared.constants.iter().flatten().count();
+                let opened = Opened { shared_constants, shared_pipelines: shared.pipelines.len(), ..Opened::default() };
+                Ok(Session { shared: Arc::new(shared), pool, times: OpenTimes::default(), opened })
+            }
             Some(e) => Err(GpuError::OutOfMemory { device: s.gpu.description.name.clone(), need, why: e.to_string() }),
         }
     }
@@ -172,6 +199,10 @@ impl Session {
     /// Bytes of all device buffers.
     pub fn device_bytes(&self) -> u64 {
         self.shared.plan.buffers.iter().map(|b| b.bytes).sum()
+    }
+    /// Runs that may be under way at once.
+    pub fn runs_in_flight(&self) -> usize {
+        self.pool.size()
     }
     /// True when the plan computes something on tensors in host memory.
     pub fn has_host_steps(&self) -> bool {

@@ -1,13 +1,15 @@
-//! Networks whose sizes are decided while they run: a session for what comes before, one for the loops that decide sizes (other such
-//! nodes run on the host), and a session for what comes after, for each list of sizes that has come up. One that has costs nothing
-//! but its run.
+//! Networks whose sizes are decided while they run: a session for what comes before, one for the loops that decide sizes (other nodes that
+//! have to run for that do so on the host), and a session for what comes after, for each list of sizes that has come up. One that has
+//! costs nothing but its run. Of what comes before, the host reads the numbers that say sizes, and what runs there; the rest stays
+//! on the device.
 
+use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::session::Session;
 use compiler::compile::{StageValue, Stages};
 use compiler::cpu::Interpreter;
-use compiler::graph::{Module, input_ports, set_input_shapes};
+use compiler::graph::Module;
 use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
@@ -29,20 +31,105 @@ pub enum Part<E> {
 /// Compiles a module whose sizes are known as far as they can be, and opens it.
 pub type Open<E> = Arc<dyn Fn(Module) -> Result<Part<E>, E> + Send + Sync>;
 
-/// Shapes of what the second part takes.
-type Shapes = Vec<Vec<usize>>;
+/// What a second part is for: the shapes that it takes, and the numbers that say sizes.
+type Sizes = (Vec<Vec<usize>>, Vec<Tensor>);
 
 /// The sessions of second parts, the one that was used last at the end.
-type Kept<E> = VecDeque<(Shapes, Arc<Part<E>>)>;
+type Kept<E> = VecDeque<(Sizes, Arc<Part<E>>)>;
 
 /// A network in parts.
 pub struct Staged<E> {
-    head: Part<E>,
-    sizing: Part<E>,
+    /// None where nothing that is computed before is needed.
+    head: Option<Part<E>>,
+    /// None where no node has to run to decide sizes.
+    sizing: Option<Part<E>>,
     stages: Stages,
     tails: Mutex<Kept<E>>,
     open: Open<E>,
     functions: HostFunctions,
+}
+
+/// Results of what comes before, where it left them.
+enum Results {
+    Host(Vec<Tensor>),
+    Device(DeviceOutputs),
+}
+
+impl Results {
+    fn shape(&self, n: usize) -> Vec<usize> {
+        match self {
+            Results::Host(list) => list[n].shape().to_vec(),
+            Results::Device(outputs) => outputs.tensor(n).shape().to_vec(),
+        }
+    }
+    fn on_device(&self, n: usize) -> Option<DeviceTensor> {
+        match self {
+            Results::Device(outputs) if outputs.is_on_device(n) => Some(outputs.tensor(n)),
+            _ => None,
+        }
+    }
+    /// Those of the list in host memory.
+    fn read(&self, list: &[usize]) -> Result<Vec<Tensor>, GpuError> {
+        match self {
+            Results::Host(all) => Ok(list.iter().map(|&n| all[n].clone()).collect()),
+            Results::Device(outputs) => pollster::block_on(outputs.read_of(list)),
+        }
+    }
+}
+
+/// The values of one run that later parts take.
+struct Run<'a> {
+    inputs: &'a [Tensor],
+    head: Results,
+    sized: Vec<Tensor>,
+}
+
+impl Run<'_> {
+    fn shape(&self, v: StageValue) -> Vec<usize> {
+        match v {
+            StageValue::Input(n) => self.inputs[n].shape().to_vec(),
+            StageValue::Head(n) => self.head.shape(n),
+            StageValue::Sizing(n) => self.sized[n].shape().to_vec(),
+        }
+    }
+    /// The values in host memory; what is on the device is read at once.
+    fn read(&self, list: &[StageValue]) -> Result<Vec<Tensor>, GpuError> {
+        let of_head = list.iter().filter_map(|v| if let StageValue::Head(n) = v { Some(*n) } else { None });
+        let mut read = self.head.read(&of_head.collect::<Vec<_>>())?.into_iter();
+        let one = |v: &StageValue| match *v {
+            StageValue::Input(n) => Ok(self.inputs[n].clone()),
+            StageValue::Head(_) => read.next().ok_or_else(|| GpuError::Lost("a result was not read back".into())),
+            StageValue::Sizing(n) => Ok(self.sized[n].clone()),
+        };
+        list.iter().map(one).collect()
+    }
+    /// The values, those on the device that `session` takes there as they are.
+    fn operands(&self, list: &[StageValue], session: &Session) -> Result<Vec<Operand>, GpuError> {
+        let stays = |(i, v): (usize, &StageValue)| match *v {
+            StageValue::Head(n) => self.head.on_device(n).filter(|t| session.takes(i, t)),
+            _ => None,
+        };
+        let there: Vec<Option<DeviceTensor>> = list.iter().enumerate().map(stays).collect();
+        let missing = list.iter().zip(&there).filter(|(_, t)| t.is_none()).map(|(v, _)| *v);
+        let mut read = self.read(&missing.collect::<Vec<_>>())?.into_iter();
+        let all = there.into_iter().map(|t| t.map(Operand::Device).or_else(|| read.next().map(Operand::Host)));
+        Ok(all.flatten().collect())
+    }
+}
+
+/// An operand of a part.
+enum Operand {
+    Host(Tensor),
+    Device(DeviceTensor),
+}
+
+impl Operand {
+    fn as_input(&self) -> RunInput<'_> {
+        match self {
+            Operand::Host(t) => RunInput::Host(t),
+            Operand::Device(t) => RunInput::Device(t),
+        }
+    }
 }
 
 impl<E: From<GpuError>> Staged<E> {
@@ -51,11 +138,14 @@ impl<E: From<GpuError>> Staged<E> {
     /// # Errors
     /// What `open` says.
     pub fn open(stages: Stages, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
-        let head = open(stages.head.clone())?;
+        let gives = |m: &Module| !m.main().results().is_empty();
+        let head = if gives(&stages.head) { Some(open(stages.head.clone())?) } else { None };
         let main = stages.sizing.main();
-        let sizing = match main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>()) {
-            true => open(stages.sizing.clone())?,
-            false => Part::Host(Box::new(stages.sizing.clone())),
+        let loops = main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>());
+        let sizing = match (gives(&stages.sizing), loops) {
+            (false, _) => None,
+            (true, true) => Some(open(stages.sizing.clone())?),
+            (true, false) => Some(Part::Host(Box::new(stages.sizing.clone()))),
         };
         Ok(Staged { head, sizing, stages, tails: Mutex::new(VecDeque::new()), open, functions })
     }
@@ -65,28 +155,35 @@ impl<E: From<GpuError>> Staged<E> {
     /// # Errors
     /// Wrong inputs, sizes that a later node refuses, what compiling the second part says, a failed run.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, E> {
-        let head = self.head.run(inputs, &self.functions)?;
-        let operands = |list: &[StageValue], sized: &[Tensor]| -> Vec<Tensor> {
-            let one = |v: &StageValue| match *v {
-                StageValue::Input(i) => inputs[i].clone(),
-                StageValue::Head(i) => head[i].clone(),
-                StageValue::Sizing(i) => sized[i].clone(),
-            };
-            list.iter().map(one).collect()
+        let head = match &self.head {
+            Some(part) => part.start(inputs, &self.functions)?,
+            None => Results::Host(vec![]),
         };
-        let given = operands(&self.stages.sizing_operands, &[]);
-        let sized = self.sizing.run(&given, &self.functions)?;
-        let given = operands(&self.stages.tail_operands, &sized);
-        self.tail(&given)?.run(&given, &self.functions)
+        let mut run = Run { inputs, head, sized: vec![] };
+        if let Some(sizing) = &self.sizing {
+            run.sized = sizing.run(&run.read(&self.stages.sizing_operands)?, &self.functions)?;
+        }
+        let tail = self.tail(&run)?;
+        let operands = &self.stages.tail_operands;
+        match &*tail {
+            Part::Session(session) => {
+                let given = run.operands(operands, session)?;
+                let given: Vec<RunInput<'_>> = given.iter().map(Operand::as_input).collect();
+                let done = pollster::block_on(session.run_in_place(&given, &[]))?;
+                Ok(pollster::block_on(done.read())?)
+            }
+            other => other.run(&run.read(operands)?, &self.functions),
+        }
     }
 
-    /// The second part for operands of these shapes.
-    fn tail(&self, operands: &[Tensor]) -> Result<Arc<Part<E>>, E> {
-        let shapes: Shapes = operands.iter().map(|t| t.shape().to_vec()).collect();
+    /// The second part for the sizes of this run.
+    fn tail(&self, run: &Run<'_>) -> Result<Arc<Part<E>>, E> {
+        let shapes = self.stages.tail_operands.iter().map(|&v| run.shape(v)).collect();
+        let sizes: Sizes = (shapes, run.read(&self.stages.reads())?);
         let kept = || self.tails.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut kept = kept();
-            if let Some(at) = kept.iter().position(|(s, _)| *s == shapes)
+            if let Some(at) = kept.iter().position(|(s, _)| *s == sizes)
                 && let Some(found) = kept.remove(at)
             {
                 let part = found.1.clone();
@@ -94,13 +191,10 @@ impl<E: From<GpuError>> Staged<E> {
                 return Ok(part);
             }
         }
-        let mut module = self.stages.tail.clone();
-        let names = input_ports(&module).into_iter().map(|p| p.0);
-        let bound: Vec<_> = names.zip(shapes.iter().cloned()).collect();
-        set_input_shapes(&mut module, &bound).map_err(|e| GpuError::Input(e.to_string()))?;
+        let module = self.stages.tail_at(&sizes.0, &sizes.1).map_err(|e| GpuError::Input(e.to_string()))?;
         let part = Arc::new((self.open)(module)?);
         let mut kept = kept();
-        kept.push_back((shapes, part.clone()));
+        kept.push_back((sizes, part.clone()));
         if kept.len() > KEPT {
             kept.pop_front();
         }
@@ -114,10 +208,15 @@ impl<E: From<GpuError>> Staged<E> {
 
     /// True when one of the parts that are open computes something on the device.
     pub fn has_device_steps(&self) -> bool {
+        self.any_part(&|p| p.has_device_steps())
+    }
+    /// True when one of the parts that are open computes something on the host.
+    pub fn has_host_steps(&self) -> bool {
+        self.any_part(&|p| p.has_host_steps())
+    }
+    fn any_part(&self, is: &dyn Fn(&Part<E>) -> bool) -> bool {
         let tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        self.head.has_device_steps()
-            || self.sizing.has_device_steps()
-            || tails.iter().any(|(_, p)| p.has_device_steps())
+        self.head.iter().chain(&self.sizing).chain(tails.iter().map(|t| &*t.1)).any(is)
     }
 }
 
@@ -133,11 +232,28 @@ impl<E: From<GpuError>> Part<E> {
             Part::Staged(staged) => staged.run(inputs),
         }
     }
+    /// Runs once, and leaves results where they are.
+    fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
+        match self {
+            Part::Session(session) if session.has_device_steps() => {
+                let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
+                Ok(Results::Device(pollster::block_on(session.run_in_place(&given, &[]))?))
+            }
+            other => Ok(Results::Host(other.run(inputs, functions)?)),
+        }
+    }
     fn has_device_steps(&self) -> bool {
         match self {
             Part::Session(session) => session.has_device_steps(),
             Part::Host(_) => false,
             Part::Staged(staged) => staged.has_device_steps(),
+        }
+    }
+    fn has_host_steps(&self) -> bool {
+        match self {
+            Part::Session(session) => session.has_host_steps(),
+            Part::Host(_) => true,
+            Part::Staged(staged) => staged.has_host_steps(),
         }
     }
 }

@@ -100,6 +100,8 @@ pub struct GeneratedModule {
     pub bounds_proved: bool,
     /// What could not be proved, where not all is.
     pub unproved: Vec<String>,
+    /// Threads of the smallest and the largest subgroup that it is made for.
+    pub subgroup_sizes: (u32, u32),
     outline: Outline,
 }
 
@@ -116,7 +118,8 @@ mod capability_bits {
     }
 }
 
-fn validate(module: &naga::Module, capabilities: Capabilities) -> Result<ModuleInfo, String> {
+/// naga's analysis of a module, or what is wrong with it.
+pub(crate) fn validated(module: &naga::Module, capabilities: Capabilities) -> Result<ModuleInfo, String> {
     Validator::new(ValidationFlags::all(), capabilities)
         .subgroup_stages(ShaderStages::COMPUTE)
         .subgroup_operations(SubgroupOperationSet::all())
@@ -140,10 +143,11 @@ impl GeneratedModule {
         unproved: Vec<String>,
         outline: Outline,
     ) -> Result<GeneratedModule, EmitError> {
-        let info =
-            validate(&module, capabilities).map_err(|message| EmitError::Invalid { kernel: entry.clone(), message })?;
+        let info = validated(&module, capabilities)
+            .map_err(|message| EmitError::Invalid { kernel: entry.clone(), message })?;
         let bounds_proved = unproved.is_empty();
-        Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved, unproved, outline })
+        let subgroup_sizes = (0, u32::MAX);
+        Ok(GeneratedModule { module, info, entry, capabilities, bounds_proved, unproved, subgroup_sizes, outline })
     }
     /// What lines of a text come from; `None` when it is not this kernel's WGSL.
     pub(crate) fn lines(&self, wgsl: &str) -> Option<Vec<LineSpan>> {
@@ -320,7 +324,7 @@ pub fn check_wgsl(text: &str) -> Result<(), String> {
     let options = naga::front::wgsl::Options { capabilities, ..naga::front::wgsl::Options::new() };
     parser.set_options(options);
     let module = parser.parse(text).map_err(|e| e.emit_to_string(text))?;
-    validate(&module, capabilities).map(drop)
+    validated(&module, capabilities).map(drop)
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ mod ops;
 mod packing;
 mod power;
 mod subgroup;
+mod subgroup_size;
 mod tree;
 mod value;
 mod words;
@@ -122,7 +123,8 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);
     let (name, workgroup) = (entry_name(kernel), axes.workgroup_size());
-    let generated = finish(emitter.b, &name, workgroup, unproved)?;
+    let mut generated = finish(emitter.b, &name, workgroup, unproved)?;
+    generated.subgroup_sizes = profile.subgroup;
     let wgsl = generated.emit_wgsl()?;
     let lines = generated.lines(&wgsl);
     debug_assert!(lines.is_some(), "the text of {name} is not in the order of its statements:\n{wgsl}");

@@ -1,12 +1,19 @@
 //! Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks".
 
 use super::net::{Act, Built, ConvSpec, Net, branch_gain};
+use compiler::graph::BuildError;
 
 const EPSILON: f64 = 1e-5;
 /// Blocks whose input is added to their result.
 const RESIDUAL_BLOCKS: usize = 10;
 
 pub(super) fn mobilenet_v2(net: &mut Net<'_>, x: &Act) -> Built {
+    let (_, x) = features(net, x)?;
+    net.head(&x, "", "classifier.1")
+}
+
+/// What the last layers of 96 and of 1280 channels give: at a 16th and a 32nd of the image's extents.
+pub(super) fn features(net: &mut Net<'_>, x: &Act) -> Result<(Act, Act), BuildError> {
     // Expansion, channels, blocks, stride of the first one.
     let stages =
         [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
@@ -14,6 +21,7 @@ pub(super) fn mobilenet_v2(net: &mut Net<'_>, x: &Act) -> Built {
     let mut channels = size.width(32);
     let mut x = conv_norm(net, x, "features.0", ConvSpec::same(channels, 3).stride(2))?;
     let mut index = 1;
+    let mut middle = x.clone();
     for (expand, out, blocks, first_stride) in stages {
         let out = size.width(out);
         for j in 0..size.depth(blocks) {
@@ -22,13 +30,15 @@ pub(super) fn mobilenet_v2(net: &mut Net<'_>, x: &Act) -> Built {
             channels = out;
             index += 1;
         }
+        if out == size.width(96) {
+            middle = x.clone();
+        }
     }
-    let x = conv_norm(net, &x, "features.18", ConvSpec::same(size.width(1280), 1))?;
-    net.head(&x, "", "classifier.1")
+    Ok((middle, conv_norm(net, &x, "features.18", ConvSpec::same(size.width(1280), 1))?))
 }
 
 /// Convolution, batch norm, ReLU6.
-fn conv_norm(net: &mut Net<'_>, x: &Act, path: &str, spec: ConvSpec) -> Built {
+pub(super) fn conv_norm(net: &mut Net<'_>, x: &Act, path: &str, spec: ConvSpec) -> Built {
     let x = net.conv(x, &format!("{path}.0"), spec)?;
     let x = net.batch_norm(&x, &format!("{path}.1"), 1.0, EPSILON)?;
     net.relu6(&x, &format!("{path}.2"))

@@ -15,6 +15,7 @@ mod net;
 mod resnet;
 mod size;
 mod squeezenet;
+mod ssdlite;
 mod unet;
 mod vgg;
 mod vit;
@@ -131,6 +132,7 @@ static MODELS: &[ZooEntry] = zoo! {
     "densenet121", 7_978_856, 2_834_161_664, IMAGE, "logits", "imagenet", densenet::densenet121, (32, 4, 6), "each layer reads all before it in its block";
     "unet", 31_031_810, 48_171_581_440, Input::Image([3, 256, 256]), "output", "unit", unet::unet, (16, 4, 1), "segmentation, widths 64 to 1024, transposed convolutions, two classes";
     "encoder", 5_519_360, 436_207_616, Input::Tokens(128), "encoded", "unit", encoder::encoder, (0, 4, 2), "transformer encoder of texts, 4 layers of width 256, any length";
+    "ssdlite", 3_329_484, 680_449_984, Input::Image([3, 320, 320]), "boxes", "unit", ssdlite::ssdlite, (64, 4, 1), "detector on mobilenet_v2: anchors of six sizes, 20 classes, NonMaxSuppression";
     "vit_b_16", 86_567_656, 17_563_828_224, IMAGE, "logits", "imagenet", vit::vit_b_16, (32, 4, 2), "vision transformer, 12 layers, patches of 16";
 };
 

@@ -39,7 +39,7 @@ pub(super) struct Act {
     depthwise: Option<Generated>,
 }
 impl Act {
-    fn channels(&self) -> usize {
+    pub(super) fn channels(&self) -> usize {
         self.moments.channels()
     }
 }
@@ -81,6 +81,7 @@ pub(super) struct Net<'m> {
     pub(super) size: Size,
     seed: u64,
     used: FxHashMap<String, usize>,
+    further: Vec<(Name, ValueId)>,
 }
 
 /// The exporter's scope of a module path: `layer1.0.conv1` is `/layer1/layer1.0/conv1`.
@@ -98,7 +99,7 @@ fn scope_of(path: &str) -> String {
 
 impl<'m> Net<'m> {
     pub(super) fn new(module: &'m mut Module, seed: u64, size: Size) -> Net<'m> {
-        Net { b: FunctionBuilder::new(module, "main"), size, seed, used: FxHashMap::default() }
+        Net { b: FunctionBuilder::new(module, "main"), size, seed, used: FxHashMap::default(), further: vec![] }
     }
 
     /// The images: normalised, so of mean 0 and variance 1.
@@ -116,7 +117,14 @@ impl<'m> Net<'m> {
 
     pub(super) fn finish(mut self, name: &str, output: &Act) {
         self.b.name_value(output.value, name);
-        self.b.finish(&[(Name::new(name), output.value)]);
+        let results = [&[(Name::new(name), output.value)], self.further.as_slice()].concat();
+        self.b.finish(&results);
+    }
+
+    /// A result behind the one that building gives.
+    pub(super) fn result(&mut self, name: &str, value: ValueId) {
+        self.b.name_value(value, name);
+        self.further.push((Name::new(name), value));
     }
 
     pub(super) fn act(&self, value: ValueId, moments: Moments) -> Act {
@@ -163,7 +171,12 @@ impl<'m> Net<'m> {
 
     /// A constant that is no parameter.
     pub(super) fn scalar(&mut self, name: &str, value: f32) -> ValueId {
-        self.constant(name, Constant::from_tensor(&Tensor::scalar(value)))
+        self.tensor(name, &Tensor::scalar(value))
+    }
+
+    /// A constant of any shape that is no parameter.
+    pub(super) fn tensor(&mut self, name: &str, value: &Tensor) -> ValueId {
+        self.constant(name, Constant::from_tensor(value))
     }
 
     fn constant(&mut self, name: &str, constant: Constant) -> ValueId {

@@ -1,10 +1,17 @@
 //! A network in parts, where sizes are known only when some of its nodes have run: what comes before, the nodes that decide sizes,
 //! and what comes after, which is planned for the sizes that they give.
+//!
+//! Of a node whose sizes a few operands decide ([`Op::size_operands`](crate::ops::Op::size_operands)) those alone are read: it is in
+//! what comes after, with them as attributes. Others run in a part of their own.
 
-use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
+use crate::graph::{BindError, Function, Module, NodeId, ValueDef, ValueId, reinfer, set_input_shapes};
+use crate::graph::{input_ports, substitute_dims};
+use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::ops::control::Const;
-use crate::passes::{InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
+use crate::ops::{InferContext, const_value};
+use crate::passes::{CountResults, InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
+use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Where an operand of a part comes from.
@@ -18,12 +25,21 @@ pub enum StageValue {
     Sizing(usize),
 }
 
+/// A node of what comes after that defines sizes, and the operands that say them, but for constants.
+#[derive(Clone, Debug)]
+pub struct SizedNode {
+    /// The node, of the tail's entry function.
+    pub node: NodeId,
+    /// Its operands that are read.
+    pub operands: Vec<(usize, StageValue)>,
+}
+
 /// The parts of a network: modules whose entry functions take values of the parts before.
 #[derive(Clone, Debug)]
 pub struct Stages {
     /// What depends on no such size. It takes the network's inputs.
     pub head: Module,
-    /// The nodes that decide sizes, and depend on no other such node.
+    /// The nodes that have to run to decide sizes, and depend on no other such node.
     pub sizing: Module,
     /// Its operands.
     pub sizing_operands: Vec<StageValue>,
@@ -31,6 +47,67 @@ pub struct Stages {
     pub tail: Module,
     /// Its operands.
     pub tail_operands: Vec<StageValue>,
+    /// Its nodes whose sizes are read.
+    pub sized: Vec<SizedNode>,
+}
+
+impl Stages {
+    /// The values that decide sizes, to be read before what comes after is known.
+    pub fn reads(&self) -> Vec<StageValue> {
+        self.sized.iter().flat_map(|s| s.operands.iter().map(|o| o.1)).collect()
+    }
+
+    /// What comes after, for operands of these shapes and these values of [`Stages::reads`].
+    ///
+    /// # Errors
+    /// Sizes that there cannot be, or that a later node refuses.
+    pub fn tail_at(&self, shapes: &[Vec<usize>], read: &[Tensor]) -> Result<Module, BindError> {
+        let mut module = self.tail.clone();
+        let names = input_ports(&module).into_iter().map(|p| p.0);
+        set_input_shapes(&mut module, &names.zip(shapes.iter().cloned()).collect::<Vec<_>>())?;
+        let mut read = read.iter();
+        let mut sizes: FxHashMap<Name, Int> = FxHashMap::default();
+        for sized in &self.sized {
+            let values: Vec<_> = sized.operands.iter().zip(read.by_ref()).map(|(o, t)| (o.0, t.clone())).collect();
+            size_node(&mut module, sized.node, values, &mut sizes)?;
+        }
+        substitute_dims(&mut module, &sizes);
+        let entry = module.entry;
+        reinfer(&mut module, entry)?;
+        Ok(module)
+    }
+}
+
+/// Gives a node the sizes that operands say, and notes what its symbols are.
+fn size_node(
+    module: &mut Module,
+    n: NodeId,
+    mut values: Vec<(usize, Tensor)>,
+    sizes: &mut FxHashMap<Name, Int>,
+) -> Result<(), BindError> {
+    let f = module.main();
+    let node = f.nodes[n].clone();
+    let refuse = |message: String| BindError::Node { node: node.name, op: node.op.name(), message };
+    for &i in node.op.size_operands() {
+        let constant = node.inputs.get(i).copied().flatten().and_then(|v| const_value(module, f, v));
+        values.extend(constant.map(|t| (i, t)));
+    }
+    let value = |i: usize| values.iter().find(|v| v.0 == i).map(|v| v.1.clone());
+    let operands: Vec<_> = (0..node.inputs.len()).map(value).collect();
+    let (op, taken) = node.op.with_sizes(&operands).map_err(|e| refuse(e.message))?;
+    let inputs: Vec<_> = taken.into_iter().map(|i| node.inputs.get(i?).copied().flatten()).collect();
+    let types = op.infer(&InferContext::new(module, f, &inputs, &[])).map_err(|e| refuse(e.message))?;
+    for (&v, ty) in node.outputs.iter().zip(&types) {
+        let old = &f.ty(v).shape;
+        let fits = |(old, new): (&Dim, &Dim)| old.as_const().is_none() || old == new;
+        if old.len() != ty.rank() || !old.iter().zip(&ty.shape).all(fits) {
+            return Err(refuse(format!("the result is {ty:?}, not {:?}", f.ty(v))));
+        }
+        sizes.extend(old.iter().zip(&ty.shape).filter_map(|(old, new)| Some((old.as_var()?, new.clone()))));
+    }
+    let node = &mut module.main_mut().nodes[n];
+    (node.op, node.inputs) = (op, inputs);
+    Ok(())
 }
 
 /// The parts of a network in which nodes decide sizes; none where no node of the entry function does, with calls inlined, or all that
@@ -42,10 +119,14 @@ pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
     let mut module = module.clone();
     let mut cx = PassContext::default();
     run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
+    if run_pass(&CountResults {}, &mut module, &mut cx)? {
+        run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
+    }
     run_pass(&ToANormalForm {}, &mut module, &mut cx)?;
     let split = Split::of(module.main());
     let whole = split.head.is_empty() && split.tail.is_empty();
-    Ok((!split.sizing.is_empty() && !whole).then(|| split.stages(&module)))
+    let decides = !split.sizing.is_empty() || !split.sized.is_empty();
+    Ok((decides && !whole).then(|| split.stages(&module)))
 }
 
 /// Which part each node of the entry function's body is in; constants are in all that read them.
@@ -53,11 +134,13 @@ struct Split {
     head: Vec<NodeId>,
     sizing: Vec<NodeId>,
     tail: Vec<NodeId>,
+    /// Those of the tail that define sizes which are known before.
+    sized: Vec<NodeId>,
 }
 
 impl Split {
     fn of(f: &Function) -> Split {
-        let mut split = Split { head: vec![], sizing: vec![], tail: vec![] };
+        let mut split = Split { head: vec![], sizing: vec![], tail: vec![], sized: vec![] };
         let mut late: FxHashSet<ValueId> = FxHashSet::default();
         let mut effects_are_late = false;
         for &n in &f.blocks[f.body].nodes {
@@ -76,8 +159,10 @@ impl Split {
             }
             late.extend(&node.outputs);
             effects_are_late |= stateful;
-            let part = if sizes && !waits { &mut split.sizing } else { &mut split.tail };
+            let reads = sizes && !waits && !node.op.size_operands().is_empty();
+            let part = if sizes && !waits && !reads { &mut split.sizing } else { &mut split.tail };
             part.push(n);
+            split.sized.extend(reads.then_some(n));
         }
         split
     }
@@ -88,13 +173,20 @@ impl Split {
         let (of_head, of_sizing) = (outputs(&self.head), outputs(&self.sizing));
         let sizing_reads = free_values(f, &self.sizing, &[]);
         let tail_reads = free_values(f, &self.tail, f.results());
-        let crossing = |v: &ValueId| of_head.contains(v) && (sizing_reads.contains(v) || tail_reads.contains(v));
+        let sizes: Vec<(NodeId, Vec<(usize, ValueId)>)> = self.sized.iter().map(|&n| (n, size_values(f, n))).collect();
+        let read = |v: &ValueId| sizes.iter().any(|s| s.1.iter().any(|o| o.1 == *v));
+        let crossing =
+            |v: &ValueId| of_head.contains(v) && (sizing_reads.contains(v) || tail_reads.contains(v) || read(v));
         let head_results: Vec<ValueId> = of_head.iter().copied().filter(crossing).collect();
         let source = |v: &ValueId| {
             let at = |list: &[ValueId]| list.iter().position(|x| x == v);
             let input = at(f.params()).map(StageValue::Input);
             input.or(at(&head_results).map(StageValue::Head)).or(at(&of_sizing).map(StageValue::Sizing))
         };
+        let sized = sizes.iter().map(|(n, operands)| SizedNode {
+            node: *n,
+            operands: operands.iter().filter_map(|(i, v)| Some((*i, source(v)?))).collect(),
+        });
         let names = |n: usize| (0..n).map(|i| Name::new(&format!("t{i}"))).collect::<Vec<_>>();
         Stages {
             head: part(module, &self.head, f.params(), &head_results, names(head_results.len())),
@@ -102,8 +194,17 @@ impl Split {
             sizing_operands: sizing_reads.iter().filter_map(source).collect(),
             tail: part(module, &self.tail, &tail_reads, f.results(), f.result_names.clone()),
             tail_operands: tail_reads.iter().filter_map(source).collect(),
+            sized: sized.collect(),
         }
     }
+}
+
+/// The operands that say the sizes of a node, but for constants.
+fn size_values(f: &Function, n: NodeId) -> Vec<(usize, ValueId)> {
+    let node = &f.nodes[n];
+    let there = |&i: &usize| Some((i, node.inputs.get(i).copied().flatten()?));
+    let read = node.op.size_operands().iter().filter_map(there);
+    read.filter(|&(_, v)| f.def_op::<Const>(v).is_none()).collect()
 }
 
 /// The nodes of the regions that a node owns.
@@ -187,8 +288,6 @@ fn remove(f: &mut Function, n: NodeId) {
 mod tests {
     use super::*;
     use crate::cpu::run_function;
-    use crate::graph::set_input_shapes;
-    use crate::tensor::Tensor;
     use crate::text::parse_module;
 
     const TEXT: &str = "const @k : f32[4] = [0.5, 1.0, 1.5, 2.0]\n\
@@ -196,15 +295,15 @@ mod tests {
         %0 = relu %x : f32[2,4]\n  %1 = non_zero %0 {count=found} : i64[2,found]\n  %2 = add %0, %k : f32[2,4]\n  \
         %3 = add %1, %1 : i64[2,found]\n  return %3, %2, %1\n}\n";
 
-    #[test]
-    fn the_parts_compute_what_the_whole_does() {
-        let m = parse_module(TEXT).unwrap_or_else(|e| panic!("{e}"));
-        let s = split_stages(&m).expect("splits").expect("has a node that decides a size");
+    /// Runs a module part by part.
+    fn in_parts(m: &Module, x: &[Tensor]) -> Vec<Tensor> {
+        let Some(s) = split_stages(m).unwrap_or_else(|e| panic!("{e}")) else {
+            return run_function(m, m.entry, x).unwrap_or_else(|e| panic!("{e}"));
+        };
         for part in [&s.head, &s.sizing, &s.tail] {
             crate::verify::verify_module(part).unwrap_or_else(|e| panic!("{e:?}"));
         }
-        let x = vec![Tensor::from_vec(vec![2, 4], vec![1.0f32, -1.0, 0.0, 2.0, 3.0, -2.0, 0.5, 0.0])];
-        let head = run_function(&s.head, m.entry, &x).expect("runs");
+        let head = run_function(&s.head, m.entry, x).expect("runs");
         let take = |list: &[StageValue], sized: &[Tensor]| -> Vec<Tensor> {
             let one = |v: &StageValue| match *v {
                 StageValue::Input(i) => x[i].clone(),
@@ -215,13 +314,81 @@ mod tests {
         };
         let sized = run_function(&s.sizing, m.entry, &take(&s.sizing_operands, &[])).expect("runs");
         let operands = take(&s.tail_operands, &sized);
-        let mut tail = s.tail.clone();
-        let names = crate::graph::input_ports(&tail).into_iter().map(|p| p.0);
-        let shapes: Vec<_> = names.zip(&operands).map(|(n, t)| (n, t.shape().to_vec())).collect();
-        set_input_shapes(&mut tail, &shapes).expect("binds");
-        let got = run_function(&tail, m.entry, &operands).expect("runs");
+        let shapes: Vec<_> = operands.iter().map(|t| t.shape().to_vec()).collect();
+        let tail = s.tail_at(&shapes, &take(&s.reads(), &[])).unwrap_or_else(|e| panic!("{e}"));
+        in_parts(&tail, &operands)
+    }
+
+    fn parsed(text: &str) -> Module {
+        parse_module(text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn the_parts_compute_what_the_whole_does() {
+        let m = parsed(TEXT);
+        let x = vec![Tensor::from_vec(vec![2, 4], vec![1.0f32, -1.0, 0.0, 2.0, 3.0, -2.0, 0.5, 0.0])];
+        let got = in_parts(&m, &x);
         assert_eq!(got, run_function(&m, m.entry, &x).expect("runs"));
         assert_eq!(got[0].shape(), [2, 4]);
+    }
+
+    #[test]
+    fn what_counts_is_computed_before_and_the_number_read() {
+        let text = "graph @main(%x: f32[3,50], %c: bool[50]) -> (a: f32[3,kept], b: i64[2,found]) {\n  \
+            %0 = compress %x, %c {axis=1, count=kept} : f32[3,kept]\n  %1 = non_zero %0 {count=found} : i64[2,found]\n  \
+            return %0, %1\n}\n";
+        let m = parsed(text);
+        for (seed, step) in [(1, 3), (2, 1), (3, 60)] {
+            let x = crate::text::random_tensor(crate::dtype::DType::F32, &[3, 50], seed);
+            let c = (0..50).map(|i| f64::from(u8::from(i % step == 1 % step)));
+            let inputs = [x, Tensor::from_f64(crate::dtype::DType::Bool, vec![50], c)];
+            let want = run_function(&m, m.entry, &inputs).expect("runs");
+            assert_eq!(in_parts(&m, &inputs), want, "every {step}");
+            let s = split_stages(&m).expect("splits").expect("decides sizes");
+            assert!(s.sizing.main().results().is_empty() && s.sized.len() == 1);
+        }
+    }
+
+    #[test]
+    fn boxes_are_suppressed_in_rounds() {
+        let text = |most: &str, center: bool| {
+            format!(
+                "graph @main(%b: f32[2,30,4], %s: f32[2,3,30], %m: i64[1], %o: f32[1], %l: f32[]) -> (a: i64[n,3]) {{\n  {most}\
+                 %0 = non_max_suppression %b, %s, %k, %o, %l {{center_point_box={center}, count=n}} : i64[n,3]\n  return %0\n}}\n"
+            )
+        };
+        let module = |given: bool, center: bool| match given {
+            true => parsed(&text("", center).replace("%k", "%m")),
+            false => parsed(&format!("const @k : i64[1] = [4]\n{}", text("%k = const @k\n  ", center))),
+        };
+        for (seed, center) in [(1, true), (2, false)] {
+            let random = |shape: &[usize], seed| crate::text::random_tensor(crate::dtype::DType::F32, shape, seed);
+            let one = |v: f32, shape| Tensor::from_vec(shape, vec![v]);
+            let boxes = random(&[2, 30, 4], seed);
+            let inputs =
+                [boxes, random(&[2, 3, 30], seed + 9), Tensor::ints(&[3]), one(0.2, vec![1]), one(-0.5, vec![])];
+            for given in [true, false] {
+                let m = module(given, center);
+                let want = run_function(&m, m.entry, &inputs).expect("runs");
+                assert!(want[0].shape()[0] > 6);
+                assert_eq!(in_parts(&m, &inputs), want, "{given} {center}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_operands_say_become_attributes() {
+        let text = "graph @main(%x: f32[2,6], %k: i64[1], %a: i64[1], %s: i64[2]) -> (a: f32[2,k], b: i64[2,k], c: f32[r], d: f32[p,q]) {\n  \
+            %0, %1 = top_k %x, %k {k=`k`, dynamic=true}\n  %2 = reduce_at %0, %a {kind=sum, dims=[`r`]} : f32[r]\n  \
+            %3 = reshape %x, %s {dims=[`p`, `q`]} : f32[p,q]\n  return %0, %1, %2, %3\n}\n";
+        let m = parsed(text);
+        let x = crate::text::random_tensor(crate::dtype::DType::F32, &[2, 6], 5);
+        let inputs = [x, Tensor::ints(&[4]), Tensor::ints(&[-1]), Tensor::ints(&[3, -1])];
+        assert_eq!(in_parts(&m, &inputs), run_function(&m, m.entry, &inputs).expect("runs"));
+        let s = split_stages(&m).expect("splits").expect("decides sizes");
+        assert!(s.head.main().results().is_empty() && s.sizing.main().results().is_empty());
+        let wrong = s.tail_at(&[vec![2, 6], vec![1], vec![2], vec![1]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
+        assert!(wrong.is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! Slow and simple on purpose: this is what schedules are held against.
 
 mod code;
+mod launch;
 mod machine;
 mod memory;
 mod sample;
@@ -45,16 +46,34 @@ pub fn run_scheduled_with(
     symbols: &[(Name, i64)],
     inputs: &[Tensor],
 ) -> Result<Vec<Tensor>, String> {
-    let Bound { f, inputs, results } = bind(f, symbols, inputs)?;
-    let outputs: Vec<BufferId> = f.outputs().collect();
-    Ok(Bound::shaped(interpret(&f, &inputs, &outputs)?, results))
+    run_bound(bind(f, symbols, inputs)?, None)
 }
 
-/// Runs a concrete function and gives the content of `outputs`, any of its global buffers.
-pub(super) fn interpret(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId]) -> Result<Vec<Tensor>, Fault> {
+/// [`run_scheduled`] on subgroups of `size` threads: they take tasks by their number, in rounds where there are fewer of them, and their
+/// lanes share loops out. Without a size there is a subgroup for each task.
+///
+/// # Errors
+/// As [`run_scheduled`]; workgroups that are no whole number of subgroups.
+pub fn run_scheduled_on_subgroups(f: &TensorFunction, inputs: &[Tensor], size: usize) -> Result<Vec<Tensor>, String> {
+    run_bound(bind(f, &[], inputs)?, Some(size))
+}
+
+fn run_bound(bound: Bound<'_>, subgroup: Option<usize>) -> Result<Vec<Tensor>, String> {
+    let Bound { f, inputs, results } = bound;
+    let outputs: Vec<BufferId> = f.outputs().collect();
+    Ok(Bound::shaped(interpret(&f, &inputs, &outputs, subgroup)?, results))
+}
+
+/// Runs a concrete function, on subgroups of so many threads, and gives the content of `outputs`, any of its global buffers.
+pub(super) fn interpret(
+    f: &TensorFunction,
+    inputs: &[Tensor],
+    outputs: &[BufferId],
+    subgroup: Option<usize>,
+) -> Result<Vec<Tensor>, Fault> {
     let mut resolver = Resolver::new(f);
     let code = resolver.stmt(&f.body)?;
-    let mut m: Machine<Num> = Machine::new(f, resolver.count, None)?;
+    let mut m: Machine<Num> = Machine::new(f, resolver.count, None, subgroup)?;
     for (b, t) in f.inputs().zip(inputs) {
         m.stores[b.index()] = vec![Memory::Dense(read_tensor(t))];
     }

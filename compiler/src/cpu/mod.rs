@@ -22,6 +22,6 @@ mod stage;
 pub use graph::{ExecError, Interpreter, MAX_CALL_DEPTH, peak_bytes, run_function};
 pub use host_functions::HostFunctions;
 pub(crate) use lockstep::sample_kernels;
-pub use lockstep::{run_scheduled, run_scheduled_with};
+pub use lockstep::{run_scheduled, run_scheduled_on_subgroups, run_scheduled_with};
 pub use node::{eval_expression, eval_node};
 pub use stage::{run_tensor_function, run_tensor_function_with};

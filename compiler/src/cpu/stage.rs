@@ -53,7 +53,7 @@ pub fn run_tensor_function_with(
 
 /// Runs a concrete function and gives the content of `outputs`, any of its global buffers.
 pub(super) fn execute(f: &TensorFunction, inputs: &[Tensor], outputs: &[BufferId]) -> Result<Vec<Tensor>, Fault> {
-    let Some(plan) = plan(f) else { return interpret(f, inputs, outputs) };
+    let Some(plan) = plan(f) else { return interpret(f, inputs, outputs, None) };
     let mut memory: Vec<Option<Tensor>> = vec![None; f.buffers.len()];
     for (b, t) in f.inputs().zip(inputs) {
         memory[b.index()] = Some(t.clone());

@@ -2,7 +2,7 @@
 
 use super::host_copy::{broadcast_host, check_count, check_sizes, gather_host};
 use super::permute::{PermutedOp, permute};
-use super::reshape::target_dims;
+use super::reshape::{read_ints, target_dims};
 use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -121,6 +121,12 @@ impl Op for Expand {
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
     }
+    fn size_operands(&self) -> &'static [usize] {
+        &[1]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((Expand { shape: read_ints(operands, 1)?, dims: vec![] }.into(), vec![Some(0)]))
+    }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
         let shape = self.infer(cx).ok()?.pop()?.shape;
         if shape.len() != perm.len() || !self.dims.is_empty() {
@@ -209,6 +215,12 @@ impl Op for Tile {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[1]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((Tile { repeats: read_ints(operands, 1)?, dims: vec![] }.into(), vec![Some(0)]))
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         (self.repeats.len() == perm.len())

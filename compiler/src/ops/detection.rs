@@ -1,8 +1,18 @@
-//! Boxes and regions of object detectors. Sample counts and the number of boxes depend on data, so they run on the host.
+//! Boxes and regions of object detectors. Samples of a region depend on data, so they are taken on the host.
 
+use super::arg_reduce::ArgReduce;
+use super::binary::{Add, And, Div, Equal, Greater, Less, Max, Min, Mul, Or, Sub};
+use super::broadcast::Expand;
+use super::control::Loop;
+use super::counted::{Counted, CountedOperand, Counting, MOST_COUNTED};
+use super::gather::{Gather, GatherElements};
+use super::reduce::{Reduce, ReduceKind};
+use super::select::Where;
+use super::slice::Slice;
+use super::transpose::Transpose;
 use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
-use crate::graph::{TensorType, ValueId};
+use crate::graph::{BuildError, TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -43,6 +53,23 @@ impl Op for NonMaxSuppression {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]
+    }
+    fn counted(&self, c: &mut Counting<'_, '_>, operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
+        let value = |i: usize| operands.get(i).and_then(|o| o.value);
+        let (boxes, scores) = (value(0)?, value(1)?);
+        let (&[batch, n, 4], &[batches, classes, scored]) = (&*c.shape(boxes)?, &*c.shape(scores)?) else {
+            return None;
+        };
+        let most = value(2)?;
+        // Where a run says how many, there is room for all.
+        let known = operands.get(2)?.constant.as_ref().and_then(|t| t.to_i64_vec().first().copied());
+        let rounds = known.map_or(n, |k| usize::try_from(k).unwrap_or(0).min(n));
+        let total = batch * classes * rounds;
+        let fits = batch == batches && n == scored && (1..=MOST_ROUNDS).contains(&rounds);
+        let suppression =
+            Suppression { classes, rounds, shape: [batch, classes, n], center_point: self.center_point_box };
+        let fits = fits && (1..=MOST_COUNTED).contains(&total);
+        fits.then(|| suppression.build(c, (boxes, scores), (most, value(3), value(4))))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("NonMaxSuppression", vec![("center_point_box", OnnxAttr::Int(self.center_point_box as i64))]);
@@ -93,6 +120,156 @@ impl NonMaxSuppression {
         };
         boxes.chunks_exact(4).map(one).collect()
     }
+}
+
+/// The most boxes of a class that are found on a device, in as many rounds; more are for the host.
+const MOST_ROUNDS: usize = 256;
+/// Less than any score.
+const TAKEN: f64 = f32::MIN as f64;
+
+/// Suppression in rounds, all classes and images at once: each takes the best box that is left, and what overlaps it goes.
+struct Suppression {
+    classes: usize,
+    rounds: usize,
+    /// Images, classes, boxes.
+    shape: [usize; 3],
+    center_point: bool,
+}
+
+impl Suppression {
+    /// `most`, `overlap` and `least`: the operands that say how many boxes a class has at most, the overlap beyond which one goes, and the
+    /// score that one must exceed.
+    fn build(
+        &self,
+        c: &mut Counting<'_, '_>,
+        (boxes, scores): (ValueId, ValueId),
+        (most, overlap, least): (ValueId, Option<ValueId>, Option<ValueId>),
+    ) -> Result<Counted, BuildError> {
+        let corners = self.corners(c, boxes)?;
+        let scores = c.cast(scores, DType::F32)?;
+        let taken = c.number(TAKEN, DType::F32);
+        let scores = match least {
+            Some(least) => {
+                let least = one_number(c, least)?;
+                let counts = c.add(Greater {}, &[scores, least])?;
+                c.add(Where {}, &[counts, scores, taken])?
+            }
+            None => scores,
+        };
+        let overlap = match overlap {
+            Some(overlap) => one_number(c, overlap)?,
+            None => c.number(0.0, DType::F32),
+        };
+        let most = c.reshape(most, &[])?;
+        let (best, kept) = self.repeat(c, scores, &corners, (most, overlap, taken))?;
+        let n = self.shape[0] * self.classes * self.rounds;
+        let mut flat = |v| {
+            let v = c.add(Transpose { perm: vec![1, 2, 0, 3] }, &[v])?;
+            c.reshape(v, &[n])
+        };
+        let (best, kept) = (flat(best)?, flat(kept)?);
+        let (places, count) = c.places(kept, n)?;
+        let mut columns = c.coordinates(places, &[self.shape[0], self.classes, self.rounds])?;
+        columns[2] = c.add(Gather { axis: 0 }, &[best, places])?;
+        let rows = c.stack(&columns, 1)?;
+        Ok(Counted { results: vec![(c.cast(rows, DType::I64)?, 0)], count })
+    }
+
+    /// Lowest and highest coordinates of the boxes, and their areas, each `f32[images, classes, boxes]`.
+    fn corners(&self, c: &mut Counting<'_, '_>, boxes: ValueId) -> Result<[ValueId; 5], BuildError> {
+        let boxes = c.cast(boxes, DType::F32)?;
+        let mut column = |k: i64| {
+            let (starts, ends) = (vec![Int::new(k)], vec![Int::new(k + 1)]);
+            let v = c.add(Slice { starts, ends, axes: vec![2], ..Slice::default() }, &[boxes])?;
+            c.add(Transpose { perm: vec![0, 2, 1] }, &[v])
+        };
+        let v = [column(0)?, column(1)?, column(2)?, column(3)?];
+        let mut out = vec![];
+        let half = c.number(0.5, DType::F32);
+        for (low, high) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
+            out.push(match (self.center_point, low) {
+                (true, _) => {
+                    let half = c.add(Mul {}, &[v[high + 2], half])?;
+                    if low { c.add(Sub {}, &[v[high], half])? } else { c.add(Add {}, &[v[high], half])? }
+                }
+                (false, true) => c.add(Min {}, &[v[high], v[high + 2]])?,
+                (false, false) => c.add(Max {}, &[v[high], v[high + 2]])?,
+            });
+        }
+        let (height, width) = (c.add(Sub {}, &[out[2], out[0]])?, c.add(Sub {}, &[out[3], out[1]])?);
+        out.push(c.add(Mul {}, &[height, width])?);
+        let shape: Vec<Int> = self.shape.iter().map(|&d| Int::from(d)).collect();
+        let mut whole = |v| c.add(Expand { shape: shape.clone(), ..Expand::default() }, &[v]);
+        Ok([whole(out[0])?, whole(out[1])?, whole(out[2])?, whole(out[3])?, whole(out[4])?])
+    }
+
+    /// The best box of each round, and whether there was one: `i32[rounds, images, classes, 1]`.
+    fn repeat(
+        &self,
+        c: &mut Counting<'_, '_>,
+        scores: ValueId,
+        corners: &[ValueId; 5],
+        (most, overlap, taken): (ValueId, ValueId, ValueId),
+    ) -> Result<(ValueId, ValueId), BuildError> {
+        let numbers = c.indices(self.shape[2]);
+        let body = c.b.new_block();
+        let round = c.b.block_arg(body, None, TensorType::new(DType::I64, vec![]));
+        let left = c.b.block_arg(body, None, TensorType::fixed(DType::F32, &self.shape));
+        let yields = c.b.in_block(body, |b| {
+            let mut c = Counting { b };
+            let best = c.add(ArgReduce { axis: 2, keepdims: true, ..ArgReduce::default() }, &[left])?;
+            let score = c.add(Reduce { kind: ReduceKind::Max, axes: vec![2], keepdims: true }, &[left])?;
+            let kept = c.add(Greater {}, &[score, taken])?;
+            let counts = c.add(Less {}, &[round, most])?;
+            let kept = c.add(And {}, &[kept, counts])?;
+            let goes = overlaps(&mut c, corners, best, overlap)?;
+            let best = c.cast(best, DType::I32)?;
+            let own = c.add(Equal {}, &[numbers, best])?;
+            let goes = c.add(Or {}, &[goes, own])?;
+            let next = c.add(Where {}, &[goes, taken, left])?;
+            Ok(vec![next, best, c.cast(kept, DType::I32)?])
+        })?;
+        c.b.set_block_results(body, yields);
+        let op = Loop { trips: Some(Int::from(self.rounds)), ..Loop::default() };
+        let results = c.b.add_multi(op, vec![None, None, Some(scores)], vec![body])?;
+        Ok((results[1], results[2]))
+    }
+}
+
+/// A number operand, of any shape with one element, as an `f32[]`.
+fn one_number(c: &mut Counting<'_, '_>, v: ValueId) -> Result<ValueId, BuildError> {
+    let v = c.cast(v, DType::F32)?;
+    c.reshape(v, &[])
+}
+
+/// Which boxes have more in common with the box `best` of their class than the share `overlap`; none has with one without an area.
+fn overlaps(
+    c: &mut Counting<'_, '_>,
+    corners: &[ValueId; 5],
+    best: ValueId,
+    overlap: ValueId,
+) -> Result<ValueId, BuildError> {
+    let mut of_best = vec![];
+    for &v in corners {
+        of_best.push(c.add(GatherElements { axis: 2 }, &[v, best])?);
+    }
+    let mut span = |low: usize, high: usize| {
+        let end = c.add(Min {}, &[corners[high], of_best[high]])?;
+        let start = c.add(Max {}, &[corners[low], of_best[low]])?;
+        c.add(Sub {}, &[end, start])
+    };
+    let (height, width) = (span(0, 2)?, span(1, 3)?);
+    let zero = c.number(0.0, DType::F32);
+    let common = c.add(Mul {}, &[height, width])?;
+    let areas = c.add(Add {}, &[corners[4], of_best[4]])?;
+    let union = c.add(Sub {}, &[areas, common])?;
+    let share = c.add(Div {}, &[common, union])?;
+    let mut goes = c.add(Greater {}, &[share, overlap])?;
+    for positive in [height, width, corners[4], of_best[4]] {
+        let positive = c.add(Greater {}, &[positive, zero])?;
+        goes = c.add(And {}, &[goes, positive])?;
+    }
+    Ok(goes)
 }
 
 /// Intersection over union, in f32 as everywhere this is compared with a threshold; 0 for boxes without an area.

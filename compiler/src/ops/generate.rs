@@ -70,6 +70,15 @@ impl Op for Full {
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
     }
+    fn size_operands(&self) -> &'static [usize] {
+        &[0]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        let shape =
+            check_sizes(&operands.first().and_then(Option::as_ref).ok_or("the shape is missing")?.to_i64_vec())?;
+        let shape = shape.into_iter().map(Int::from).collect();
+        Ok((Full { shape, dims: vec![], ..self.clone() }.into(), vec![]))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let shape = match self.dims.is_empty() {
             true => {
@@ -91,7 +100,8 @@ fn filled(dtype: DType, shape: Vec<usize>, value: f64) -> Tensor {
 }
 
 attr_struct! {
-    /// `start, start + delta ...` of `size` elements; operands are the scalars start, limit and delta.
+    /// `start, start + delta ...` of `size` elements; operands are the scalars start, limit and delta. The limit may be absent where the
+    /// size is known.
     pub struct Range("range") {
         /// Number of elements.
         pub size: Int = Int::new(0),
@@ -105,7 +115,7 @@ impl Op for Range {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let dtype = cx.require(0)?.dtype;
-        for i in 0..3 {
+        for i in (0..3).filter(|&i| i != 1 || self.dynamic || cx.input(1).is_some()) {
             let t = cx.require(i)?;
             if t.dtype != dtype || !t.numel().is(1) {
                 return Err(format!("operand {i} is {t:?}, not one {dtype}").into());
@@ -143,7 +153,23 @@ impl Op for Range {
     fn defined_symbols(&self) -> Vec<Name> {
         self.size.as_var().filter(|_| self.dynamic).into_iter().collect()
     }
+    fn size_operands(&self) -> &'static [usize] {
+        &[0, 1, 2]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        let number = |i: usize| operands.get(i)?.as_ref()?.to_f64_vec().first().copied();
+        let (Some(start), Some(limit), Some(delta)) = (number(0), number(1), number(2)) else {
+            return Err("start, limit or step is missing".into());
+        };
+        Ok((
+            Range { size: Int::new(range_size(start, limit, delta)?), dynamic: false }.into(),
+            vec![Some(0), None, Some(2)],
+        ))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
+        if cx.input(1).is_empty() {
+            return Err("without a limit it has no ONNX form".into());
+        }
         cx.simple("Range", vec![]);
         Ok(())
     }

@@ -18,6 +18,7 @@ pub mod concat;
 pub mod control;
 pub mod conv;
 pub mod conv_transpose;
+pub mod counted;
 pub mod crop;
 pub mod data_layout;
 pub mod deform_conv;
@@ -78,9 +79,10 @@ pub use weights::WeightChannels;
 
 use crate::attr::{Attr, AttrObject, AttrStruct, AttrValue, Attrs};
 use crate::fault::Fault;
-use crate::graph::{Function, Node, NodeId, TensorType};
+use crate::graph::{BuildError, Function, Node, NodeId, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
+use crate::ops::counted::{Counted, CountedOperand, Counting};
 use crate::ops::onnx::{ExportContext, OnnxImport};
 use crate::registry::Table;
 use crate::te::ComputeContext;
@@ -247,9 +249,25 @@ pub trait Op: AttrObject {
         None
     }
     /// Symbols in the result dims that only the run of this op defines (the number of non-zero elements ...). Such an
-    /// op runs on the host, and the actual result shape gives the symbols their values.
+    /// op is in no plan: what follows is planned when the symbols have values.
     fn defined_symbols(&self) -> Vec<Name> {
         vec![]
+    }
+    /// For such an op whose data decide the symbols: what it gives, of known sizes, and how many of that there are; none where it
+    /// cannot be said for these operands.
+    fn counted(&self, _c: &mut Counting<'_, '_>, _operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
+        None
+    }
+    /// For such an op: the operands that alone decide the symbols, a few numbers that can be read before it runs.
+    fn size_operands(&self) -> &'static [usize] {
+        &[]
+    }
+    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands that takes.
+    ///
+    /// # Errors
+    /// Sizes that there cannot be.
+    fn with_sizes(&self, _operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Err("its sizes are no operands".into())
     }
     /// Writes the op as ONNX nodes.
     ///

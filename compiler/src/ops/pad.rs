@@ -3,7 +3,7 @@
 use super::host_copy::for_each_index;
 use super::permute::{PermutedOp, normalize_axes, permute};
 use super::reshape::loop_bounds;
-use super::{DataLayout, InferContext, Op, OpResult, PackedForm, PackedOp};
+use super::{DataLayout, InferContext, Op, OpRef, OpResult, PackedForm, PackedOp};
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
@@ -147,6 +147,17 @@ impl Op for Pad {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[2, 3]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        let list = |i: usize| operands.get(i).and_then(Option::as_ref).map(Tensor::to_i64_vec);
+        let rank = self.dims.len();
+        let axes = list(3).map_or(Ok((0..rank).collect()), |a| normalize_axes(&a, rank))?;
+        let pads = spread(&list(2).ok_or("the pads are missing")?, &axes, rank, 0)?;
+        let pads = pads.into_iter().map(Int::new).collect();
+        Ok((Pad { pads, dims: vec![], ..self.clone() }.into(), vec![Some(0), Some(1)]))
     }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
         if !self.dims.is_empty() || self.pads.len() != 2 * perm.len() {

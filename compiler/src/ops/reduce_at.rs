@@ -1,7 +1,7 @@
 //! Reductions over axes that are known only at run time.
 
 use super::reduce::{Reduce, ReduceKind, resolve_axes};
-use super::{InferContext, Op, OpResult, Precision};
+use super::{InferContext, Op, OpRef, OpResult, Precision};
 use crate::attr_struct;
 use crate::cpu::eval_node;
 use crate::graph::{Module, TensorType, ValueId};
@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
-    /// Reduces operand 0 over the axes in the integer operand 1, of which there is at least one. Runs on the host.
+    /// Reduces operand 0 over the axes in the integer operand 1, of which there is at least one.
     pub struct ReduceAt("reduce_at") {
         /// What is computed.
         pub kind: ReduceKind = ReduceKind::Sum,
@@ -41,14 +41,19 @@ impl Op for ReduceAt {
     }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         let (x, axes) = (inputs.first()?.as_ref()?, inputs.get(1)?.as_ref()?);
-        let known = resolve_axes(&axes.to_i64_vec(), x.shape().len(), false).and_then(|axes| {
-            let op = Reduce { kind: self.kind, axes, keepdims: self.keepdims };
-            eval_node(&op.into(), &[Some(x.clone())], &Module::new("main"))
-        });
-        Some(known)
+        let known = self.over(axes, x.shape().len());
+        Some(known.and_then(|op| eval_node(&op, &[Some(x.clone())], &Module::new("main"))))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[1]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        let axes = operands.get(1).and_then(Option::as_ref).ok_or("the axes are missing")?;
+        let rank = if self.keepdims { self.dims.len() } else { self.dims.len() + axes.len() };
+        Ok((self.over(axes, rank)?, vec![Some(0)]))
     }
     fn precision(&self) -> Precision {
         Precision::Never
@@ -56,6 +61,14 @@ impl Op for ReduceAt {
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple(self.kind.onnx(), vec![("keepdims", OnnxAttr::Int(self.keepdims as i64))]);
         Ok(())
+    }
+}
+
+impl ReduceAt {
+    /// The reduction of data of this rank over these axes.
+    fn over(&self, axes: &Tensor, rank: usize) -> OpResult<OpRef> {
+        let axes = resolve_axes(&axes.to_i64_vec(), rank, false)?;
+        Ok(Reduce { kind: self.kind, axes, keepdims: self.keepdims }.into())
     }
 }
 

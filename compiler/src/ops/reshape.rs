@@ -21,6 +21,12 @@ pub(super) fn target_dims(cx: &InferContext<'_>, attr: &[Int], i: usize) -> OpRe
     cx.int_input(i).ok_or_else(|| Fault::unsupported(format!("operand {i} is not known at compile time")))
 }
 
+/// The integers of operand `i`, of which a run knows the value.
+pub(super) fn read_ints(operands: &[Option<Tensor>], i: usize) -> OpResult<Vec<Int>> {
+    let read = operands.get(i).and_then(Option::as_ref).ok_or_else(|| format!("operand {i} is missing"))?;
+    Ok(read.to_i64_vec().into_iter().map(Int::new).collect())
+}
+
 /// Ranges of the loop variables `index` over `shape`, where it is constant.
 pub(super) fn loop_bounds(index: &[Int], shape: &[Int]) -> Bounds {
     let mut bounds = Bounds::new();
@@ -234,6 +240,12 @@ impl Op for Reshape {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[1]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((Reshape { shape: read_ints(operands, 1)?, dims: vec![], ..self.clone() }.into(), vec![Some(0)]))
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let attrs = if self.allowzero { vec![("allowzero", OnnxAttr::Int(1))] } else { vec![] };

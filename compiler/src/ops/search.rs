@@ -1,14 +1,21 @@
-//! Ops whose result depends on comparing or counting elements: they run on the host.
+//! Ops whose result depends on comparing or counting elements.
 
+use super::binary::Equal;
+use super::counted::{Counted, CountedOperand, Counting, MOST_COUNTED};
+use super::gather::Gather;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
-use super::{InferContext, Op, OpResult};
+use super::reshape::read_ints;
+use super::unary::Not;
+use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
-use crate::graph::{TensorType, ValueId};
+use crate::graph::{BuildError, TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
 use crate::tensor::Tensor;
+use crate::tir::{BinaryOp, Combiner, Cond, Expr, UnaryOp};
 use std::cmp::Ordering;
 
 attr_struct! {
@@ -45,7 +52,10 @@ impl Op for TopK {
         Ok(vec![values, indices])
     }
     fn has_compute(&self) -> bool {
-        false
+        !self.dynamic
+    }
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        self.compute_ranked(cx)
     }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         let x = inputs[0].as_ref()?;
@@ -59,6 +69,13 @@ impl Op for TopK {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.k.as_var().filter(|_| self.dynamic).into_iter().collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[1]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        let k = read_ints(operands, 1)?.pop().ok_or("k is missing")?;
+        Ok((TopK { k, dynamic: false, ..self.clone() }.into(), vec![Some(0)]))
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
@@ -79,7 +96,63 @@ impl Op for TopK {
         Ok(())
     }
 }
+/// The longest axis that is ranked by comparing each element with each.
+const RANKED: i64 = 4096;
+
 impl TopK {
+    /// Each element's rank is the number of those before it: stages `rank`, `place` (of each result, the element of that rank) and
+    /// the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts. A NaN ranks as the largest number.
+    fn compute_ranked(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let x = cx.require(0)?;
+        let (ty, shape, dtype) = (cx.output_type(0).clone(), cx.shape(x), cx.dtype(x));
+        let axis = normalize_axis(self.axis, shape.len())?;
+        let n = shape[axis].clone();
+        if n.as_const().is_none_or(|n| n > RANKED) || matches!(dtype, DType::Bool | DType::F64) {
+            return Err(format!("ranks at most {RANKED} elements that are comparable on a device").into());
+        }
+        let along = |i: &[Int], at: &Int| {
+            let mut index = i.to_vec();
+            index[axis] = at.clone();
+            index
+        };
+        let key = |at: Vec<Int>| match dtype.is_float() {
+            true => {
+                let value = Expr::load(x, at).cast(dtype, DType::F32);
+                Expr::select(
+                    Expr::unary(UnaryOp::IsNan, value.clone()),
+                    Expr::constant(f64::INFINITY, DType::F32),
+                    value,
+                )
+            }
+            false => Expr::load(x, at),
+        };
+        let one = |cond: Expr| Expr::select(cond, Expr::int(1, DType::I32), Expr::int(0, DType::I32));
+        let before = if self.largest { BinaryOp::Gt } else { BinaryOp::Lt };
+        let rank = cx.reduce("rank", &shape, DType::I32, std::slice::from_ref(&n), Combiner::Sum, |i, r| {
+            let (other, own) = (key(along(i, &r[0])), key(i.to_vec()));
+            let ahead = Expr::binary(before, other.clone(), own.clone());
+            let equal = Expr::guarded(
+                vec![Cond::lt(&r[0], &i[axis])],
+                one(Expr::binary(BinaryOp::Eq, other, own)),
+                Expr::int(0, DType::I32),
+            );
+            Expr::select(ahead, Expr::int(1, DType::I32), equal)
+        });
+        let place = cx.reduce("place", &ty.shape, DType::I32, std::slice::from_ref(&n), Combiner::Sum, |i, r| {
+            let wanted = Expr::Index(i[axis].clone(), DType::I32);
+            let found = Expr::binary(BinaryOp::Eq, Expr::load(rank, along(i, &r[0])), wanted);
+            Expr::select(found, Expr::Index(r[0].clone(), DType::I32), Expr::int(0, DType::I32))
+        });
+        let values = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let at = Int::load(place, i.to_vec()).rem(&n);
+            Expr::load(x, along(i, &at))
+        });
+        let places = cx
+            .compute("indices", &ty.shape, DType::I64, |i| Expr::load(place, i.to_vec()).cast(DType::I32, DType::I64));
+        cx.output(0, values);
+        cx.output(1, places);
+        Ok(())
+    }
     fn select(&self, x: &Tensor, k: usize) -> OpResult<Vec<Tensor>> {
         let axis = normalize_axis(self.axis, x.shape().len())?;
         let (n, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
@@ -146,10 +219,35 @@ impl Op for NonZero {
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]
     }
+    fn counted(&self, c: &mut Counting<'_, '_>, operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
+        let x = operands.first()?.value?;
+        let shape = c.shape(x)?;
+        let fits = !shape.is_empty() && (1..=MOST_COUNTED).contains(&shape.iter().product());
+        fits.then(|| count_non_zero(c, x, &shape))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("NonZero", vec![]);
         Ok(())
     }
+}
+
+fn count_non_zero(c: &mut Counting<'_, '_>, x: ValueId, shape: &[usize]) -> Result<Counted, BuildError> {
+    let n = shape.iter().product();
+    let dtype = c.ty(x).dtype;
+    let is = match dtype {
+        DType::Bool => x,
+        _ => {
+            let zero = c.number(0.0, dtype);
+            let equal = c.add(Equal {}, &[x, zero])?;
+            c.add(Not {}, &[equal])?
+        }
+    };
+    let flags = c.cast(is, DType::I32)?;
+    let flags = c.reshape(flags, &[n])?;
+    let (places, count) = c.places(flags, n)?;
+    let rows = c.coordinates(places, shape)?;
+    let rows = c.stack(&rows, 0)?;
+    Ok(Counted { results: vec![(c.cast(rows, DType::I64)?, 1)], count })
 }
 
 attr_struct! {
@@ -201,6 +299,22 @@ impl Op for Compress {
     }
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]
+    }
+    fn counted(&self, c: &mut Counting<'_, '_>, operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
+        let (x, condition) = (operands.first()?.value?, operands.get(1)?.value?);
+        let (mut shape, given) = (c.shape(x)?, c.shape(condition)?[0]);
+        if self.axis.is_none() {
+            shape = vec![shape.iter().product()];
+        }
+        let axis = normalize_axis(self.axis.unwrap_or(0), shape.len()).ok()?;
+        let fits = (1..=MOST_COUNTED).contains(&given) && given <= shape[axis];
+        fits.then(|| {
+            let flags = c.cast(condition, DType::I32)?;
+            let (places, count) = c.places(flags, given)?;
+            let x = c.reshape(x, &shape)?;
+            let kept = c.add(Gather { axis: axis as i64 }, &[x, places])?;
+            Ok(Counted { results: vec![(kept, axis)], count })
+        })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Compress", self.axis.map(|a| ("axis", OnnxAttr::Int(a))).into_iter().collect());

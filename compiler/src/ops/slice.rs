@@ -3,8 +3,8 @@
 use super::host_copy::gather_host;
 use super::packed::{PackedOp, whole_groups};
 use super::permute::{PermutedOp, normalize_axes, permuted_axis};
-use super::reshape::loop_bounds;
-use super::{DataLayout, InferContext, Op, OpResult};
+use super::reshape::{loop_bounds, read_ints};
+use super::{DataLayout, InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, const_dims, simplify};
@@ -174,19 +174,16 @@ impl Op for Slice {
             return None;
         }
         let x = inputs[0].as_ref()?;
-        let operand = |i: usize| inputs.get(i).and_then(Option::as_ref).map(Tensor::to_i64_vec);
-        let ints = |v: Vec<i64>| v.into_iter().map(Int::new).collect();
-        let known = Slice {
-            starts: ints(operand(1)?),
-            ends: ints(operand(2)?),
-            axes: operand(3).unwrap_or_else(|| self.axes.clone()),
-            steps: operand(4).unwrap_or_default(),
-            dims: vec![],
-        };
-        Some(known.slice_host(x).map(|t| vec![t]))
+        Some(self.between(inputs).and_then(|known| known.slice_host(x)).map(|t| vec![t]))
     }
     fn defined_symbols(&self) -> Vec<Name> {
         self.dims.iter().filter_map(Int::as_var).collect()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[1, 2, 3, 4]
+    }
+    fn with_sizes(&self, operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
+        Ok((self.between(operands)?.into(), vec![Some(0)]))
     }
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         if !self.dims.is_empty() {
@@ -220,6 +217,17 @@ impl Op for Slice {
 }
 
 impl Slice {
+    /// The slice between the bounds that operands say.
+    fn between(&self, operands: &[Option<Tensor>]) -> OpResult<Slice> {
+        let list = |i: usize| operands.get(i).and_then(Option::as_ref).map(Tensor::to_i64_vec);
+        Ok(Slice {
+            starts: read_ints(operands, 1)?,
+            ends: read_ints(operands, 2)?,
+            axes: list(3).unwrap_or_else(|| self.axes.clone()),
+            steps: list(4).unwrap_or_default(),
+            dims: vec![],
+        })
+    }
     fn slice_host(&self, x: &Tensor) -> OpResult<Tensor> {
         let dims: Vec<Dim> = x.shape().iter().map(|&d| Dim::from(d)).collect();
         let mut shape = dims.clone();

@@ -18,6 +18,7 @@ mod combine_parallel;
 mod combine_parallel_conv;
 mod combine_parallel_matmul;
 mod context;
+mod count_results;
 mod eliminate_common_subexpr;
 mod eliminate_dead;
 mod fold_batch_norm;
@@ -153,6 +154,7 @@ macro_rules! passes {
 passes! {
     infer_types::InferTypes,
     inline_functions::InlineFunctions,
+    count_results::CountResults,
     simplify::Simplify,
     fold_constants::FoldConstants,
     fold_batch_norm::FoldBatchNorm,

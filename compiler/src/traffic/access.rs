@@ -21,15 +21,43 @@ pub(super) struct Kernel<'f> {
     body: &'f Stmt,
     profile: &'f DeviceProfile,
     bounds: Bounds,
-    /// Position along x, y and z of each lane.
-    lanes: Vec<[i64; 3]>,
+    lanes: Vec<Lane>,
     /// All subgroups of a workgroup are the first one moved along one axis by this many threads.
     moved: Option<(usize, i64)>,
+}
+
+/// A thread of the first subgroup.
+#[derive(Clone, Copy)]
+struct Lane {
+    /// Position along x, y and z.
+    at: [i64; 3],
+    /// Place in the subgroup.
+    number: i64,
 }
 
 /// What stands around a block.
 struct Around<'f> {
     loops: Vec<&'f For>,
+    /// How an operation on a matrix touches memory, where the block is one.
+    matrix: Option<MatrixAccess>,
+}
+
+/// A matrix in memory, in pieces of [`WIDEST`] bytes along its rows.
+#[derive(Clone, Copy)]
+struct MatrixAccess {
+    /// The loop over elements that lie next to each other, and how many a piece has.
+    inner: Name,
+    piece: i64,
+    /// Pieces of a row, and of all rows.
+    in_row: i64,
+    all: i64,
+}
+
+impl MatrixAccess {
+    /// Where a piece begins, along a loop of the matrix.
+    fn place(&self, v: Name, number: i64) -> i64 {
+        if v == self.inner { number % self.in_row * self.piece } else { number / self.in_row }
+    }
 }
 
 impl Around<'_> {
@@ -75,7 +103,8 @@ impl<'f> Kernel<'f> {
         } else {
             None
         };
-        Kernel { f, body, profile, bounds: f.bounds(), lanes: (0..lanes).map(at).collect(), moved }
+        let lanes = (0..lanes).map(|number| Lane { at: at(number), number }).collect();
+        Kernel { f, body, profile, bounds: f.bounds(), lanes, moved }
     }
 
     pub(super) fn accesses(&self) -> Vec<AccessTraffic> {
@@ -95,7 +124,7 @@ impl<'f> Kernel<'f> {
                 loops.pop();
             }
             Stmt::Block(b) => {
-                let around = Around { loops: loops.clone() };
+                let around = Around { loops: loops.clone(), matrix: None };
                 let mut seen: Vec<(BufferId, &[Int])> = Vec::new();
                 for load in b.value.loads() {
                     if !seen.contains(&load) {
@@ -127,13 +156,17 @@ impl<'f> Kernel<'f> {
             Scope::Register | Scope::Subgroup { .. } | Scope::Fragment(_) => return None,
         };
         let flat = int::simplify(&int::flatten_index(ix, &buffer.shape), &self.bounds);
+        let element = element_bytes(buffer, self.profile);
+        let matrix = self.matrix_access(around, block, &flat, element);
+        let around = &Around { loops: around.loops.clone(), matrix };
         let mut serial = around.loops.iter().filter(|l| l.kind == LoopKind::Serial);
         let mut out = AccessTraffic {
             block: block.name,
             buffer: b,
             shared,
             store,
-            times: serial.clone().map(|l| l.extent.as_const().unwrap_or(0).max(0) as u64).product(),
+            times: self.lane_rounds(around)
+                * serial.clone().map(|l| l.extent.as_const().unwrap_or(0).max(0) as u64).product::<u64>(),
             inside: serial.next_back().map(|l| l.var),
             lanes: 0,
             accesses: 0,
@@ -145,7 +178,6 @@ impl<'f> Kernel<'f> {
             exact: true,
             unknown: false,
         };
-        let element = element_bytes(buffer, self.profile);
         let Some(offsets) = self.offsets(around, block, &flat) else {
             return Some(AccessTraffic { exact: false, unknown: true, ..out });
         };
@@ -155,7 +187,8 @@ impl<'f> Kernel<'f> {
             0 => SECTOR_BYTES,
             n => ((n as f64 * element) as i64).max(1),
         };
-        for (starts, count) in offsets.merged((WIDEST as f64 / element) as i64) {
+        for (starts, merged) in offsets.merged((WIDEST as f64 / element) as i64) {
+            let count = around.matrix.map_or(merged, |m| m.piece);
             let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
             let width = ((count as f64 * element) as i64).max(1);
             out.accesses += 1;
@@ -170,6 +203,41 @@ impl<'f> Kernel<'f> {
             }
         }
         Some(out)
+    }
+
+    /// How often the lanes of a subgroup go round in the loops that they share out.
+    fn lane_rounds(&self, around: &Around<'_>) -> u64 {
+        let lanes = self.lanes.len().max(1) as u64;
+        let own = around.loops.iter().filter(|l| l.kind == LoopKind::Lane);
+        own.map(|l| (l.extent.as_const().unwrap_or(0).max(0) as u64).div_ceil(lanes)).product()
+    }
+
+    /// How a load or a store of a whole matrix touches memory; `None` for other accesses.
+    fn matrix_access(&self, around: &Around<'_>, block: &Block, flat: &Int, element: f64) -> Option<MatrixAccess> {
+        let fragment = |b: BufferId| matches!(self.f.buffers[b].scope, Scope::Fragment(_));
+        if !fragment(block.buffer) && !block.value.loads().iter().any(|l| fragment(l.0)) {
+            return None;
+        }
+        let own = around.loops.iter().filter(|l| l.kind == LoopKind::Tensor && flat.uses(l.var));
+        let own: Vec<(Name, i64)> = own.filter_map(|l| Some((l.var, l.extent.as_const()?))).collect();
+        let [a, b] = own[..] else { return None };
+        let step = |v: Name| {
+            let at = |n: i64| flat.substitute(v, &Int::new(n));
+            int::simplify(&(at(1) - &at(0)), &self.bounds).as_const()
+        };
+        let (inner, rows) = if step(a.0) == Some(1) { (a, b.1) } else { (b, a.1) };
+        let piece =
+            if step(inner.0) == Some(1) { ((WIDEST as f64 / element) as i64).clamp(1, inner.1.max(1)) } else { 1 };
+        let in_row = (inner.1 / piece).max(1);
+        Some(MatrixAccess { inner: inner.0, piece, in_row, all: in_row * rows })
+    }
+
+    /// The lanes, or for a matrix its pieces.
+    fn places(&self, around: &Around<'_>) -> Vec<Lane> {
+        match around.matrix {
+            Some(m) => (0..m.all).map(|number| Lane { at: [0; 3], number }).collect(),
+            None => self.lanes.clone(),
+        }
     }
 
     /// The elements that the lanes name, one list for each iteration of the unrolled and vectorised loops that the index uses.
@@ -198,8 +266,8 @@ impl<'f> Kernel<'f> {
             }
         }
         let middle = self.middle(around, exact);
-        let active = |lane: &&[i64; 3]| self.takes_part(around, block, &middle, lane);
-        let lanes: Vec<[i64; 3]> = self.lanes.iter().filter(active).copied().collect();
+        let mut lanes = self.places(around);
+        lanes.retain(|lane| self.takes_part(around, block, &middle, lane));
         let iterations: Vec<FxHashMap<Name, i64>> = (0..count).map(|n| iteration(&instances, n)).collect();
         let unrolled = |v: Name| instances.iter().any(|i| i.0 == v);
         let each = int::Sum { terms, constant }.tabulate(
@@ -216,7 +284,8 @@ impl<'f> Kernel<'f> {
         let (mut own, mut base) = (false, false);
         for v in atom.vars() {
             match around.kind(v) {
-                Some(LoopKind::Local(_) | LoopKind::Unroll | LoopKind::Vectorize) => own = true,
+                Some(LoopKind::Local(_) | LoopKind::Lane | LoopKind::Unroll | LoopKind::Vectorize) => own = true,
+                Some(LoopKind::Tensor) if around.matrix.is_some() => own = true,
                 _ => base = true,
             }
         }
@@ -276,17 +345,20 @@ impl<'f> Kernel<'f> {
         out
     }
 
-    fn value(&self, around: &Around<'_>, middle: &FxHashMap<Name, i64>, lane: &[i64; 3], v: Name) -> Option<i64> {
+    fn value(&self, around: &Around<'_>, middle: &FxHashMap<Name, i64>, lane: &Lane, v: Name) -> Option<i64> {
         match around.kind(v) {
-            Some(LoopKind::Local(a)) => lane.get(usize::from(a)).copied(),
+            Some(LoopKind::Local(a)) => lane.at.get(usize::from(a)).copied(),
+            Some(LoopKind::Lane) => Some(lane.number),
+            Some(LoopKind::Tensor) if around.matrix.is_some() => around.matrix.map(|m| m.place(v, lane.number)),
             _ => middle.get(&v).copied(),
         }
     }
 
     /// False for lanes beyond a shorter thread loop, or which a guard on the thread's position alone leaves out.
-    fn takes_part(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>, lane: &[i64; 3]) -> bool {
+    fn takes_part(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>, lane: &Lane) -> bool {
         let inside = |l: &&For| match l.kind {
-            LoopKind::Local(a) => l.extent.as_const().is_none_or(|n| lane[usize::from(a)] < n),
+            LoopKind::Local(a) => l.extent.as_const().is_none_or(|n| lane.at[usize::from(a)] < n),
+            LoopKind::Lane => l.extent.as_const().is_none_or(|n| lane.number < n),
             _ => true,
         };
         let own = |c: &&Cond| matches!(self.part(around, &(c.lhs.clone() - &c.rhs)), Part::Own);

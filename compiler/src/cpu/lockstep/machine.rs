@@ -3,6 +3,7 @@
 use super::super::bind::{element_count, fixed_shape};
 use super::super::scalar::{Num, combiner_op};
 use super::code::{BlockCode, Code, CondCode, ExprCode, IntCode, IntOp};
+use super::launch::{Sizes, Subgroups};
 use super::memory::{BufferInfo, Memory, Touched};
 use super::value::Value;
 use crate::arena::Id;
@@ -36,8 +37,7 @@ pub(super) struct Machine<V> {
     /// Loop variables: `slots` per thread.
     env: Vec<i64>,
     local: [usize; 3],
-    /// Subgroups along x and y: for each there are all the threads of `local`.
-    subgroups: [usize; 2],
+    subgroups: Subgroups,
     group: [usize; 3],
     grid: [usize; 3],
     pub(super) block: Name,
@@ -50,11 +50,17 @@ pub(super) struct Machine<V> {
 }
 
 impl<V: Value> Machine<V> {
-    /// A machine with fresh memory; one that leaves things out keeps only what is stored of global buffers.
+    /// A machine with fresh memory; one that leaves things out keeps only what is stored of global buffers. `subgroup`: threads of a
+    /// subgroup, where they are told apart.
     ///
     /// # Errors
     /// Buffers of no known size, or of more than there is memory for.
-    pub(super) fn new(f: &TensorFunction, slots: usize, cuts: Option<Cuts>) -> Result<Machine<V>, Fault> {
+    pub(super) fn new(
+        f: &TensorFunction,
+        slots: usize,
+        cuts: Option<Cuts>,
+        subgroup: Option<usize>,
+    ) -> Result<Machine<V>, Fault> {
         let mut buffers = Vec::new();
         let mut stores = Vec::new();
         for (id, b) in f.buffers.iter() {
@@ -70,7 +76,7 @@ impl<V: Value> Machine<V> {
             buffers.push(info);
         }
         let (local, group, grid, block) = ([1; 3], [0; 3], [1; 3], Name::new(""));
-        let subgroups = [1; 2];
+        let subgroups = Subgroups::new(subgroup);
         let (touched, reads, target) = (Touched::default(), RefCell::new(vec![]), None);
         let env = vec![0; slots];
         Ok(Machine { buffers, stores, slots, env, local, subgroups, group, grid, block, cuts, touched, reads, target })
@@ -86,10 +92,9 @@ impl<V: Value> Machine<V> {
     }
 
     fn run_kernel(&mut self, body: &Code) -> Result<(), String> {
-        let mut sizes = Sizes { grid: [1; 3], local: [1; 3], subgroups: [1; 2] };
-        sizes.add(body)?;
-        (self.local, self.grid, self.subgroups) = (sizes.local, sizes.grid, sizes.subgroups);
-        let threads = self.local.iter().chain(&self.subgroups).fold(1usize, |n, &l| n.saturating_mul(l));
+        let sizes = Sizes::of(body)?;
+        (self.local, self.grid) = (sizes.local, sizes.grid);
+        let threads = self.subgroups.launch(&sizes)?;
         let places = self.slots.saturating_mul(threads);
         let mut stored = FxHashSet::default();
         if self.grid.iter().product::<usize>() > 1 {
@@ -101,7 +106,10 @@ impl<V: Value> Machine<V> {
             self.env = filled(places, 0)?;
             self.fill_private(threads)?;
             let active: Vec<usize> = (0..threads).collect();
-            self.run(body, &active)?;
+            for round in 0..self.subgroups.rounds() {
+                self.subgroups.round = round;
+                self.run(body, &active)?;
+            }
         }
         self.touched.start(FxHashSet::default());
         Ok(())
@@ -144,7 +152,7 @@ impl<V: Value> Machine<V> {
             Scope::Global => 0,
             Scope::Shared => 1,
             Scope::Register => threads,
-            Scope::Fragment(_) => self.subgroups.iter().product(),
+            Scope::Fragment(_) => self.subgroups.count(),
             Scope::Subgroup { size, .. } => threads.div_ceil((size as usize).max(1)),
         };
         let elements = self.buffers.iter().map(|b| b.numel.saturating_mul(instances(b.scope)));
@@ -188,9 +196,24 @@ impl<V: Value> Machine<V> {
                 }
                 if inside.is_empty() { Ok(()) } else { self.run(body, &inside) }
             }
+            LoopKind::Lane if self.subgroups.has_lanes() => {
+                let n = extents.iter().copied().max().unwrap_or(0);
+                for first in (0..n).step_by(self.subgroups.lanes()) {
+                    let mut inside = Vec::with_capacity(active.len());
+                    for (&t, &n) in active.iter().zip(&extents) {
+                        let i = first + self.subgroups.lane(t) as i64;
+                        if i < n && self.subgroups.has_task(t) {
+                            self.env[t * self.slots + slot] = i;
+                            inside.push(t);
+                        }
+                    }
+                    self.run(body, &inside)?;
+                }
+                Ok(())
+            }
             // One thread stands for its subgroup.
-            LoopKind::Lane | LoopKind::Tensor if active.iter().any(|t| t % self.threads() != 0) => {
-                let first: Vec<usize> = active.iter().copied().filter(|t| t % self.threads() == 0).collect();
+            LoopKind::Lane | LoopKind::Tensor if active.iter().any(|t| self.subgroups.lane(*t) != 0) => {
+                let first: Vec<usize> = active.iter().copied().filter(|t| self.subgroups.lane(*t) == 0).collect();
                 if first.is_empty() { Ok(()) } else { self.run_loop(slot, extent, kind, body, &first) }
             }
             _ => {
@@ -215,19 +238,13 @@ impl<V: Value> Machine<V> {
         }
     }
 
-    /// Threads along the local axes.
-    fn threads(&self) -> usize {
-        self.local.iter().product()
-    }
-
     fn axis_index(&self, kind: LoopKind, thread: usize) -> usize {
         let [x, y, z] = self.local;
         match kind {
             LoopKind::Group(a) => self.group[a as usize],
             LoopKind::Local(0) => thread % x,
             LoopKind::Local(1) => thread / x % y,
-            LoopKind::Subgroup(0) => thread / self.threads() % self.subgroups[0],
-            LoopKind::Subgroup(_) => thread / self.threads() / self.subgroups[0],
+            LoopKind::Subgroup(a) => self.subgroups.task(thread)[a as usize % 2],
             _ => thread / (x * y) % z,
         }
     }
@@ -346,7 +363,7 @@ impl<V: Value> Machine<V> {
         let instance = match info.scope {
             Scope::Global | Scope::Shared => 0,
             Scope::Register => t,
-            Scope::Fragment(_) => t / self.threads(),
+            Scope::Fragment(_) => self.subgroups.number(t),
             Scope::Subgroup { size, .. } => t / (size as usize).max(1),
         };
         Ok((instance, element, index))
@@ -440,37 +457,6 @@ impl<V: Value> Machine<V> {
             }
             ExprCode::Cast(from, to, a) => V::cast(*from, *to, self.expr(a, t)?),
         })
-    }
-}
-
-/// Sizes of the launch: per axis the largest extent of a loop that is bound to it.
-struct Sizes {
-    grid: [usize; 3],
-    local: [usize; 3],
-    subgroups: [usize; 2],
-}
-
-impl Sizes {
-    fn add(&mut self, code: &Code) -> Result<(), String> {
-        match code {
-            Code::Seq(list) => list.iter().try_for_each(|c| self.add(c)),
-            Code::For { extent, kind, body, .. } => {
-                let axis = match kind {
-                    LoopKind::Group(a) => Some((&mut self.grid[..], *a)),
-                    LoopKind::Local(a) => Some((&mut self.local[..], *a)),
-                    LoopKind::Subgroup(a) => Some((&mut self.subgroups[..], *a)),
-                    _ => None,
-                };
-                if let Some((sizes, axis)) = axis {
-                    let IntCode::Const(n) = extent else { return Err("a bound loop has no constant extent".into()) };
-                    let size = sizes.get_mut(axis as usize).ok_or_else(|| format!("no axis {axis}"))?;
-                    *size = (*size).max(usize::try_from(*n).unwrap_or(0));
-                }
-                self.add(body)
-            }
-            Code::Kernel(_) => Err("a kernel inside a kernel".into()),
-            Code::Block(_) | Code::Nothing => Ok(()),
-        }
     }
 }
 

@@ -52,7 +52,7 @@ fn run(f: &TensorFunction, effort: u64) -> Result<(), Found> {
     if n > effort {
         return Err(fail(format!("{n} statements are too many to be interpreted")));
     }
-    let mut m: Machine<Fingerprint> = Machine::new(f, resolver.count, Some(cuts)).map_err(|e| fail(e.message))?;
+    let mut m: Machine<Fingerprint> = Machine::new(f, resolver.count, Some(cuts), None).map_err(|e| fail(e.message))?;
     let done = m.run_top(&code);
     done.map_err(|message| Found { block: Some(m.block), message })
 }

@@ -65,7 +65,7 @@ fn function(
 fn agree((f, inputs, outputs): (TensorFunction, Vec<Tensor>, Vec<BufferId>), tolerance: f64) -> Vec<Tensor> {
     assert!(plan(&f).is_some(), "falls back to the interpreter: {:?}", f.body);
     let fast = execute(&f, &inputs, &outputs).unwrap();
-    let slow = interpret(&f, &inputs, &outputs).unwrap();
+    let slow = interpret(&f, &inputs, &outputs, None).unwrap();
     for (a, b) in fast.iter().zip(&slow) {
         close(a, b, tolerance);
     }

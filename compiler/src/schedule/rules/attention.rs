@@ -166,6 +166,8 @@ struct Plan {
     mix: Contraction,
     /// Rows and columns of the result.
     size: (i64, i64),
+    /// Elements of the first product's reduction.
+    depth: i64,
 }
 
 impl Plan {
@@ -197,21 +199,24 @@ impl Plan {
         if size.0 < PIECE || size.1 < PIECE {
             return Err(Decline(format!("{} rows and {} columns are too few for tiles", size.0, size.1)));
         }
-        Ok(Plan { parts, copy, output, scores, mix, size })
+        let depth = scores.k.iter().filter_map(|v| sketch.extent_of(*v)).product();
+        Ok(Plan { parts, copy, output, scores, mix, size, depth })
     }
     /// How both products may be computed on the device: on matrix units where it has them for these operands, with vectors.
     fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
-        // Asked for by name alone, until kernels of this kind have been run at every size of subgroups.
-        let wanted = p.asks_for("matmul-matrix");
+        // Those of a software device are slower than its vectors.
+        let wanted = !p.software || p.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
         let of = |rows: i64, matrix: Matrix| {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
-            Way::Matrix(matrix, matmul_matrix::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k)))
+            let tile = matmul_matrix::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
+            tile.is_held(p, matrix, self.depth).then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
         let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));
-        let on_matrices = matrix.into_iter().flat_map(|m| rows().filter(move |r| r % m.m == 0).map(move |r| of(r, m)));
+        let on_matrices =
+            matrix.into_iter().flat_map(|m| rows().filter(move |r| r % m.m == 0).filter_map(move |r| of(r, m)));
         on_matrices.chain(rows().map(|rows| Way::Vector(self.tile(rows)))).collect()
     }
     /// How the products are computed, and the kernel that does: the cheapest that the device can run.

@@ -1,9 +1,11 @@
 //! Attention as one kernel against the reference evaluator: tails, masks, both precisions, every choice.
 
-use super::{Choice, choices, schedule, schedule_with};
+use super::{Choice, choices, schedule};
 use crate::profile::DeviceProfile;
-use crate::schedule::testing::assert_same;
-use crate::text::parse_tensor_function;
+use crate::schedule::testing::{
+    MATRIX_SHAPES, SUBGROUP_SIZES, assert_every_choice, assert_same_on_subgroups, chosen, matrix_device,
+    parsed as function, proposed,
+};
 use crate::tir::TensorFunction;
 
 /// Heads, rows, keys, features.
@@ -20,10 +22,6 @@ const SCORES: [&str; 4] = [
 /// `softmax(score(q k^T)) v` for each head, stage by stage as ops write them. Queries lie as `[row][head][feature]`.
 fn attention([h, m, n, d]: Size, score: &str) -> TensorFunction {
     function(&text([h, m, n, d], score))
-}
-
-fn function(text: &str) -> TensorFunction {
-    parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}")).canonical()
 }
 
 fn text([h, m, n, d]: Size, score: &str) -> String {
@@ -70,12 +68,8 @@ fn ada() -> DeviceProfile {
 }
 
 fn check(f: &TensorFunction, p: &DeviceProfile) -> TensorFunction {
-    let s = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(s.rule, "attention", "declined: {:?}", s.declined);
-    assert_eq!(s.function.kernels().len(), 1);
-    let mut g = s.function;
-    g.name = f.name;
-    assert_same(f, &g);
+    let g = proposed(f, p, "attention");
+    assert_eq!(g.kernels().len(), 1);
     g
 }
 
@@ -93,18 +87,56 @@ fn rows_keys_and_features_of_any_number_and_every_mask() {
 #[test]
 fn every_choice_gives_the_same_results() {
     let f = attention([1, 21, 18, 12], SCORES[3]);
-    let made = check(&f, &ada());
-    let mut tried = 0;
-    for c in choices(&made.trace).into_iter().filter(|c| c.point != "function".into()) {
-        for value in &c.of {
-            let choice = Choice { unit: c.unit, point: c.point, value: value.clone() };
-            let mut g = schedule_with(&f, &[], &ada(), &[choice]).unwrap_or_else(|e| panic!("{e}")).function;
-            g.name = f.name;
-            assert_same(&f, &g);
-            tried += 1;
+    let tried = assert_every_choice(&f, &ada(), "function");
+    assert!(tried >= 2, "{tried}");
+}
+
+/// Attention of f16 operands and weights, as mixed precision stores them.
+fn of_halves([h, m, n, d]: Size, score: &str) -> TensorFunction {
+    let changes = [
+        (format!("%q: f32[{m},{h},{d}]"), format!("%q: f16[{m},{h},{d}]")),
+        (format!("%k: f32[{h},{n},{d}]"), format!("%k: f16[{h},{n},{d}]")),
+        (format!("%v: f32[{h},{n},{d}]"), format!("%v: f16[{h},{n},{d}]")),
+        ("%q[a1, a0, a3] * %k[a0, a2, a3]".into(), "f32(%q[a1, a0, a3]) * f32(%k[a0, a2, a3])".into()),
+        ("%weights: f32".into(), "%weights: f16".into()),
+        ("%exp[g0, g1, g2] / %sum[g0, g1]".into(), "f16(%exp[g0, g1, g2] / %sum[g0, g1])".into()),
+        ("%weights[d0, d1, d3] * %v[d0, d3, d2]".into(), "f32(%weights[d0, d1, d3]) * f32(%v[d0, d3, d2])".into()),
+    ];
+    let halves = changes.iter().fold(text([h, m, n, d], score), |t, (from, to): &(String, String)| {
+        assert!(t.contains(from), "{from}");
+        t.replace(from, to)
+    });
+    function(&halves)
+}
+
+/// On matrix units, with tails of rows, keys and features, for devices of one size of subgroups and of any.
+#[test]
+fn matrix_units_take_part_at_any_shape_and_subgroup_size() {
+    for (n, mnk) in MATRIX_SHAPES.into_iter().enumerate() {
+        let f = of_halves([1, [17, 9, 20, 13][n], [20, 37, 18, 33][n], [16, 12, 9, 24][n]], SCORES[n]);
+        for (least, largest) in [(8, 8), (16, 16), (32, 32), (8, 64)] {
+            let p = asked(matrix_device(mnk, (least, largest)));
+            let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
+            let all = choices(&made.trace);
+            let units = all.iter().find(|c| c.point == "units".into()).expect("vectors and matrices are candidates");
+            let shape =
+                units.of.iter().find(|u| **u != crate::attr::Attr::Str("vector".into())).expect("matrices are one");
+            let g = chosen(&f, &p, Choice { unit: units.unit, point: units.point, value: shape.clone() });
+            assert_eq!(g.kernels().len(), 1);
+            let sizes = SUBGROUP_SIZES.into_iter().filter(|s| (least..=largest).contains(s));
+            assert_same_on_subgroups(&f, &g, &sizes.collect::<Vec<u32>>());
         }
     }
-    assert!(tried >= 2, "{tried}");
+}
+
+/// Results of one loop over subgroups are read in another one: in rounds, these would read what is not there yet.
+#[test]
+fn fewer_subgroups_than_tasks_are_refused() {
+    let f = of_halves([1, 17, 20, 16], SCORES[0]);
+    let g = check(&f, &asked(matrix_device([16, 16, 16], (32, 32))));
+    let inputs = crate::schedule::testing::inputs_of(&g);
+    let refusal = crate::cpu::run_scheduled_on_subgroups(&g, &inputs, 64).expect_err("refused");
+    assert!(refusal.contains("4 tasks for 2 subgroups"), "{refusal}");
 }
 
 #[test]

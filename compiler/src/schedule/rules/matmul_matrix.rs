@@ -19,6 +19,7 @@ use super::split_depth::{slices, split_depth};
 use super::tiles::ProductTile;
 use crate::dtype::DType;
 use crate::name::Name;
+use crate::profile::DeviceProfile;
 use crate::schedule::estimate::product_costs;
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, SplitEpilogue,
@@ -37,6 +38,10 @@ const VECTOR: i64 = 4;
 
 /// Rows of a lane's results, at most, where it has more of them.
 const ROWS: i64 = 8;
+
+/// Steps of a reduction that drivers unroll whole, at most, where they unroll at all: they load the elements of all steps before the
+/// first is computed.
+const UNROLLED_STEPS: i64 = 8;
 
 /// Rows and columns of a product that matrices are filled with, at least.
 const LEAST: i64 = 4;
@@ -80,9 +85,19 @@ impl Tile {
     /// for the next one.
     fn registers(&self, m: Matrix, lanes: i64) -> i64 {
         let (rows, columns) = (self.pieces.0 * m.m, self.pieces.1 * m.n);
-        let threads = self.subgroups.0 * self.subgroups.1 * lanes;
-        let copied = (self.subgroups.0 * rows + self.subgroups.1 * columns) * self.depth;
-        rows * columns / lanes + (rows + columns) * self.depth / 2 / lanes + copied / 2 / threads
+        rows * columns / lanes + (rows + columns) * self.depth / 2 / lanes + self.copied(m, lanes)
+    }
+    /// 32-bit registers of a lane for what it copies in a K step.
+    fn copied(&self, m: Matrix, lanes: i64) -> i64 {
+        let (rows, columns) = (self.subgroups.0 * self.pieces.0 * m.m, self.subgroups.1 * self.pieces.1 * m.n);
+        (rows + columns) * self.depth / 2 / (self.subgroups.0 * self.subgroups.1 * lanes)
+    }
+    /// Whether a lane has the registers for a reduction of so many elements.
+    pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, reduction: i64) -> bool {
+        let (most, lanes) = (p.registers_of_largest_subgroup() - OTHERS, i64::from(p.subgroup.1.max(1)));
+        let steps = (reduction + self.depth - 1) / self.depth;
+        let others = if p.unrolls_loops() && steps <= UNROLLED_STEPS { (steps - 1).max(0) } else { 0 };
+        most <= 0 || self.registers(m, lanes) + others * self.copied(m, lanes) <= most
     }
     /// For the estimate, which asks for results of a thread as rows and columns.
     fn in_numbers(&self, m: Matrix, lanes: i64, slices: i64) -> ProductTile {
@@ -198,8 +213,8 @@ fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix)
         t.subgroups.0 * t.subgroups.1 * lanes <= i64::from(p.max_invocations) && shared(t) <= i64::from(p.shared_memory)
     };
     let usable: Vec<Tile> = Tile::all(m).iter().filter(fits).copied().collect();
-    let most = p.registers_of_largest_subgroup() - OTHERS;
-    let held: Vec<Tile> = usable.iter().filter(|t| most <= 0 || t.registers(m, lanes) <= most).copied().collect();
+    let reduction = product(&c.k);
+    let held: Vec<Tile> = usable.iter().filter(|t| t.is_held(p, m, reduction)).copied().collect();
     let over = |n: i64, by: i64| (n + by - 1) / by;
     let groups = |t: &Tile| batch * over(rows, size(t).0) * over(columns, size(t).1);
     let enough = held.iter().find(|t| groups(t) >= i64::from(p.cores)).copied();

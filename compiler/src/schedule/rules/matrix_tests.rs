@@ -1,21 +1,11 @@
 //! Products on matrix units against the reference evaluator: every shape, every choice, with and without tails.
 
 use super::{Choice, choices, schedule, schedule_with};
-use crate::profile::{DeviceProfile, MatrixShape};
-use crate::schedule::testing::assert_same;
-use crate::text::parse_tensor_function;
+use crate::profile::DeviceProfile;
+use crate::schedule::testing::{
+    MATRIX_SHAPES, assert_every_choice, assert_same, chosen, matrix_device as device, parsed as function, proposed,
+};
 use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
-
-/// A device with matrices of one shape, and so many cores that tiles are small.
-fn device(mnk: [u32; 3], subgroup: (u32, u32)) -> DeviceProfile {
-    let shape = MatrixShape { mnk, ab: "f16".into(), cr: "f32".into() };
-    let base = DeviceProfile::named("ada").expect("a profile");
-    DeviceProfile { matrix_shapes: vec![shape], subgroup, cores: 1000, ..base }
-}
-
-fn function(text: &str) -> TensorFunction {
-    parse_tensor_function(text).unwrap_or_else(|e| panic!("{e}")).canonical()
-}
 
 fn product(m: i64, n: i64, k: i64) -> TensorFunction {
     function(&format!(
@@ -50,20 +40,13 @@ fn convolution(h: i64, c: i64, o: i64) -> TensorFunction {
     ))
 }
 
-const SHAPES: [[u32; 3]; 4] = [[16, 16, 16], [8, 8, 8], [16, 8, 16], [8, 16, 16]];
-
 fn check(f: &TensorFunction, p: &DeviceProfile) -> TensorFunction {
-    let s = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(s.rule, "matmul-matrix", "declined: {:?}", s.declined);
-    let mut g = s.function;
-    g.name = f.name;
-    assert_same(f, &g);
-    g
+    proposed(f, p, "matmul-matrix")
 }
 
 #[test]
 fn every_shape_multiplies_with_and_without_tails() {
-    for mnk in SHAPES {
+    for mnk in MATRIX_SHAPES {
         let p = device(mnk, (32, 32));
         for (m, n, k) in [(32, 32, 32), (37, 21, 40), (5, 70, 19)] {
             check(&product(m, n, k), &p);
@@ -94,18 +77,7 @@ fn subgroups_of_any_size_share_the_tile() {
 fn every_choice_gives_the_same_results() {
     let f = product(40, 36, 20);
     for mnk in [[16, 16, 16], [8, 16, 16]] {
-        let p = device(mnk, (16, 16));
-        let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
-        let mut tried = 0;
-        for c in choices(&made.trace).into_iter().filter(|c| c.point != "rule".into()) {
-            for value in &c.of {
-                let choice = Choice { unit: c.unit, point: c.point, value: value.clone() };
-                let mut g = schedule_with(&f, &[], &p, &[choice]).unwrap_or_else(|e| panic!("{e}")).function;
-                g.name = f.name;
-                assert_same(&f, &g);
-                tried += 1;
-            }
-        }
+        let tried = assert_every_choice(&f, &device(mnk, (16, 16)), "rule");
         assert!(tried >= 6, "{tried}");
     }
 }
@@ -123,9 +95,7 @@ fn slices_of_a_long_reduction_are_summed_up() {
         assert_eq!(choice.of.len(), if k == 1024 { 3 } else { 2 }, "{:?}", choice.of);
         for value in &choice.of {
             let choice = Choice { unit: choice.unit, point: choice.point, value: value.clone() };
-            let mut g = schedule_with(&f, &[], &p, &[choice]).unwrap_or_else(|e| panic!("{e}")).function;
-            g.name = f.name;
-            assert_same(&f, &g);
+            assert_same(&f, &chosen(&f, &p, choice));
         }
     }
     // Another tile has other steps.

@@ -38,6 +38,8 @@ mod script;
 mod sketch;
 mod split_depth;
 #[cfg(test)]
+mod subgroup_tests;
+#[cfg(test)]
 mod tests;
 mod tiles;
 mod transform;

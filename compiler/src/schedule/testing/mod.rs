@@ -2,6 +2,9 @@
 //! The interpreter refuses accesses out of bounds and races, and gives NaN for what was never written.
 
 mod composite;
+mod proposals;
+
+pub use proposals::*;
 
 use super::{InstrRef, apply};
 use crate::dtype::DType;
@@ -267,13 +270,9 @@ fn random(name: Name, n: usize) -> Vec<f64> {
     (0..n).map(|_| next()).collect()
 }
 
-/// The elements of all results, by the interpreter.
-pub fn evaluate(f: &TensorFunction) -> Vec<f64> {
-    if let Err(errors) = crate::verify::verify_tensor_function(f) {
-        panic!("{errors:?}\n{}", super::print_loops(f, &f.body, None));
-    }
-    let inputs: Vec<Tensor> = f
-        .inputs()
+/// Random content of the parameters that a function reads.
+pub fn inputs_of(f: &TensorFunction) -> Vec<Tensor> {
+    f.inputs()
         .map(|b| {
             let packer = f.prepacks.iter().find(|p| p.buffer == b).map(|p| &p.packer);
             let packed = packer.and_then(|p| Some(p.declared_shape(p.inputs().next()?)));
@@ -281,17 +280,28 @@ pub fn evaluate(f: &TensorFunction) -> Vec<f64> {
             let n = shape.iter().product();
             Tensor::from_f64(f.buffers[b].dtype, shape, random(f.buffers[b].name, n))
         })
-        .collect();
+        .collect()
+}
+
+/// The elements of all results, by the interpreter.
+pub fn evaluate(f: &TensorFunction) -> Vec<f64> {
+    if let Err(errors) = crate::verify::verify_tensor_function(f) {
+        panic!("{errors:?}\n{}", super::print_loops(f, &f.body, None));
+    }
     let text = || super::print_loops(f, &f.body, None);
-    let out = crate::cpu::run_scheduled(f, &inputs).unwrap_or_else(|e| panic!("{e}\n{}", text()));
+    let out = crate::cpu::run_scheduled(f, &inputs_of(f)).unwrap_or_else(|e| panic!("{e}\n{}", text()));
     out.iter().flat_map(Tensor::to_f64_vec).collect()
 }
 
 /// Asserts that both functions compute the same on random inputs, up to rounding.
 pub fn assert_same(a: &TensorFunction, b: &TensorFunction) {
-    let (x, y) = (evaluate(a), evaluate(b));
-    assert_eq!(x.len(), y.len(), "number of elements");
-    for (n, (x, y)) in x.iter().zip(&y).enumerate() {
+    assert_close(&evaluate(a), &evaluate(b), b);
+}
+
+/// Asserts that these are the results of `b`, up to rounding.
+fn assert_close(want: &[f64], got: &[f64], b: &TensorFunction) {
+    assert_eq!(want.len(), got.len(), "number of elements");
+    for (n, (x, y)) in want.iter().zip(got).enumerate() {
         let close = (x - y).abs() <= 2e-5 * (1.0 + x.abs());
         assert!(close, "element {n}: {x} became {y}\n{}", super::print_loops(b, &b.body, None));
     }

@@ -1,0 +1,188 @@
+//! Networks whose sizes are decided while they run: `weft compile` compiles what is known before, and says of the rest where it runs.
+
+use crate::args::Common;
+use crate::error::CliResult;
+use crate::executor::compile_with;
+use crate::output::{print_text, table};
+use compiler::compile::{CompileError, CompileOptions, Compiled, Stages, compile_graph, split_stages};
+use compiler::graph::{Function, Module, NodeId, TensorType, input_ports};
+use compiler::name::Name;
+use compiler::ops::control::{Const, Loop};
+use compiler::profile::DeviceProfile;
+use serde_json::{Value, json};
+
+/// Where a node or a part runs.
+const DEVICE: &str = "device";
+const HOST: &str = "host";
+/// A part that is compiled when a run has decided its sizes.
+const DECIDED: &str = "decided";
+
+/// A compiled module, and the parts of one that decides sizes: what is compiled is then what comes before.
+pub struct Parted {
+    /// What is known when nothing has run.
+    pub compiled: Compiled,
+    /// The parts; none of a network whose sizes are known.
+    pub parts: Option<Parts>,
+}
+
+/// The parts of a network, in the order they run.
+pub struct Parts(Vec<Part>);
+
+struct Part {
+    name: &'static str,
+    runs: &'static str,
+    nodes: Vec<Node>,
+    inputs: Vec<(Name, TensorType)>,
+    results: Vec<(Name, TensorType)>,
+    /// Symbols that are known when the part begins, and the nodes whose they are.
+    reads: Vec<(Name, Name)>,
+    /// Symbols that its nodes define, which none knows before they have run.
+    decides: Vec<(Name, Name)>,
+}
+
+struct Node {
+    name: Name,
+    op: &'static str,
+    runs: &'static str,
+}
+
+/// Compiles a module, or what of it is known before a run decides sizes.
+///
+/// # Errors
+/// As [`compile_with`]; a network that only the CPU executor runs.
+pub fn compile_parts(
+    module: Module,
+    options: &CompileOptions,
+    common: &Common,
+    profile: &DeviceProfile,
+) -> CliResult<Parted> {
+    let why = match compile_with(module.clone(), options, common, profile) {
+        Ok(compiled) => return Ok(Parted { compiled, parts: None }),
+        Err(CompileError::NeedsCpu(why)) => why,
+        Err(e) => return Err(e.into()),
+    };
+    let Some(stages) = split_stages(&module).map_err(CompileError::from)? else {
+        return Err(CompileError::NeedsCpu(why).into());
+    };
+    let known = !stages.head.main().results().is_empty();
+    let compiled = match compile_with(stages.head.clone(), options, common, profile) {
+        Ok(compiled) => compiled,
+        Err(CompileError::NeedsCpu(_)) => compile_graph(stages.head.clone(), options, profile)?,
+        Err(e) => return Err(e.into()),
+    };
+    let parts = Parts::of(&stages, known, compiled.plan.dispatches().next().is_some());
+    Ok(Parted { compiled, parts: Some(parts) })
+}
+
+impl Parts {
+    fn of(stages: &Stages, known: bool, dispatches: bool) -> Parts {
+        let mut parts = vec![];
+        if known {
+            parts.push(Part::of("before", if dispatches { DEVICE } else { HOST }, &stages.head));
+        }
+        let sizing = stages.sizing.main();
+        if !sizing.results().is_empty() {
+            let loops = sizing.walk().iter().any(|&n| sizing.nodes[n].op.is::<Loop>());
+            parts.push(Part::of("deciding", if loops { DEVICE } else { HOST }, &stages.sizing));
+        }
+        let mut after = Part::of("after", DECIDED, &stages.tail);
+        let sized = |node: &Name| stages.sized.iter().any(|s| stages.tail.main().nodes[s.node].name == *node);
+        (after.reads, after.decides) = after.decides.into_iter().partition(|(_, node)| sized(node));
+        parts.push(after);
+        Parts(parts)
+    }
+
+    /// `parts` of the JSON of `weft compile`: dimensions that nothing says yet are null.
+    pub fn to_json(&self) -> Value {
+        self.0.iter().map(Part::to_json).collect()
+    }
+
+    /// The parts as a table.
+    ///
+    /// # Errors
+    /// What stdout says.
+    pub fn show(&self) -> CliResult<()> {
+        let mut rows = table(&["part", "runs", "nodes", "on the host", "sizes"]);
+        for p in &self.0 {
+            let runs = match p.runs {
+                DECIDED => "where a run has decided its sizes",
+                DEVICE => "on the device",
+                _ => "on the host",
+            };
+            let host = p.nodes.iter().filter(|n| n.runs == HOST);
+            let said = |verb: &str, list: &[(Name, Name)]| -> Vec<String> {
+                list.iter().map(|(symbol, node)| format!("{verb} {symbol} of {node}")).collect()
+            };
+            rows.add_row([
+                p.name.to_string(),
+                runs.into(),
+                p.nodes.len().to_string(),
+                host.map(|n| n.name.as_str()).collect::<Vec<_>>().join(", "),
+                [said("reads", &p.reads), said("decides", &p.decides)].concat().join(", "),
+            ]);
+        }
+        print_text(&rows.to_string())
+    }
+}
+
+impl Part {
+    fn of(name: &'static str, runs: &'static str, module: &Module) -> Part {
+        let f = module.main();
+        let nodes: Vec<NodeId> = f.blocks[f.body].nodes.clone();
+        let named = f.result_names.iter().copied().zip(f.result_types.iter().cloned());
+        let symbols = |&n: &NodeId| f.nodes[n].op.defined_symbols().into_iter().map(move |s| (s, n));
+        Part {
+            name,
+            runs,
+            nodes: nodes.iter().filter(|&&n| !f.nodes[n].op.is::<Const>()).map(|&n| node(f, n)).collect(),
+            inputs: input_ports(module),
+            results: named.collect(),
+            reads: vec![],
+            decides: nodes.iter().flat_map(symbols).map(|(s, n)| (s, f.nodes[n].name)).collect(),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let values = |list: &[(Name, TensorType)]| -> Value {
+            let shape = |t: &TensorType| t.shape.iter().map(|d| d.as_const()).collect::<Vec<_>>();
+            let exprs = |t: &TensorType| t.shape.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let one = |(name, ty): &(Name, TensorType)| json!({ "name": name, "dtype": ty.dtype.to_string(), "shape": shape(ty), "shape_expr": exprs(ty) });
+            list.iter().map(one).collect()
+        };
+        let symbols = |list: &[(Name, Name)]| -> Value {
+            list.iter().map(|(symbol, node)| json!({ "symbol": symbol, "node": node })).collect()
+        };
+        let nodes: Value = self.nodes.iter().map(|n| json!({ "name": n.name, "op": n.op, "runs": n.runs })).collect();
+        json!({ "name": self.name, "runs": self.runs, "nodes": nodes, "inputs": values(&self.inputs),
+            "results": values(&self.results), "reads": symbols(&self.reads), "decides": symbols(&self.decides) })
+    }
+}
+
+/// A node with a tensor expression, or whose sizes as attributes give it one, or control flow, is for the device.
+fn node(f: &Function, n: NodeId) -> Node {
+    let node = &f.nodes[n];
+    let kernel = node.op.has_compute() || !node.op.size_operands().is_empty() || !node.regions.is_empty();
+    Node { name: node.name, op: node.op.name(), runs: if kernel { DEVICE } else { HOST } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::text::parse_module;
+
+    #[test]
+    fn what_is_not_known_is_null_and_read_by_name() {
+        let text = "graph @main(%x: f32[2,4]) -> (a: i64[2,found]) {\n  %0 = relu %x : f32[2,4]\n  \
+            %1 = non_zero %0 {count=found} : i64[2,found]\n  return %1\n}\n";
+        let module = parse_module(text).expect("parses");
+        let stages = split_stages(&module).expect("splits").expect("decides a size");
+        let json = Parts::of(&stages, true, true).to_json();
+        assert_eq!((&json[0]["name"], &json[0]["runs"]), (&json!("before"), &json!("device")));
+        let after = &json[1];
+        assert_eq!((&after["name"], &after["runs"]), (&json!("after"), &json!("decided")));
+        assert_eq!(after["results"][0]["shape"], json!([2, null]));
+        assert_eq!(after["results"][0]["shape_expr"], json!(["2", "found"]));
+        assert_eq!(after["reads"][0]["symbol"], "found");
+        assert_eq!(after["decides"], json!([]));
+    }
+}

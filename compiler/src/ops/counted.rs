@@ -1,0 +1,143 @@
+//! Ops whose data decide how many elements they give, as ops of known sizes: room for all that there could be, and the number of
+//! those that there are, which come first.
+
+use super::OpRef;
+use super::binary::{Add, Div, LessOrEqual, Min, Mod, Mul, Sub};
+use super::cast::Cast;
+use super::concat::Concat;
+use super::gather::Gather;
+use super::pad::Pad;
+use super::reduce::{Reduce, ReduceKind};
+use super::reshape::{Reshape, Unsqueeze};
+use super::scan::CumSum;
+use super::slice::Slice;
+use crate::dtype::DType;
+use crate::graph::{BuildError, FunctionBuilder, TensorType, ValueId};
+use crate::int::{Int, const_dims};
+use crate::tensor::Tensor;
+
+/// The most elements that are counted on a device; more are for the host.
+pub(super) const MOST_COUNTED: usize = 1 << 20;
+
+/// What an op gives.
+pub struct Counted {
+    /// For each result of the op room for all elements, and the axis along which there are `count`, the first ones.
+    pub results: Vec<(ValueId, usize)>,
+    /// The number of those that there are: `i64[1]`.
+    pub count: ValueId,
+}
+
+/// An operand of an op that counts: its value in the function that is built, and what it is where it is a constant.
+#[derive(Clone)]
+pub struct CountedOperand {
+    /// The value; none where the operand is absent.
+    pub value: Option<ValueId>,
+    /// The constant.
+    pub constant: Option<Tensor>,
+}
+
+/// Builds what an op gives, in i32.
+pub struct Counting<'b, 'm> {
+    /// The function.
+    pub b: &'b mut FunctionBuilder<'m>,
+}
+
+type Built = Result<ValueId, BuildError>;
+
+impl Counting<'_, '_> {
+    /// A node.
+    pub(super) fn add(&mut self, op: impl Into<OpRef>, operands: &[ValueId]) -> Built {
+        self.b.add(op, operands)
+    }
+    /// A number.
+    pub(super) fn number(&mut self, value: f64, dtype: DType) -> ValueId {
+        self.b.constant("number", &Tensor::from_f64(dtype, vec![], [value]))
+    }
+    fn integer(&mut self, value: usize) -> ValueId {
+        self.number(value as f64, DType::I32)
+    }
+    /// Type of a value.
+    pub(super) fn ty(&self, v: ValueId) -> TensorType {
+        self.b.ty(v).clone()
+    }
+    /// The sizes of a value; none where they are not known.
+    pub(super) fn shape(&self, v: ValueId) -> Option<Vec<usize>> {
+        const_dims(&self.b.ty(v).shape)
+    }
+    /// A value in another shape.
+    pub(super) fn reshape(&mut self, v: ValueId, shape: &[usize]) -> Built {
+        let shape = shape.iter().map(|&d| Int::from(d)).collect();
+        self.add(Reshape::to(shape), &[v])
+    }
+    /// A value in another element type.
+    pub(super) fn cast(&mut self, v: ValueId, to: DType) -> Built {
+        if self.b.ty(v).dtype == to { Ok(v) } else { self.add(Cast::new(to), &[v]) }
+    }
+    /// `0, 1 ... n - 1`.
+    pub(super) fn indices(&mut self, n: usize) -> ValueId {
+        self.b.constant("indices", &Tensor::from_f64(DType::I32, vec![n], (0..n).map(|i| i as f64)))
+    }
+    /// The coordinates of a flat index within `shape`, one value for each dimension.
+    pub(super) fn coordinates(&mut self, flat: ValueId, shape: &[usize]) -> Result<Vec<ValueId>, BuildError> {
+        let mut out = vec![];
+        for (d, &extent) in shape.iter().enumerate() {
+            let stride = self.integer(shape[d + 1..].iter().product());
+            let extent = self.integer(extent);
+            let at = self.add(Div {}, &[flat, stride])?;
+            out.push(self.add(Mod { fmod: false }, &[at, extent])?);
+        }
+        Ok(out)
+    }
+    /// Values of rank 1 side by side, along a new axis.
+    pub(super) fn stack(&mut self, values: &[ValueId], axis: usize) -> Built {
+        let axes = vec![axis as i64];
+        let rows = values.iter().map(|&v| self.add(Unsqueeze { axes: axes.clone() }, &[v]));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        self.add(Concat { axis: axis as i64 }, &rows)
+    }
+
+    /// Where `flags` (`i32[n]`, 0 or 1) are 1, in order, as `i32[n]`, the rest of which is some index; and how many there are, `i64[1]`.
+    ///
+    /// The `j`-th place is the number of elements up to which no more than `j` flags are 1. Running sums of blocks and within
+    /// each make that some `n * sqrt(n)` comparisons.
+    pub(super) fn places(&mut self, flags: ValueId, n: usize) -> Result<(ValueId, ValueId), BuildError> {
+        let block = n.isqrt().next_power_of_two().max(16);
+        // Of one block nothing would be chosen, which no kernel does.
+        let blocks = n.div_ceil(block).max(2);
+        let room = Pad { pads: vec![Int::new(0), Int::from(blocks * block - n)], ..Pad::default() };
+        let flags = self.add(room, &[flags])?;
+        let flags = self.reshape(flags, &[blocks, block])?;
+        let within = self.add(CumSum { axis: 1, ..CumSum::default() }, &[flags])?;
+        let sums = self.add(Reduce { kind: ReduceKind::Sum, axes: vec![1], keepdims: false }, &[flags])?;
+        let upto = self.add(CumSum { axis: 0, ..CumSum::default() }, &[sums])?;
+        let before = self.add(Sub {}, &[upto, sums])?;
+        let count = self.add(part(blocks - 1, blocks), &[upto])?;
+        let count = self.cast(count, DType::I64)?;
+
+        let wanted = self.indices(n);
+        let last = self.integer(blocks - 1);
+        let rank = self.add(Unsqueeze { axes: vec![1] }, &[wanted])?;
+        let passed = self.no_more(upto, rank)?;
+        let of = self.add(Min {}, &[passed, last])?;
+        let left = self.add(Gather { axis: 0 }, &[before, of])?;
+        let left = self.add(Sub {}, &[wanted, left])?;
+        let left = self.add(Unsqueeze { axes: vec![1] }, &[left])?;
+        let row = self.add(Gather { axis: 0 }, &[within, of])?;
+        let inside = self.no_more(row, left)?;
+        let (size, end) = (self.integer(block), self.integer(n - 1));
+        let first = self.add(Mul {}, &[of, size])?;
+        let place = self.add(Add {}, &[first, inside])?;
+        Ok((self.add(Min {}, &[place, end])?, count))
+    }
+    /// For each row of `limits` (`[n, 1]`) how many elements of `sums` are no more.
+    fn no_more(&mut self, sums: ValueId, limits: ValueId) -> Built {
+        let fits = self.add(LessOrEqual {}, &[sums, limits])?;
+        let fits = self.cast(fits, DType::I32)?;
+        self.add(Reduce { kind: ReduceKind::Sum, axes: vec![1], keepdims: false }, &[fits])
+    }
+}
+
+/// The elements from `start` to `end` of a list.
+fn part(start: usize, end: usize) -> Slice {
+    Slice { starts: vec![Int::from(start)], ends: vec![Int::from(end)], axes: vec![0], ..Slice::default() }
+}

@@ -1,0 +1,135 @@
+//! Futures that leave the thread which polls them free, tensors on the device and runs in flight, by name.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use weft::{Device, Error, HostFunctions, Model, Options, Outputs, RunInput, Tensor, Transfers};
+
+fn device() -> Option<Device> {
+    let device = Device::open("auto").ok();
+    if device.is_none() {
+        eprintln!("NOT RUN: there is no adapter");
+    }
+    device
+}
+
+fn session(text: &str, options: &Options, device: &Device) -> weft::Session {
+    let model = Model::from_text(text).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = model.compile(options).unwrap_or_else(|e| panic!("{e}"));
+    compiled.session(device).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Polls only when it was woken; results, and the longest that a poll took.
+fn polled(run: impl Future<Output = Result<Outputs, Error>>) -> (Outputs, Duration) {
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut run = pin!(run);
+    let (mut longest, mut seen) = (Duration::ZERO, 0);
+    let began = Instant::now();
+    loop {
+        let start = Instant::now();
+        let polled = run.as_mut().poll(&mut Context::from_waker(&waker));
+        longest = longest.max(start.elapsed());
+        if let Poll::Ready(done) = polled {
+            return (done.unwrap_or_else(|e| panic!("{e}")), longest);
+        }
+        while woken.0.load(Ordering::Relaxed) == seen {
+            assert!(began.elapsed() < Duration::from_secs(60), "nobody wakes the future");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        seen = woken.0.load(Ordering::Relaxed);
+    }
+}
+
+const PLAIN: &str = "graph @main(%x: f32[300]) -> (y: f32[300]) {\n  %y = exp %x : f32[300]\n  return %y\n}\n";
+const OPEN: &str = "graph @main(%x: f32[n]) -> (y: f32[n]) {\n  %y = exp %x : f32[n]\n  return %y\n}\n";
+
+/// A host function that takes long.
+const SLOW: &str = "graph @main(%x: f32[300]) -> (y: f32[300]) {
+  %y = call_host @slow %x {dtypes=[f32], shapes=[[300]]} : f32[300]
+  return %y
+}
+";
+
+#[test]
+fn no_poll_waits_for_the_work() {
+    let slow = Duration::from_millis(400);
+    let mut functions = HostFunctions::new();
+    functions.register("slow", move |inputs: &[Tensor]| {
+        std::thread::sleep(slow);
+        Ok(vec![inputs[0].clone()])
+    });
+    let x = Tensor::from_vec(vec![300], vec![1f32; 300]);
+    // Without a device the model runs on a thread of its own.
+    let options = Options::for_device(&Device::Cpu).host_functions(functions);
+    let (outputs, longest) = polled(session(SLOW, &options, &Device::Cpu).run_async(&[("x", x.clone())]));
+    assert_eq!(outputs["y"], x);
+    assert!(longest < slow, "a poll took {longest:?}");
+    let Some(device) = device() else { return };
+    for text in [PLAIN, OPEN] {
+        let s = session(text, &Options::for_device(&device), &device);
+        let want = s.run(&[("x", x.clone())]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(polled(s.run_async(&[("x", x.clone())])).0, want);
+        let submitted = s.submit(&[("x", RunInput::Host(&x))]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(polled(submitted.results()).0, want);
+    }
+}
+
+#[test]
+fn tensors_and_places_by_name() {
+    let Some(device) = device() else { return };
+    let s = session(PLAIN, &Options::for_device(&device).runs_in_flight(2), &device);
+    let x = Tensor::from_vec(vec![300], vec![0.5f32; 300]);
+    let want = s.run(&[("x", x.clone())]).unwrap_or_else(|e| panic!("{e}"));
+    let (input, place) = (s.input_on_device("x", &x), s.output_on_device("y"));
+    let (input, place) = (input.unwrap_or_else(|e| panic!("{e}")), place.unwrap_or_else(|e| panic!("{e}")));
+    let out = s.run_on_device(&[("x", RunInput::Device(&input))], &[("y", &place)]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(out.transfers(), Transfers::default());
+    assert_eq!(out.get("y").map(|t| t.buffers() == place.buffers()), Some(true));
+    assert!(out.get("z").is_none() && out.names().eq(["y"]));
+    assert_eq!(out.read().unwrap_or_else(|e| panic!("{e}")), want);
+    let refused = |e: Option<Error>, why: &str| {
+        let e = e.unwrap_or_else(|| panic!("{why} is taken")).to_string();
+        assert!(e.contains(why), "{e}");
+    };
+    refused(s.run_on_device(&[("x", RunInput::Host(&x))], &[("z", &place)]).err(), "the model has no result `z`");
+    refused(s.submit(&[("w", RunInput::Host(&x))]).err(), "the model has no input `w`");
+    refused(s.input_on_device("w", &x).err(), "the model has no input `w`");
+    let open = session(OPEN, &Options::for_device(&device), &device);
+    refused(open.output_on_device("y").err(), "`sized_for` closes them");
+    let out = open.run_on_device(&[("x", RunInput::Device(&input))], &[("y", &place)]);
+    assert_eq!(out.and_then(|o| o.read()).unwrap_or_else(|e| panic!("{e}")), want);
+    let cpu = session(PLAIN, &Options::for_device(&Device::Cpu), &Device::Cpu);
+    refused(cpu.submit(&[("x", RunInput::Host(&x))]).err(), "does not run on a device as a whole");
+}
+
+#[test]
+fn results_in_memory_that_is_there() {
+    let x = |v: f32| Tensor::from_vec(vec![300], vec![v; 300]);
+    for device in [Some(Device::Cpu), device()].into_iter().flatten() {
+        let s = session(PLAIN, &Options::for_device(&device), &device);
+        let mut outputs = Outputs::default();
+        let mut kept = vec![];
+        for v in [0.0, 1.0, 2.0, 3.0] {
+            s.run_into(&[("x", x(v))], &mut outputs).unwrap_or_else(|e| panic!("{e}"));
+            assert!((outputs["y"].to_f32_vec()[299] - v.exp()).abs() < 1e-4 * v.exp());
+            // What somebody else holds is not written over.
+            if v < 2.0 {
+                kept.push(outputs["y"].clone());
+            }
+        }
+        assert_eq!(kept[0].to_f32_vec()[0], 1.0);
+    }
+}

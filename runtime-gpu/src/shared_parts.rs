@@ -1,0 +1,65 @@
+//! What sessions on one device share, as long as one of them is open: pipelines by their code, constants by their content.
+//!
+//! A session adds what it made once it is open, so nobody finds what failed.
+
+use compiler::fingerprint::Fingerprint;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A kernel ready to dispatch.
+pub(crate) struct Pipeline {
+    pub(crate) pipeline: wgpu::ComputePipeline,
+    pub(crate) layout: wgpu::BindGroupLayout,
+}
+
+/// A constant on the device, in slices where one binding does not hold it. Nobody writes to it.
+pub(crate) struct DeviceConstant {
+    pub(crate) slices: Vec<wgpu::Buffer>,
+}
+
+/// What a session made when it opened, and what others on the device had made already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Constants that it uploaded.
+    pub constants: usize,
+    /// Bytes of those.
+    pub constant_bytes: u64,
+    /// Constants that were on the device.
+    pub shared_constants: usize,
+    /// Pipelines that it built.
+    pub pipelines: usize,
+    /// Pipelines that were built.
+    pub shared_pipelines: usize,
+}
+
+/// Things by fingerprint, for as long as somebody holds them.
+pub(crate) struct Kept<T>(Mutex<HashMap<Fingerprint, Weak<T>>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Kept(Mutex::default())
+    }
+}
+
+impl<T> Kept<T> {
+    /// What somebody holds.
+    pub(crate) fn find(&self, key: Fingerprint) -> Option<Arc<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?.upgrade()
+    }
+    /// Adds what is held, and forgets what nobody holds any more.
+    pub(crate) fn add<'a>(&self, things: impl IntoIterator<Item = (Fingerprint, &'a Arc<T>)>)
+    where
+        T: 'a,
+    {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map.retain(|_, held| held.strong_count() > 0);
+        map.extend(things.into_iter().map(|(key, thing)| (key, Arc::downgrade(thing))));
+    }
+}
+
+/// What sessions on a device share.
+#[derive(Default)]
+pub(crate) struct SharedParts {
+    pub(crate) pipelines: Kept<Pipeline>,
+    pub(crate) constants: Kept<DeviceConstant>,
+}
