@@ -53,11 +53,13 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
         if let Some(path) = &a.output {
             crate::trace::write(path, &trace, &a.common)?;
         }
-        let mut json = trace.to_json();
-        if let Some(parts) = &parts {
-            json["parts"] = parts.to_json();
+        if a.common.json.is_some() {
+            let mut json = trace.to_json();
+            if let Some(parts) = &parts {
+                json["parts"] = parts.to_json();
+            }
+            values.push(json);
         }
-        values.push(json);
         if a.common.json.is_none() && (a.emit.is_empty() || a.emit_dir.is_some()) {
             show(&trace)?;
             parts.as_ref().map_or(Ok(()), Parts::show)?;

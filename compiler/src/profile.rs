@@ -71,7 +71,7 @@ pub struct DeviceProfile {
     pub max_buffer: u64,
     /// Bytes of immediates; 0 without them.
     pub immediates: u32,
-    /// 32-bit registers that a thread may have at the subgroup size that the device's compiler prefers; 0 where that is not known.
+    /// 32-bit registers that a thread may have, in the smallest subgroup where subgroups divide a register file; 0 where that is not known.
     #[serde(default)]
     pub registers: u32,
     /// Compute units (a guess where the API does not say).
@@ -195,12 +195,25 @@ impl DeviceProfile {
     pub fn asks_for(&self, name: &str) -> bool {
         self.asked_rules.iter().any(|r| r == name)
     }
-    /// 32-bit registers of a thread where the driver takes the largest subgroup; 0 where that is not known. Devices with subgroups of
-    /// up to 32 lanes to choose among divide one register file by them.
+    /// True where compilers choose among subgroups of `least` to `most` lanes, `most` up to 32, which divide one register file by their lanes: a
+    /// thread has as many registers as a subgroup has fewer lanes. Intel's GPUs do.
+    fn subgroups_divide_registers((least, most): (u32, u32)) -> bool {
+        least < most && most <= 32
+    }
+    /// What `registers` is for a device whose figure nobody publishes, told from its range of subgroup sizes: 0 without subgroups, 128
+    /// in the smallest subgroup of those that divide a register file, else 255.
+    pub fn usual_registers(subgroup: (u32, u32)) -> u32 {
+        match subgroup {
+            (_, 0) => 0,
+            range if Self::subgroups_divide_registers(range) => 128,
+            _ => 255,
+        }
+    }
+    /// 32-bit registers of a thread where the driver takes the largest subgroup; 0 where that is not known.
     pub fn registers_of_largest_subgroup(&self) -> i64 {
         let (least, largest) = (i64::from(self.subgroup.0), i64::from(self.subgroup.1));
         let all = i64::from(self.registers);
-        if least < largest && largest <= 32 { all * least / largest } else { all }
+        if Self::subgroups_divide_registers(self.subgroup) { all * least / largest } else { all }
     }
     /// The subgroup size when it is fixed.
     pub fn fixed_subgroup(&self) -> Option<u32> {

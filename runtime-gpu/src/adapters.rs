@@ -181,7 +181,8 @@ pub(crate) fn profile_from(
         max_binding: limits.max_storage_buffer_binding_size.min((1 << 31) - 16),
         max_buffer: limits.max_buffer_size,
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
-        registers: if software { 0 } else { guess_registers(subgroup) },
+        // No API tells them; the table of products has those of the devices that it knows.
+        registers: if software { 0 } else { DeviceProfile::usual_registers(subgroup) },
         cores: 0,
         prefers_nhwc: true,
         packed_channels: 0,
@@ -208,16 +209,6 @@ fn processor_model() -> String {
         system.cpus().first().map(|c| c.brand().trim().to_string())
     };
     MODEL.get_or_init(|| ask().unwrap_or_default()).clone()
-}
-
-/// No API tells the registers of a thread; this is for devices that are not in the table of products. Where compilers choose among subgroups of up to 32 lanes, one register file is
-/// divided by the lanes (128 at the middle size); other GPUs give a thread about 256.
-fn guess_registers((least, most): (u32, u32)) -> u32 {
-    match (least, most) {
-        (_, 0) => 0,
-        (least, 1..=32) if least < most => 128,
-        _ => 255,
-    }
 }
 
 pub(crate) fn driver_family(info: &wgpu::AdapterInfo) -> String {

@@ -15,6 +15,7 @@ use crate::profile::DeviceProfile;
 use crate::schedule::accept;
 use crate::schedule::{apply_pending, rules};
 use crate::tir::{BufferId, TensorFunction};
+use crate::traffic;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::mpsc::channel;
@@ -150,7 +151,10 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
         true => as_written(t, &request.constants, profile),
         false => rules::schedule(t, &request.constants, profile).map_err(|e| e.to_string()),
     };
-    let rules::Scheduled { function, rule, applied, declined } = scheduled.map_err(fail)?;
+    let rules::Scheduled { function, rule, mut applied, declined } = scheduled.map_err(fail)?;
+    if !written && !profile.software && profile.subgroup.1 > 0 {
+        applied.extend(traffic::describe(&function, profile));
+    }
     let emit = |(kernel, _)| {
         emitter.emit(&function, kernel, profile).map_err(|e| match e {
             EmitFailure::BeyondDevice(message) if !written => CompileError::NeedsCpu(format!("@{}: {message}", t.name)),

@@ -27,7 +27,7 @@ pub use facts::Facts;
 pub use interval::Interval;
 pub use range::{interval, range};
 pub use simplify::{prove, prove_cond, simplify};
-pub use terms::terms;
+pub use terms::{Sum, terms};
 
 use crate::arena::BufferId;
 use crate::name::Name;

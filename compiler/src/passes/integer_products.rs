@@ -169,7 +169,7 @@ impl Product {
         }
         let scale = self.scale(r)?;
         let node = r.f.nodes[n].clone();
-        let place = Place { at: n, name: node.name, origins: node.origins.clone() };
+        let place = InsertionPoint { at: n, name: node.name, origins: node.origins.clone() };
         let pad = self.padding(r)?;
         let weights = self.weights(r, &place)?;
         self.check(r, &weights, scale.is_some())?;
@@ -198,13 +198,7 @@ impl Product {
                 result = place.add(r, Add {}, vec![Some(result), Some(bias)], "biased")?;
             }
         }
-        let old = node.outputs[0];
-        if r.f.ty(result) != r.f.ty(old) {
-            return Err(format!("its result is {:?}, that of bytes {:?}", r.f.ty(old), r.f.ty(result)));
-        }
-        r.replace(old, result);
-        r.erase(n);
-        Ok(())
+        r.replace_node(n, result).map_err(|own| format!("its result is {own:?}, that of bytes {:?}", r.f.ty(result)))
     }
 
     /// The shape in which one value for each channel of a convolution meets its result.
@@ -261,7 +255,7 @@ impl Product {
     }
 
     /// The weights as i8 without their zero points.
-    fn weights(&self, r: &mut Rewriter<'_>, place: &Place) -> Result<Weights, String> {
+    fn weights(&self, r: &mut Rewriter<'_>, place: &InsertionPoint) -> Result<Weights, String> {
         let Quantised { bytes, zero, .. } = self.weights;
         let signed = r.f.ty(bytes).dtype == DType::I8;
         let zero = zero.map(|z| tensor_of(r, z, "the weights' zero point")).transpose()?;
@@ -319,7 +313,12 @@ impl Product {
     }
 
     /// What is taken off the results: the data's zero point, as that of i8, times the sums of the weights. None where that is 0.
-    fn correction(&self, r: &mut Rewriter<'_>, place: &Place, weights: &Weights) -> Result<Option<ValueId>, String> {
+    fn correction(
+        &self,
+        r: &mut Rewriter<'_>,
+        place: &InsertionPoint,
+        weights: &Weights,
+    ) -> Result<Option<ValueId>, String> {
         let shift = self.data_shift(r);
         let known = match self.data.zero {
             Some(z) => tensor_of(r, z, "the zero point").ok().map(|t| t.to_f64_vec()),
@@ -351,13 +350,13 @@ impl Product {
 }
 
 /// Where new nodes stand, and what they come from.
-struct Place {
+struct InsertionPoint {
     at: NodeId,
     name: Name,
     origins: Origins,
 }
 
-impl Place {
+impl InsertionPoint {
     fn add(
         &self,
         r: &mut Rewriter<'_>,

@@ -196,6 +196,19 @@ impl<'m> Rewriter<'m> {
             self.changed = true;
         }
     }
+    /// Puts `new` in the place of the first result of node `n`, which goes.
+    ///
+    /// # Errors
+    /// The type of that result, where `new` has another; nothing is changed then.
+    pub fn replace_node(&mut self, n: NodeId, new: ValueId) -> Result<(), TensorType> {
+        let old = self.f.nodes[n].outputs[0];
+        if self.f.ty(new) != self.f.ty(old) {
+            return Err(self.f.ty(old).clone());
+        }
+        self.replace(old, new);
+        self.erase(n);
+        Ok(())
+    }
     /// Replaces a node that owns regions by the nodes of one of them (a region without arguments).
     pub fn splice(&mut self, n: NodeId, region: BlockId) {
         let block_of = self.f.nodes[n].block;

@@ -214,7 +214,7 @@ impl RuleSet {
 
 /// Puts `change` in the place of `n`; false where an op refuses its operands, or the type would change.
 fn replace(r: &mut Rewriter<'_>, n: NodeId, found: &Found, change: Change) -> bool {
-    let (name, output) = (r.f.nodes[n].name, r.f.nodes[n].outputs[0]);
+    let name = r.f.nodes[n].name;
     let new = match change {
         Change::Value(v) => {
             let v = r.resolve(v);
@@ -235,12 +235,7 @@ fn replace(r: &mut Rewriter<'_>, n: NodeId, found: &Found, change: Change) -> bo
             }
         }
     };
-    if r.f.ty(new) != r.f.ty(output) {
-        return false;
-    }
-    r.replace(output, new);
-    r.erase(n);
-    true
+    r.replace_node(n, new).is_ok()
 }
 
 /// Adds the nodes right before `n`; the result of the last one. Nothing stays when an op refuses.

@@ -158,12 +158,6 @@ impl Tiles {
         let m = r.add_before(n, MatMul {}, operands.map(Some).to_vec(), name("products"), origins())?[0];
         let inputs = [Some(m), bias].into_iter().take(if bias.is_some() { 2 } else { 1 }).collect();
         let y = r.add_before(n, self.output, inputs, node.name, origins())?[0];
-        let old = node.outputs[0];
-        if r.f.ty(y) != r.f.ty(old) {
-            return Err(format!("its result is {:?}, that of tiles {:?}", r.f.ty(old), r.f.ty(y)));
-        }
-        r.replace(old, y);
-        r.erase(n);
-        Ok(())
+        r.replace_node(n, y).map_err(|own| format!("its result is {own:?}, that of tiles {:?}", r.f.ty(y)))
     }
 }

@@ -253,31 +253,30 @@ impl<'f> Kernel<'f> {
             return None;
         }
         let (mut step, mut exact) = (0i64, true);
-        for (atom, factor) in int::terms(flat)?.0 {
-            match self.part(around, &atom) {
+        let (terms, constant) = int::terms(flat)?;
+        for (atom, factor) in &terms {
+            let factor = *factor;
+            match self.part(around, atom) {
                 Part::Own => {
-                    step = gcd(step, self.moves(around, &atom, factor));
-                    exact &= self.same_for_all(around, &atom);
+                    step = gcd(step, self.moves(around, atom, factor));
+                    exact &= self.same_for_all(around, atom);
                 }
-                Part::Base => step = gcd(step, int::divisor(&atom).saturating_mul(factor)),
-                Part::Mixed => (step, exact) = (gcd(step, int::divisor(&atom).saturating_mul(factor)), false),
+                Part::Base => step = gcd(step, int::divisor(atom).saturating_mul(factor)),
+                Part::Mixed => (step, exact) = (gcd(step, int::divisor(atom).saturating_mul(factor)), false),
             }
         }
         let middle = self.middle(around, exact);
         let mut lanes = self.places(around);
         lanes.retain(|lane| self.takes_part(around, block, &middle, lane));
-        let mut each = Vec::new();
-        for n in 0..count {
-            let mut rest = n;
-            let mut own: FxHashMap<Name, i64> = FxHashMap::default();
-            for (v, extent) in instances.iter().rev() {
-                own.insert(*v, rest % extent);
-                rest /= extent;
-            }
-            let at =
-                |lane: &Lane| flat.eval(&|v| own.get(&v).copied().or_else(|| self.value(around, &middle, lane, v)));
-            each.push(lanes.iter().map(at).collect::<Option<Vec<i64>>>()?);
-        }
+        let iterations: Vec<FxHashMap<Name, i64>> = (0..count).map(|n| iteration(&instances, n)).collect();
+        let unrolled = |v: Name| instances.iter().any(|i| i.0 == v);
+        let each = int::Sum { terms, constant }.tabulate(
+            &iterations,
+            &lanes,
+            &unrolled,
+            &|own, v| own.get(&v).copied(),
+            &|lane, v| self.value(around, &middle, lane, v),
+        )?;
         Some(Offsets { each, step, exact, lanes: lanes.len() })
     }
 
@@ -374,6 +373,17 @@ impl<'f> Kernel<'f> {
         };
         around.loops.iter().all(inside) && block.guards.iter().filter(own).all(holds)
     }
+}
+
+/// The variables of nested `loops` in their iteration `n`, of the last loop first.
+fn iteration(loops: &[(Name, i64)], n: i64) -> FxHashMap<Name, i64> {
+    let mut rest = n;
+    let mut at = FxHashMap::default();
+    for (v, extent) in loops.iter().rev() {
+        at.insert(*v, rest % extent);
+        rest /= extent;
+    }
+    at
 }
 
 /// Elements by iteration and lane.

@@ -3,7 +3,7 @@
 
 use super::rates::Rates;
 use super::tally::{OPEN, Tally, operations};
-use crate::int::Int;
+use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::{different_elements, dimension_to_pack, stands_before_window};
@@ -252,16 +252,18 @@ impl<'f> Stages<'f> {
         let total = lanes.order.iter().map(|l| l.1).product::<i64>();
         let span = (self.rates.lanes * lanes.width).min(total);
         let base = total / 2 / span * span;
-        let mut seen: FxHashSet<i64> = FxHashSet::default();
-        for point in 0..points {
-            let tap = Lanes { order: window, width: 1, along: None };
-            let tap = place(&tap, point, 0);
-            for e in 0..span {
-                let own = place(lanes, base + e, 0);
-                let a = self.address(r, &dims, &|v| tap(v).or_else(|| own(v)))?;
-                seen.insert((a as f64 * bytes) as i64 / SECTOR_BYTES);
-            }
-        }
+        let tap = Lanes { order: window, width: 1, along: None };
+        let element = int::Sum::of_index(r.dimensions().map(|d| (&r.index[d], dims[d])))?;
+        let (taps, own): (Vec<i64>, Vec<i64>) = ((0..points).collect(), (base..base + span).collect());
+        let addresses = element.tabulate(
+            &taps,
+            &own,
+            &|v| window.iter().any(|l| l.0 == v),
+            &|&point, v| place(&tap, point, 0)(v),
+            &|&e, v| place(lanes, e, 0)(v).or_else(|| self.middle(v)),
+        )?;
+        let sector = |a: i64| (a as f64 * bytes) as i64 / SECTOR_BYTES;
+        let seen: FxHashSet<i64> = addresses.into_iter().flatten().map(sector).collect();
         Some(seen.len() as f64)
     }
     /// Counts what subgroups do to a buffer, of which they touch `elements`.

@@ -11,7 +11,6 @@ use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::{InstrRef, ScheduleError, SplitEpilogue};
 use crate::tir::{BufferId, TensorFunction};
-use crate::traffic;
 use std::collections::VecDeque;
 
 /// The rule of what came with its instructions.
@@ -156,18 +155,13 @@ fn finished(
     taken: &[(Name, &'static str)],
     declined: Vec<String>,
 ) -> Result<Scheduled, ScheduleError> {
-    let profile = sketch.profile;
     let function = sketch.finish()?;
     if cfg!(debug_assertions)
         && let Err(e) = crate::check::check_proposal(&function)
     {
         return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
     }
-    let mut applied = describe_units(&function, taken);
-    if !profile.software && profile.subgroup.1 > 0 {
-        applied.extend(traffic::describe(&function, profile));
-    }
-    Ok(Scheduled { applied, function, rule, declined })
+    Ok(Scheduled { applied: describe_units(&function, taken), function, rule, declined })
 }
 
 /// A unit that is scheduled.
