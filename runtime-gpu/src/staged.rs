@@ -52,7 +52,7 @@ pub struct Staged<E> {
 /// Results of what comes before, where it left them.
 enum Results {
     Host(Vec<Tensor>),
-    Device(DeviceOutputs),
+    Device(Box<DeviceOutputs>),
 }
 
 impl Results {
@@ -237,7 +237,7 @@ impl<E: From<GpuError>> Part<E> {
         match self {
             Part::Session(session) if session.has_device_steps() => {
                 let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
-                Ok(Results::Device(pollster::block_on(session.run_in_place(&given, &[]))?))
+                Ok(Results::Device(Box::new(pollster::block_on(session.run_in_place(&given, &[]))?)))
             }
             other => Ok(Results::Host(other.run(inputs, functions)?)),
         }
