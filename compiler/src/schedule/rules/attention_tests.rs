@@ -109,6 +109,15 @@ fn of_halves([h, m, n, d]: Size, score: &str) -> TensorFunction {
     function(&halves)
 }
 
+/// The schedule on matrix units, whichever the estimate prefers.
+fn on_matrices(f: &TensorFunction, p: &DeviceProfile) -> TensorFunction {
+    let made = schedule(f, &[], p).unwrap_or_else(|e| panic!("{e}")).function;
+    let all = choices(&made.trace);
+    let units = all.iter().find(|c| c.point == "units".into()).expect("vectors and matrices are candidates");
+    let shape = units.of.iter().find(|u| **u != crate::attr::Attr::Str("vector".into())).expect("matrices are one");
+    chosen(f, p, Choice { unit: units.unit, point: units.point, value: shape.clone() })
+}
+
 /// On matrix units, with tails of rows, keys and features, for devices of one size of subgroups and of any.
 #[test]
 fn matrix_units_take_part_at_any_shape_and_subgroup_size() {
@@ -116,12 +125,7 @@ fn matrix_units_take_part_at_any_shape_and_subgroup_size() {
         let f = of_halves([1, [17, 9, 20, 13][n], [20, 37, 18, 33][n], [16, 12, 9, 24][n]], SCORES[n]);
         for (least, largest) in [(8, 8), (16, 16), (32, 32), (8, 64)] {
             let p = asked(matrix_device(mnk, (least, largest)));
-            let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
-            let all = choices(&made.trace);
-            let units = all.iter().find(|c| c.point == "units".into()).expect("vectors and matrices are candidates");
-            let shape =
-                units.of.iter().find(|u| **u != crate::attr::Attr::Str("vector".into())).expect("matrices are one");
-            let g = chosen(&f, &p, Choice { unit: units.unit, point: units.point, value: shape.clone() });
+            let g = on_matrices(&f, &p);
             assert_eq!(g.kernels().len(), 1);
             let sizes = SUBGROUP_SIZES.into_iter().filter(|s| (least..=largest).contains(s));
             assert_same_on_subgroups(&f, &g, &sizes.collect::<Vec<u32>>());
@@ -133,7 +137,7 @@ fn matrix_units_take_part_at_any_shape_and_subgroup_size() {
 #[test]
 fn fewer_subgroups_than_tasks_are_refused() {
     let f = of_halves([1, 17, 20, 16], SCORES[0]);
-    let g = check(&f, &asked(matrix_device([16, 16, 16], (32, 32))));
+    let g = on_matrices(&f, &asked(matrix_device([16, 16, 16], (32, 32))));
     let inputs = crate::schedule::testing::inputs_of(&g);
     let refusal = crate::cpu::run_scheduled_on_subgroups(&g, &inputs, 64).expect_err("refused");
     assert!(refusal.contains("4 tasks for 2 subgroups"), "{refusal}");
