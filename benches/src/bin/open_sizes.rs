@@ -21,11 +21,13 @@ use shaders_gen::Emitter;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weft::{Model, Sizes};
 
-/// Runs of each, in turn.
+/// Runs of each, in turn; of large networks as many as fit the time, and a few.
 const ROUNDS: usize = 21;
+const FEW: usize = 5;
+const TIME: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -87,7 +89,11 @@ fn measure(model: &str, sizes: &[Vec<i64>]) -> Result<(), Box<dyn Error>> {
         let new = start.elapsed().as_secs_f64() * 1e3;
         let ((_, alone), compile_ms) = opened(&fixed, &CompileOptions::default(), &gpu)?;
         let (mut ours, mut theirs) = (vec![], vec![]);
+        let start = Instant::now();
         for round in 0..ROUNDS + 2 {
+            if round >= FEW + 2 && start.elapsed() > TIME {
+                break;
+            }
             let times = [run(&sized, &inputs)?, run(&alone, &inputs)?];
             // Some drivers compile in the first runs.
             if round >= 2 {
