@@ -11,7 +11,7 @@ use compiler::int::Dim;
 use compiler::name::Name;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_module, random_tensor};
-use runtime_gpu::{OpenSession, Session, SessionOptions};
+use runtime_gpu::{HostFunctions, OpenSession, Session, SessionOptions};
 use shaders_gen::Emitter;
 
 fn compiled(m: &Module, dims: &[(&str, i64, i64)]) -> Compiled {
@@ -22,8 +22,12 @@ fn compiled(m: &Module, dims: &[(&str, i64, i64)]) -> Compiled {
 }
 
 fn opened(c: &Compiled) -> OpenSession {
+    opened_with(c, &SessionOptions::default())
+}
+
+fn opened_with(c: &Compiled, options: &SessionOptions) -> OpenSession {
     let gpu = test_device().unwrap_or_else(|e| panic!("{e}"));
-    let first = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ());
+    let first = Session::open(gpu, &c.plan, &c.module, options, &mut |_, _, _| ());
     OpenSession::new(c.open.clone().expect("sizes are open"), first.unwrap_or_else(|e| panic!("{e}")))
 }
 
@@ -84,6 +88,27 @@ fn a_function_is_called_at_two_shapes_of_open_sizes() {
         agrees(&session, &m, &[("n", n), ("m", k)]);
     }
     assert_eq!(session.sizes_kept(), 5, "a list of sizes that came up before is kept");
+}
+
+#[test]
+fn a_host_function_works_in_place_between_kernels_of_open_sizes() {
+    let call = "call_host @twice %2 {dtypes=[f32], shapes=[[`n`,`m`]], in_place=[0]} : f32[n,m]";
+    let text = CALLS.replace("  %3 = reshape %2", &format!("  %5 = {call}\n  %6 = relu %5\n  %3 = reshape %6"));
+    let m = parse_module(&text).unwrap_or_else(|e| panic!("{e}"));
+    let plain = parse_module(&text.replace(call, "add %2, %2")).unwrap_or_else(|e| panic!("{e}"));
+    let mut functions = HostFunctions::new();
+    functions.register_into("twice", |_, results| {
+        for word in results[0].bytes_mut().chunks_exact_mut(4) {
+            let value = f32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            word.copy_from_slice(&(2.0 * value).to_ne_bytes());
+        }
+        Ok(())
+    });
+    let c = compiled(&m, &[("n", 1, 64), ("m", 1, 200)]);
+    let session = opened_with(&c, &SessionOptions { host_functions: functions, ..SessionOptions::default() });
+    for (n, k) in [(3, 5), (1, 1), (17, 33), (64, 3), (40, 128)] {
+        agrees(&session, &plain, &[("n", n), ("m", k)]);
+    }
 }
 
 #[test]
