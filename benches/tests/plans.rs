@@ -330,6 +330,76 @@ fn sizes_that_a_run_decides_are_planned_once_each() {
 }
 
 #[test]
+fn branches_of_different_shapes_are_parts() {
+    let m = module(
+        "const @w : f32[8,16] = random(4)\ngraph @main(%x: f32[6,8], %deep: bool[]) -> (y: f32[n,16], z: f32[], u: f32[6,16]) {
+  %w = const @w
+  %0 = matmul %x, %w : f32[6,16]
+  %1 = reduce %0 {kind=sum, axes=[0,1]} : f32[]
+  %zero = full {value=0.0, dtype=f32}
+  %2 = greater %1, %zero : bool[]
+  %3 = if %2 {shapes=[[`n`,16]], dims=[n]} : f32[n,16] {
+    %4 = if %deep {shapes=[[`m`,16]], dims=[m]} : f32[m,16] {
+      %5 = concat %0, %0 {axis=0} : f32[12,16]
+      %6 = matmul %5, %w2 : f32[12,16]
+      yield %6
+    } {
+      %7 = tanh %0
+      yield %7
+    }
+    %8 = exp %4
+    yield %8
+  } {
+    %9 = slice %0 {axes=[0], starts=[1], ends=[3]}
+    %10 = relu %9
+    yield %10
+  }
+  %11 = add %3, %3
+  %12 = reduce %11 {kind=mean, axes=[0,1]} : f32[]
+  return %11, %12, %0
+}
+"
+        .replace("%w = const @w", "%w = const @w\n  %w2 = const @w2")
+        .replace("const @w :", "const @w2 : f32[16,16] = random(5)\nconst @w :")
+        .as_str(),
+    );
+    let stages = split_stages(&m).unwrap_or_else(|e| panic!("{e}")).expect("it has parts");
+    let opened = Arc::new(AtomicUsize::new(0));
+    let count = opened.clone();
+    let staged = Staged::open(stages, HostFunctions::new(), parts(count)).unwrap_or_else(|e| panic!("{e}"));
+    let mut rows = vec![];
+    for (seed, deep) in [(1, true), (1, false), (2, true), (3, true), (2, false), (4, true)] {
+        let x = [random_tensor(DType::F32, &[6, 8], seed), Tensor::from_f64(DType::Bool, vec![], [f64::from(deep)])];
+        let want = run_function(&m, m.entry, &x).unwrap_or_else(|e| panic!("{e}"));
+        let got = staged.run(&x).unwrap_or_else(|e: GpuError| panic!("{e}"));
+        for (g, w) in got.iter().zip(&want) {
+            assert_eq!(g.shape(), w.shape());
+            close(&g.to_f32_vec(), &w.to_f32_vec());
+        }
+        rows.push(got[0].shape()[0]);
+    }
+    // All three branches were taken; each was compiled once, behind what comes before.
+    for n in [2, 6, 12] {
+        assert!(rows.contains(&n), "{rows:?}");
+    }
+    assert!(staged.has_device_steps() && !staged.has_host_steps());
+    assert_eq!(staged.sizes_kept(), 2);
+    assert_eq!(opened.load(Ordering::Relaxed), 4);
+}
+
+/// Opens parts on the device, in parts again where they decide sizes, and counts those that are whole.
+fn parts(count: Arc<AtomicUsize>) -> Arc<dyn Fn(Module) -> Result<Part<GpuError>, GpuError> + Send + Sync> {
+    Arc::new(move |m: Module| {
+        if let Some(stages) = split_stages(&m).unwrap_or_else(|e| panic!("{e}")) {
+            let inner = Staged::open(stages, HostFunctions::new(), parts(count.clone()))?;
+            return Ok(Part::Staged(Box::new(inner)));
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(Part::Session(Box::new(open(&compiled(&m), &SessionOptions::default())?)))
+    })
+}
+
+#[test]
 fn chained_sessions_leave_tensors_on_the_device() {
     let m = module("graph @main(%x: f32[256]) -> (y: f32[256]) {\n  %0 = exp %x\n  %1 = tanh %0\n  return %1\n}\n");
     let c = compiled(&m);

@@ -5,11 +5,12 @@
 //! what comes after, with them as attributes. Others run in a part of their own.
 
 use crate::graph::{BindError, Function, Module, NodeId, ValueDef, ValueId, reinfer, set_input_shapes};
-use crate::graph::{input_ports, substitute_dims};
+use crate::graph::{input_ports, learn_dims, substitute_dims};
 use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, const_value};
+use crate::passes::rewriter::Rewriter;
 use crate::passes::{CountResults, InlineFunctions, PassContext, PassError, ToANormalForm, run_pass};
 use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -78,7 +79,7 @@ impl Stages {
     }
 }
 
-/// Gives a node the sizes that operands say, and notes what its symbols are.
+/// Gives a node the sizes that operands say, and notes what its symbols are; of one with regions the one that they choose stays.
 fn size_node(
     module: &mut Module,
     n: NodeId,
@@ -94,6 +95,13 @@ fn size_node(
     }
     let value = |i: usize| values.iter().find(|v| v.0 == i).map(|v| v.1.clone());
     let operands: Vec<_> = (0..node.inputs.len()).map(value).collect();
+    if let Some(region) = node.op.region_taken(&operands) {
+        let entry = module.entry;
+        let mut r = Rewriter::new(module, entry);
+        r.splice_taken(n, region);
+        r.finish();
+        return Ok(());
+    }
     let (op, taken) = node.op.with_sizes(&operands).map_err(|e| refuse(e.message))?;
     let inputs: Vec<_> = taken.into_iter().map(|i| node.inputs.get(i?).copied().flatten()).collect();
     let types = op.infer(&InferContext::new(module, f, &inputs, &[])).map_err(|e| refuse(e.message))?;
@@ -103,7 +111,7 @@ fn size_node(
         if old.len() != ty.rank() || !old.iter().zip(&ty.shape).all(fits) {
             return Err(refuse(format!("the result is {ty:?}, not {:?}", f.ty(v))));
         }
-        sizes.extend(old.iter().zip(&ty.shape).filter_map(|(old, new)| Some((old.as_var()?, new.clone()))));
+        learn_dims(old, &ty.shape, sizes);
     }
     let node = &mut module.main_mut().nodes[n];
     (node.op, node.inputs) = (op, inputs);
@@ -150,7 +158,7 @@ impl Split {
             }
             let stateful = std::iter::once(n).chain(inside(f, n)).any(|m| f.nodes[m].op.effects().stateful);
             let waits = used(f, n).iter().any(|v| late.contains(v)) || stateful && effects_are_late;
-            let sizes = !node.op.defined_symbols().is_empty();
+            let sizes = std::iter::once(n).chain(inside(f, n)).any(|m| !f.nodes[m].op.defined_symbols().is_empty());
             // A size may stand in attributes alone.
             let open = node.outputs.iter().any(|&v| f.ty(v).const_shape().is_none());
             if !waits && !sizes && !open {
@@ -209,8 +217,7 @@ fn size_values(f: &Function, n: NodeId) -> Vec<(usize, ValueId)> {
 
 /// The nodes of the regions that a node owns.
 fn inside(f: &Function, n: NodeId) -> Vec<NodeId> {
-    let own = f.nodes[n].regions.iter().flat_map(|&r| f.blocks[r].nodes.iter().copied());
-    own.flat_map(|m| std::iter::once(m).chain(inside(f, m))).collect()
+    f.nodes[n].regions.iter().flat_map(|&r| f.walk_block(r)).collect()
 }
 
 /// The values that a node uses, and those that its regions use.

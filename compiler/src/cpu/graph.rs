@@ -2,7 +2,6 @@
 
 use super::host_functions::HostFunctions;
 use super::node::eval_node;
-use crate::dtype::DType;
 use crate::fault::{Fault, FaultKind};
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
@@ -263,13 +262,8 @@ impl<'a> Interpreter<'a> {
         env: &mut Env,
     ) -> Result<Vec<Tensor>, ExecError> {
         let node = &f.nodes[n];
-        let region = if node.op.is::<If>() {
-            let cond = inputs.first().and_then(|t| t.as_ref()).filter(|t| t.dtype() == DType::Bool && t.len() == 1);
-            let cond = cond.ok_or_else(|| node_error(f, n, "the condition is not one bool"))?;
-            usize::from(cond.to_i64_vec()[0] == 0)
-        } else {
-            0
-        };
+        let taken = node.op.region_taken(inputs);
+        let region = taken.ok_or_else(|| node_error(f, n, "its operands do not say which region runs"))?;
         let block = *node.regions.get(region).ok_or_else(|| node_error(f, n, format!("has no region {region}")))?;
         self.run_block(f, block, env)
     }

@@ -277,23 +277,33 @@ pub fn substitute_dims(module: &mut Module, map: &FxHashMap<Name, Int>) {
     if map.is_empty() {
         return;
     }
-    let subst = |e: &Int| e.replace(&mut |v| map.get(&v).cloned());
-    for f in module.functions.values_mut() {
-        for (_, value) in f.values.iter_mut() {
-            value.ty.shape.iter_mut().for_each(|d| *d = subst(d));
-        }
-        for ty in &mut f.result_types {
-            ty.shape.iter_mut().for_each(|d| *d = subst(d));
-        }
-        for (_, node) in f.nodes.iter_mut() {
-            if let Some(op) = substitute_attrs(&node.op, &subst) {
-                node.op = op;
-            }
-        }
-    }
+    module.functions.values_mut().for_each(|f| substitute_function_dims(f, map));
     for t in module.tensor_functions.values_mut() {
         t.substitute_symbols(map);
     }
+}
+
+/// As [`substitute_dims`], of one function.
+pub fn substitute_function_dims(f: &mut Function, map: &FxHashMap<Name, Int>) {
+    let subst = |e: &Int| e.replace(&mut |v| map.get(&v).cloned());
+    for (_, value) in f.values.iter_mut() {
+        value.ty.shape.iter_mut().for_each(|d| *d = subst(d));
+    }
+    for ty in &mut f.result_types {
+        ty.shape.iter_mut().for_each(|d| *d = subst(d));
+    }
+    for (_, node) in f.nodes.iter_mut() {
+        if let Some(op) = substitute_attrs(&node.op, &subst) {
+            node.op = op;
+        }
+    }
+}
+
+/// What the symbols in dimensions are where the value with them has become one of another shape.
+pub fn learn_dims(old: &[Dim], new: &[Dim], map: &mut FxHashMap<Name, Int>) {
+    map.extend(
+        old.iter().zip(new).filter(|(old, new)| old != new).filter_map(|(old, new)| Some((old.as_var()?, new.clone()))),
+    );
 }
 
 /// The op with symbols replaced; `None` when it holds none.
@@ -358,7 +368,7 @@ mod tests {
         let called = b.in_block(then, |b| b.add(Call { callee: Name::new("identity") }, &[x]).unwrap());
         b.set_block_results(then, vec![called]);
         b.set_block_results(other, vec![x]);
-        let r = b.add_multi(If {}, vec![Some(c)], vec![then, other]).unwrap();
+        let r = b.add_multi(If::default(), vec![Some(c)], vec![then, other]).unwrap();
         b.finish(&[(Name::new("r"), r[0])]);
         m
     }

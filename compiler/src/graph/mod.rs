@@ -12,8 +12,8 @@ mod bind;
 mod builder;
 pub use crate::tensor_type::TensorType;
 pub use bind::{
-    BindError, bind_dims, choose_shapes, input_ports, open_dims, open_dims_of, reinfer, set_input_shape,
-    set_input_shapes, substitute_dims,
+    BindError, bind_dims, choose_shapes, input_ports, learn_dims, open_dims, open_dims_of, reinfer, set_input_shape,
+    set_input_shapes, substitute_dims, substitute_function_dims,
 };
 pub use builder::{BuildError, FunctionBuilder};
 
@@ -246,6 +246,10 @@ impl Function {
     }
     /// Live nodes of the body and of all nested regions, outer before inner, in execution order.
     pub fn walk(&self) -> Vec<NodeId> {
+        self.walk_block(self.body)
+    }
+    /// The nodes of a block with those of the regions inside, each before its regions' nodes.
+    pub fn walk_block(&self, block: BlockId) -> Vec<NodeId> {
         fn go(f: &Function, b: BlockId, out: &mut Vec<NodeId>) {
             for &n in &f.blocks[b].nodes {
                 out.push(n);
@@ -255,7 +259,7 @@ impl Function {
             }
         }
         let mut out = Vec::new();
-        go(self, self.body, &mut out);
+        go(self, block, &mut out);
         out
     }
     /// Number of live nodes, nested ones included.

@@ -1,10 +1,11 @@
 //! Constants, calls and structured control flow.
 
-use super::{InferContext, Op, OpResult};
+use super::{InferContext, Op, OpRef, OpResult};
+use crate::attr::print::print_attrs;
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::{Function, Node, TensorType, ValueId};
+use crate::graph::{BlockId, Function, Node, TensorType, ValueId};
 use crate::int::{Bounds, Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
@@ -242,32 +243,128 @@ fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorT
 
 attr_struct! {
     /// Runs region 0 when the boolean scalar operand is true, region 1 otherwise; the regions take no arguments and
-    /// yield the results.
-    pub struct If("if") {}
+    /// yield the results. Sizes in which the regions differ, or that one of them defines, are symbols that the run defines.
+    pub struct If("if") {
+        /// Result shapes, where there are such sizes; empty: the regions yield the same types.
+        pub shapes: Vec<Vec<Int>> = vec![],
+        /// The symbols of such sizes in `shapes`.
+        pub dims: Vec<Name> = vec![],
+    }
 }
+impl If {
+    /// Of these two regions, with symbols made by `fresh` for sizes in which they differ.
+    ///
+    /// # Errors
+    /// Regions that differ in the number of results, or in a dtype or a rank.
+    pub fn of_regions(f: &Function, regions: [BlockId; 2], mut fresh: impl FnMut(usize) -> Name) -> OpResult<If> {
+        let sides = [Side::of(f, regions[0]), Side::of(f, regions[1])];
+        let (mut shapes, mut dims) = (vec![], vec![]);
+        for pair in paired(&sides)? {
+            let shape = pair.0.shape.iter().zip(&pair.1.shape).map(|(a, b)| {
+                if a == b && sides.iter().all(|s| s.knows_outside(a)) {
+                    return a.clone();
+                }
+                dims.push(fresh(dims.len()));
+                Int::var(dims[dims.len() - 1])
+            });
+            shapes.push(shape.collect());
+        }
+        Ok(if dims.is_empty() { If::default() } else { If { shapes, dims } })
+    }
+
+    /// The declared shape of a result, which must be that of both sides but for the symbols.
+    fn check_declared(&self, declared: &[Int], types: (&TensorType, &TensorType), sides: &[Side; 2]) -> OpResult<()> {
+        if declared.len() != types.0.rank() {
+            return Err(format!("`shapes` declares {declared:?} for {:?}", types.0).into());
+        }
+        for (d, (a, b)) in declared.iter().zip(types.0.shape.iter().zip(&types.1.shape)) {
+            let open = d.as_var().is_some_and(|v| self.dims.contains(&v));
+            let same = d == a && d == b && sides.iter().all(|s| s.knows_outside(d));
+            if !open && !same {
+                let text = format!("`shapes` declares {d}, the branches yield {a} and {b}: it must be one of `dims`");
+                return Err(text.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a region of an `if` yields.
+struct Side {
+    types: Vec<TensorType>,
+    /// Symbols that its nodes define.
+    defines: Vec<Name>,
+}
+impl Side {
+    fn of(f: &Function, block: BlockId) -> Side {
+        let types = f.blocks[block].results.iter().map(|&v| f.ty(v).clone()).collect();
+        let defines = f.walk_block(block).into_iter().flat_map(|n| f.nodes[n].op.defined_symbols()).collect();
+        Side { types, defines }
+    }
+    fn knows_outside(&self, d: &Int) -> bool {
+        d.vars().iter().all(|v| !self.defines.contains(v))
+    }
+}
+
+/// The results of both sides side by side.
+fn paired(sides: &[Side; 2]) -> OpResult<Vec<(&TensorType, &TensorType)>> {
+    let (a, b) = (&sides[0].types, &sides[1].types);
+    if a.len() != b.len() {
+        return Err(format!("one branch yields {} values, the other {}", a.len(), b.len()).into());
+    }
+    let pairs: Vec<_> = a.iter().zip(b).collect();
+    match pairs.iter().find(|(a, b)| a.dtype != b.dtype || a.rank() != b.rank()) {
+        // ONNX allows it.
+        Some((a, b)) => {
+            Err(Fault::unsupported(format!("the branches yield {a:?} and {b:?}: dtype and rank must be one")))
+        }
+        None => Ok(pairs),
+    }
+}
+
 impl Op for If {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let [then, otherwise] = cx.regions() else { return Err("needs two regions".into()) };
-        let types = |b: &crate::graph::BlockId| -> Vec<TensorType> {
-            cx.function.blocks[*b].results.iter().map(|&v| cx.function.ty(v).clone()).collect()
-        };
-        let (a, b) = (types(then), types(otherwise));
-        if a != b {
-            // ONNX allows it.
-            let text = format!("the branches yield different types: {a:?} and {b:?}");
-            return Err(Fault::unsupported(text));
-        }
+        let &[then, otherwise] = cx.regions() else { return Err("needs two regions".into()) };
         let cond = cx.require(0)?;
-        if cond.dtype != DType::Bool || !cond.numel().is(1) {
+        if !is_one_bool(cond) {
             return Err(format!("the condition is {cond:?}, not one bool").into());
         }
-        Ok(a)
+        let sides = [Side::of(cx.function, then), Side::of(cx.function, otherwise)];
+        let pairs = paired(&sides)?;
+        if self.shapes.is_empty() {
+            let wanted = If::of_regions(cx.function, [then, otherwise], |i| Name::new(&format!("n{i}")))?;
+            if !wanted.dims.is_empty() {
+                let (a, b) = (&sides[0].types, &sides[1].types);
+                let declared = print_attrs(&OpRef::new(wanted).attrs());
+                let text = format!("the branches yield {a:?} and {b:?}: declare the sizes that differ,{declared}");
+                return Err(text.into());
+            }
+            return Ok(pairs.into_iter().map(|p| p.0.clone()).collect());
+        }
+        if self.shapes.len() != pairs.len() {
+            return Err(format!("`shapes` declares {} results, there are {}", self.shapes.len(), pairs.len()).into());
+        }
+        let declared = pairs.into_iter().zip(&self.shapes).map(|(types, shape)| {
+            self.check_declared(shape, types, &sides)?;
+            Ok(TensorType::new(types.0.dtype, shape.clone()))
+        });
+        declared.collect()
     }
     fn has_compute(&self) -> bool {
         false
+    }
+    fn defined_symbols(&self) -> Vec<Name> {
+        self.dims.clone()
+    }
+    fn size_operands(&self) -> &'static [usize] {
+        &[0]
+    }
+    fn region_taken(&self, operands: &[Option<Tensor>]) -> Option<usize> {
+        let condition = operands.first()?.as_ref().filter(|t| t.dtype() == DType::Bool && t.len() == 1)?;
+        Some(usize::from(condition.to_i64_vec()[0] == 0))
     }
 }
 
@@ -285,6 +382,9 @@ impl Op for Let {
     }
     fn has_compute(&self) -> bool {
         false
+    }
+    fn region_taken(&self, _operands: &[Option<Tensor>]) -> Option<usize> {
+        Some(0)
     }
 }
 

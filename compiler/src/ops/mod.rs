@@ -269,6 +269,10 @@ pub trait Op: AttrObject {
     fn with_sizes(&self, _operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
         Err("its sizes are no operands".into())
     }
+    /// For an op with regions: the one that runs, in the node's place, where its operands have these values.
+    fn region_taken(&self, _operands: &[Option<Tensor>]) -> Option<usize> {
+        None
+    }
     /// Writes the op as ONNX nodes.
     ///
     /// # Errors

@@ -17,10 +17,10 @@ use crate::attr_struct;
 use crate::cpu::eval_node;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::{Constant, Module, NodeId};
+use crate::graph::{Constant, Module, NodeId, ValueId};
 use crate::int::const_dims;
-use crate::ops::control::{Const, If};
-use crate::ops::{OpRef, OpResult, int_value};
+use crate::ops::control::Const;
+use crate::ops::{OpRef, OpResult, const_value, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -65,8 +65,8 @@ impl FoldConstants {
         if node.op.is::<Const>() || node.outputs.iter().all(|&v| r.num_uses(v) == 0) {
             return;
         }
-        if node.op.is::<If>() {
-            self.fold_if(r, n, cx);
+        if !node.regions.is_empty() {
+            self.fold_region(r, n, cx);
             return;
         }
         match self.fold(r, n) {
@@ -129,16 +129,17 @@ impl FoldConstants {
         node.outputs.iter().enumerate().map(lazy).collect::<Option<Vec<_>>>().ok_or(Skip::Quiet)
     }
 
-    /// `if (const c) { A } else { B }` is the branch that `c` takes.
-    fn fold_if(&self, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) {
+    /// `if (const c) { A } else { B }` is the branch that `c` takes; a scope without operands stays.
+    fn fold_region(&self, r: &mut Rewriter<'_>, n: NodeId, cx: &mut PassContext) {
         let node = &r.f.nodes[n];
         let name = node.name;
-        let Some(Some(condition)) = node.inputs.first().copied() else { return };
-        let Some(value) = crate::ops::const_value(r.module, &r.f, condition) else { return };
-        let taken = value.to_i64_vec().first().is_some_and(|&c| c != 0);
-        let [then, otherwise] = node.regions[..] else { return };
-        r.splice(n, if taken { then } else { otherwise });
-        cx.applied(self, &[name], format!("the condition of {name} is always {taken}: only that branch stays"));
+        let known = |v: &Option<ValueId>| v.and_then(|v| const_value(r.module, &r.f, v));
+        let operands: Vec<_> = node.inputs.iter().map(known).collect();
+        let taken = node.op.region_taken(&operands).filter(|_| !operands.is_empty());
+        if let Some(taken) = taken {
+            r.splice_taken(n, taken);
+            cx.applied(self, &[name], format!("{name} always takes its region {taken}: only that stays"));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::arena::Id;
 use crate::graph::{BlockId, Constant, Function, Module, Node, NodeId, Origins, TensorType, ValueDef, ValueId};
+use crate::graph::{learn_dims, substitute_function_dims};
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, OpRef, OpResult};
@@ -243,6 +244,18 @@ impl<'m> Rewriter<'m> {
             }
         }
         self.erase(n);
+    }
+    /// Puts a region of a node in its place, and replaces the symbols that the node defined by the sizes that the region yields.
+    pub fn splice_taken(&mut self, n: NodeId, region: usize) {
+        let node = &self.f.nodes[n];
+        let results = &self.f.blocks[node.regions[region]].results;
+        let mut sizes = FxHashMap::default();
+        for (&old, &new) in node.outputs.iter().zip(results) {
+            learn_dims(&self.f.ty(old).shape, &self.f.ty(new).shape, &mut sizes);
+        }
+        sizes.retain(|symbol, _| node.op.defined_symbols().contains(symbol));
+        self.splice(n, node.regions[region]);
+        substitute_function_dims(&mut self.f, &sizes);
     }
     /// Adds origins to a node: it now stands for those source nodes too.
     pub fn absorb_origins(&mut self, n: NodeId, from: &Origins) {

@@ -282,7 +282,7 @@ fn regions_print_and_infer() {
         let v = b.add(Call { callee: Name::new("main") }, &[c, x]).expect("recursion");
         b.set_block_results(otherwise, vec![v]);
     });
-    let y = b.add_multi(If {}, vec![Some(c)], vec![then, otherwise]).expect("if");
+    let y = b.add_multi(If::default(), vec![Some(c)], vec![then, otherwise]).expect("if");
     b.finish(&[(Name::new("y"), y[0])]);
     verify_module(&m).unwrap_or_else(|e| panic!("{e:?}"));
     let again = round_trip(&print_module(&m));

@@ -1,4 +1,5 @@
 use super::*;
+use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, TensorType};
 
 use crate::ops::generate::Full;
@@ -83,7 +84,7 @@ fn branches_and_scopes_run() {
     let xx = b.in_block(then, |b| b.add(MatMul {}, &[x, x]).unwrap());
     b.set_block_results(then, vec![xx]);
     b.set_block_results(other, vec![x]);
-    let picked = b.add_multi(If {}, vec![Some(cond)], vec![then, other]).unwrap()[0];
+    let picked = b.add_multi(If::default(), vec![Some(cond)], vec![then, other]).unwrap()[0];
     let inner = b.in_block(scope, |b| b.add(MatMul {}, &[picked, x]).unwrap());
     b.set_block_results(scope, vec![inner]);
     let y = b.add_multi(Let {}, vec![], vec![scope]).unwrap()[0];

@@ -7,6 +7,7 @@ use super::node::{NodeRef, add_constant};
 use super::{Environment, Importer, Scope, attributes};
 use crate::dtype::DType;
 use crate::graph::{BlockId, Constant, FunctionBuilder, TensorType, ValueId};
+use crate::name::Name;
 use crate::ops::control::{If, Trap};
 use crate::ops::{OpRef, int_value};
 use crate::tensor::Tensor;
@@ -190,12 +191,14 @@ impl<'p> Importer<'p> {
         };
         let sides = [import(b, 0), import(b, 1)];
         let regions = match sides {
-            [Ok(then), Ok(other)] => vec![then, other],
-            [Ok(then), Err(e)] => vec![then, trap(b, then, e)?],
-            [Err(e), Ok(other)] => vec![trap(b, other, e)?, other],
+            [Ok(then), Ok(other)] => [then, other],
+            [Ok(then), Err(e)] => [then, trap(b, then, e)?],
+            [Err(e), Ok(other)] => [trap(b, other, e)?, other],
             [Err(e), Err(_)] => return Err(e),
         };
+        let symbol = |i: usize| Name::new(&format!("{}_if{}_{i}", b.function.name, b.function.values.len()));
+        let op = If::of_regions(&b.function, regions, symbol).map_err(|e| node.refused(e))?;
         b.set_source(Some(node.name));
-        b.add_multi(OpRef::new(If {}), vec![Some(condition)], regions).map_err(|e| node.refused(e.why))
+        b.add_multi(OpRef::new(op), vec![Some(condition)], regions.to_vec()).map_err(|e| node.refused(e.why))
     }
 }

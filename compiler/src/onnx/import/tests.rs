@@ -163,6 +163,32 @@ fn loops_are_exported_and_come_in_again() {
 }
 
 #[test]
+fn branches_of_different_shapes_come_in_with_symbols() {
+    let text = "graph @main(%x: f32[4,2], %c: bool[]) -> (y: f32[n,2], z: f32[n]) {
+  %0 = if %c {shapes=[[`n`,2]], dims=[n]} : f32[n,2] {
+    %1 = concat %x, %x {axis=0} : f32[8,2]
+    yield %1
+  } {
+    %2 = relu %x
+    yield %2
+  }
+  %3 = reduce %0 {kind=sum, axes=[1]} : f32[n]
+  return %0, %3
+}
+";
+    let first = crate::text::parse_module(text).unwrap_or_else(|e| panic!("{e}"));
+    let second = import_onnx(export_onnx(&first).unwrap().into(), &NoExternalData).unwrap();
+    crate::verify::verify_module(&second).unwrap_or_else(|e| panic!("{e:?}"));
+    for (c, rows) in [(0.0, 4), (1.0, 8)] {
+        let x = Tensor::from_f64(DType::F32, vec![4, 2], (0..8).map(f64::from));
+        let inputs = [x, Tensor::from_f64(DType::Bool, vec![], [c])];
+        let run = |m: &Module| crate::cpu::run_function(m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(run(&second), run(&first));
+        assert_eq!(run(&second)[0].shape(), [rows, 2]);
+    }
+}
+
+#[test]
 fn cut_off_models_are_refused() {
     let bytes = small_model().encode_to_vec();
     for end in 0..bytes.len() {
