@@ -359,13 +359,7 @@ impl Builder {
 
     /// `old` combined with `value`.
     pub fn combine(&mut self, c: Combiner, old: Value, value: Value, t: DType) -> Value {
-        let op = match c {
-            Combiner::Sum => BinaryOp::Add,
-            Combiner::Prod => BinaryOp::Mul,
-            Combiner::Max => BinaryOp::Max,
-            Combiner::Min => BinaryOp::Min,
-        };
-        self.binary_op(op, old, value, t, None)
+        self.binary_op(c.operator(), old, value, t, None)
     }
 
     /// The combiner's identity in dtype `t`.

@@ -357,6 +357,34 @@ mod tests {
     }
 
     #[test]
+    fn distinct_slices_are_found_by_comparing_each_with_each() {
+        let attrs = |axis: Option<i64>, sorted| match axis {
+            Some(axis) => format!("{{axis={axis}, sorted={sorted}, count=n}}"),
+            None => format!("{{sorted={sorted}, count=n}}"),
+        };
+        let cases = [(None, "n", 24), (Some(0), "n,3,2", 4), (Some(1), "4,n,2", 3), (Some(-1), "4,3,n", 2)];
+        for ((axis, shape, total), sorted) in cases.into_iter().flat_map(|c| [(c, true), (c, false)]) {
+            for (dtype, values) in [("f32", 5), ("f32", 2), ("i64", 3), ("u8", 2), ("bool", 2), ("f16", 1)] {
+                let m = parsed(&format!(
+                    "graph @main(%x: {dtype}[4,3,2]) -> (a: {dtype}[{shape}], b: i64[n], c: i64[{total}], d: i64[n]) {{\n  \
+                     %0, %1, %2, %3 = unique %x {}\n  return %0, %1, %2, %3\n}}\n",
+                    attrs(axis, sorted)
+                ));
+                let number = |i: usize| if values == 5 && i % 7 == 3 { f64::NAN } else { (i * i % 11 % values) as f64 };
+                let dtype = m.main().ty(m.main().params()[0]).dtype;
+                let x = [Tensor::from_f64(dtype, vec![4, 3, 2], (0..24).map(number))];
+                let want = run_function(&m, m.entry, &x).expect("runs");
+                let got = in_parts(&m, &x);
+                // A NaN is not equal to itself, so bytes are compared.
+                let bytes = |list: &[Tensor]| list.iter().map(|t| t.bytes().to_vec()).collect::<Vec<_>>();
+                assert_eq!(bytes(&got), bytes(&want), "{axis:?} {sorted} {dtype}");
+                let s = split_stages(&m).expect("splits").expect("decides a size");
+                assert!(s.sizing.main().results().is_empty());
+            }
+        }
+    }
+
+    #[test]
     fn boxes_are_suppressed_in_rounds() {
         let text = |most: &str, center: bool| {
             format!(

@@ -314,16 +314,6 @@ pub(super) fn binary(op: BinaryOp, dtype: DType, a: Num, b: Num) -> Num {
     }
 }
 
-/// The binary function of a combiner.
-pub(super) fn combiner_op(c: Combiner) -> BinaryOp {
-    match c {
-        Combiner::Sum => BinaryOp::Add,
-        Combiner::Prod => BinaryOp::Mul,
-        Combiner::Max => BinaryOp::Max,
-        Combiner::Min => BinaryOp::Min,
-    }
-}
-
 /// The identity of a combiner in `dtype`.
 pub(super) fn identity(c: Combiner, dtype: DType) -> Num {
     let float = dtype.is_float();

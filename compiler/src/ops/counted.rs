@@ -21,8 +21,9 @@ pub(super) const MOST_COUNTED: usize = 1 << 20;
 
 /// What an op gives.
 pub struct Counted {
-    /// For each result of the op room for all elements, and the axis along which there are `count`, the first ones.
-    pub results: Vec<(ValueId, usize)>,
+    /// For each result of the op room for all elements, and the axis along which there are `count`, the first ones; none where that
+    /// is the result.
+    pub results: Vec<(ValueId, Option<usize>)>,
     /// The number of those that there are: `i64[1]`.
     pub count: ValueId,
 }

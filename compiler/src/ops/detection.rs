@@ -172,7 +172,7 @@ impl Suppression {
         let mut columns = c.coordinates(places, &[self.shape[0], self.classes, self.rounds])?;
         columns[2] = c.add(Gather { axis: 0 }, &[best, places])?;
         let rows = c.stack(&columns, 1)?;
-        Ok(Counted { results: vec![(c.cast(rows, DType::I64)?, 0)], count })
+        Ok(Counted { results: vec![(c.cast(rows, DType::I64)?, Some(0))], count })
     }
 
     /// Lowest and highest coordinates of the boxes, and their areas, each `f32[images, classes, boxes]`.

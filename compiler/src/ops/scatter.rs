@@ -1,4 +1,8 @@
-//! Updates at indices that are data. They run on the host: several updates may meet in one element.
+//! Updates at indices that are data.
+//!
+//! Several updates may meet in one element, so no kernel stores by index: each element of the result looks for the updates
+//! that are meant for it, of those that can be, in their order. That is quadratic; where it is more than [`MOST_COMPARED`] comparisons, the host
+//! scatters.
 
 use super::host_copy::for_each_index;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
@@ -6,8 +10,11 @@ use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
+use crate::int::{Int, unflatten_index};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
+use crate::te::ComputeContext;
 use crate::tensor::Tensor;
+use crate::tir::{BinaryOp, Combiner, Cond, Expr};
 use crate::{attr_enum, attr_struct};
 
 attr_enum! {
@@ -26,6 +33,14 @@ attr_enum! {
     }
 }
 impl Reduction {
+    fn combiner(self) -> Combiner {
+        match self {
+            Reduction::None | Reduction::Max => Combiner::Max,
+            Reduction::Add => Combiner::Sum,
+            Reduction::Mul => Combiner::Prod,
+            Reduction::Min => Combiner::Min,
+        }
+    }
     fn float(self, a: f64, b: f64) -> f64 {
         match self {
             Reduction::None => b,
@@ -91,6 +106,66 @@ fn operands(inputs: &[Option<Tensor>]) -> Option<[&Tensor; 3]> {
     Some([inputs.first()?.as_ref()?, inputs.get(1)?.as_ref()?, inputs.get(2)?.as_ref()?])
 }
 
+/// The most comparisons of an index with a place that a kernel makes.
+const MOST_COMPARED: i64 = 1 << 26;
+
+/// The scatter of an operand, indices and updates: `meant(i, n)` says whether the `n`-th of the `count` updates that can be meant for element
+/// `i` is, `update(i, n)` is it, and both are only asked where `there(i)` holds. `place` has the dimensions of the operand that say which updates
+/// are meant: those that follow share them.
+fn search(
+    cx: &mut ComputeContext<'_>,
+    reduction: Reduction,
+    (count, place): (&Int, usize),
+    there: &dyn Fn(&[Int]) -> Vec<Cond>,
+    meant: &dyn Fn(&[Int], &Int) -> Expr,
+    update: &dyn Fn(&[Int], &Int) -> Expr,
+) -> OpResult<()> {
+    let (x, ty) = (cx.require(0)?, cx.output_type(0).clone());
+    let own = |i: &[Int]| Expr::load(x, i.to_vec());
+    let searched = if reduction == Reduction::None { &ty.shape[..place] } else { &ty.shape[..] };
+    let work = searched.iter().chain([count]).map(Int::as_const).try_fold(1i64, |n, d| n.checked_mul(d?));
+    if work.is_none_or(|n| n > MOST_COMPARED) {
+        return Err(format!("more than {MOST_COMPARED} comparisons of indices: the host scatters").into());
+    }
+    if ty.dtype == DType::F64 || reduction != Reduction::None && !accumulates(ty.dtype) {
+        return Err(format!("no kernel combines {} by {}", ty.dtype, reduction.name()).into());
+    }
+    if count.is(0) {
+        let out = cx.compute("", &ty.shape, ty.dtype, own);
+        cx.output(0, out);
+        return Ok(());
+    }
+    let extents = std::slice::from_ref(count);
+    if reduction == Reduction::None {
+        let none = || Expr::int(-1, DType::I32);
+        let last = cx.reduce("last", searched, DType::I32, extents, Combiner::Max, |i, r| {
+            let found = Expr::select(meant(i, &r[0]), Expr::Index(r[0].clone(), DType::I32), none());
+            Expr::guarded(there(i), found, none())
+        });
+        let out = cx.compute("", &ty.shape, ty.dtype, |i| {
+            let n = Int::load(last, i[..place].to_vec());
+            let any = Expr::binary(BinaryOp::Ge, Expr::load(last, i[..place].to_vec()), Expr::int(0, DType::I32));
+            Expr::guarded(there(i), Expr::select(any, update(i, &n.rem(count)), own(i)), own(i))
+        });
+        cx.output(0, out);
+        return Ok(());
+    }
+    let combiner = reduction.combiner();
+    let all = cx.reduce("updates", &ty.shape, ty.dtype, extents, combiner, |i, r| {
+        let neutral = || combiner.identity(ty.dtype);
+        Expr::guarded(there(i), Expr::select(meant(i, &r[0]), update(i, &r[0]), neutral()), neutral())
+    });
+    let out =
+        cx.compute("", &ty.shape, ty.dtype, |i| Expr::binary(combiner.operator(), own(i), Expr::load(all, i.to_vec())));
+    cx.output(0, out);
+    Ok(())
+}
+
+/// Element types that kernels combine as the host does, without wrapping at a narrow width.
+fn accumulates(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I32 | DType::U32)
+}
+
 attr_struct! {
     /// The operand with element `i with i[axis] replaced by indices[i]` updated by `updates[i]`.
     pub struct ScatterElements("scatter_elements") {
@@ -112,8 +187,20 @@ impl Op for ScatterElements {
         }
         infer_scatter(cx)
     }
-    fn has_compute(&self) -> bool {
-        false
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let [indices, updates] = [cx.require(1)?, cx.require(2)?];
+        let (shape, given) = (cx.output_type(0).shape.clone(), cx.shape(indices));
+        let axis = normalize_axis(self.axis, shape.len())?;
+        let along = |i: &[Int], n: &Int| {
+            let mut at = i.to_vec();
+            at[axis] = n.clone();
+            at
+        };
+        let smaller: Vec<usize> = (0..shape.len()).filter(|&d| d != axis && given[d] != shape[d]).collect();
+        let there = |i: &[Int]| smaller.iter().map(|&d| Cond::lt(&i[d], &given[d])).collect();
+        let meant = |i: &[Int], n: &Int| same(&Int::load(indices, along(i, n)).rem(&shape[axis]), &i[axis]);
+        let update = |i: &[Int], n: &Int| Expr::load(updates, along(i, n));
+        search(cx, self.reduction, (&given[axis], shape.len()), &there, &meant, &update)
     }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         let [x, indices, updates] = operands(inputs)?;
@@ -151,6 +238,10 @@ impl ScatterElements {
     }
 }
 
+fn same(a: &Int, b: &Int) -> Expr {
+    Expr::binary(BinaryOp::Eq, Expr::Index(a.clone(), DType::I32), Expr::Index(b.clone(), DType::I32))
+}
+
 attr_struct! {
     /// The operand with the sub-tensors at the coordinates in the last dimension of the indices updated.
     pub struct ScatterNd("scatter_nd") {
@@ -168,8 +259,24 @@ impl Op for ScatterNd {
         }
         infer_scatter(cx)
     }
-    fn has_compute(&self) -> bool {
-        false
+    fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
+        let [indices, updates] = [cx.require(1)?, cx.require(2)?];
+        let (shape, given) = (cx.output_type(0).shape.clone(), cx.shape(indices));
+        let [outer @ .., depth] = &given[..] else { return Err("indices are a scalar".into()) };
+        let depth = depth.as_const().and_then(|d| usize::try_from(d).ok()).filter(|&d| d <= shape.len());
+        let depth = depth.ok_or("the number of coordinates is not known, or more than there are dimensions")?;
+        let tuples = outer.iter().fold(Int::new(1), |n, d| n * d.clone());
+        let tuple = |n: &Int| unflatten_index(n, outer);
+        let meant = |i: &[Int], n: &Int| {
+            let coordinate = |d: usize| {
+                let at = [&tuple(n)[..], &[Int::from(d)]].concat();
+                same(&Int::load(indices, at).rem(&shape[d]), &i[d])
+            };
+            let all = (0..depth).map(coordinate).reduce(|a, b| Expr::binary(BinaryOp::And, a, b));
+            all.unwrap_or_else(|| Expr::int(1, DType::Bool))
+        };
+        let update = |i: &[Int], n: &Int| Expr::load(updates, [&tuple(n)[..], &i[depth..]].concat());
+        search(cx, self.reduction, (&tuples, depth), &|_| vec![], &meant, &update)
     }
     fn eval_host(&self, inputs: &[Option<Tensor>]) -> Option<OpResult<Vec<Tensor>>> {
         let [x, indices, updates] = operands(inputs)?;
@@ -226,6 +333,7 @@ fn import_nd(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::OpRef;
     use crate::ops::testing::{run, try_run};
 
     #[test]
@@ -244,6 +352,36 @@ mod tests {
         assert!(nd(Tensor::from_vec(vec![3, 1], vec![2i64, 1, 3]), &by).is_err());
         assert!(nd(Tensor::from_vec(vec![3, 2], vec![0i64; 6]), &by).is_err());
         assert!(try_run(ScatterElements::default(), &[&x, &Tensor::ints(&[0, 9, 0]), &by]).is_err());
+        // What a kernel computes.
+        for reduction in [Reduction::None, Reduction::Add, Reduction::Mul, Reduction::Max, Reduction::Min] {
+            let random = |shape: &[usize], seed| crate::text::random_tensor(DType::F32, shape, seed);
+            let index = |shape: &[usize], below: i64| {
+                let n: usize = shape.iter().product();
+                Tensor::from_vec(shape.to_vec(), (0..n as i64).map(|i| i * i % (2 * below) - below).collect::<Vec<_>>())
+            };
+            let same = |op: OpRef, operands: [Tensor; 3]| {
+                let operands = operands.map(Some);
+                let want = op.eval_host(&operands).unwrap().unwrap();
+                let got = crate::cpu::eval_expression(&op, &operands).unwrap_or_else(|e| panic!("{}", e.message));
+                for (g, w) in got[0].to_f32_vec().iter().zip(want[0].to_f32_vec()) {
+                    assert!((g - w).abs() <= 1e-5 * (1.0 + w.abs()), "{reduction:?}: {got:?} {want:?}");
+                }
+            };
+            let x = || random(&[4, 5, 3], 1);
+            for (axis, shape) in [(0, [6, 5, 3]), (1, [4, 7, 3]), (1, [2, 7, 2]), (-1, [3, 1, 4]), (2, [4, 5, 0])] {
+                let below = [4, 5, 3][(axis + 3) as usize % 3];
+                same(ScatterElements { axis, reduction }.into(), [x(), index(&shape, below), random(&shape, 2)]);
+            }
+            for (indices, updates) in [
+                (&[7, 1][..], &[7, 5, 3][..]),
+                (&[2, 3, 2], &[2, 3, 3]),
+                (&[9, 3], &[9]),
+                (&[0, 2], &[0, 3]),
+                (&[2, 0], &[2, 4, 5, 3]),
+            ] {
+                same(ScatterNd { reduction }.into(), [x(), index(indices, 3), random(updates, 3)]);
+            }
+        }
         // Narrow integers wrap.
         let bytes = Tensor::from_vec(vec![1], vec![250u8]);
         let add = ScatterElements { axis: 0, reduction: Reduction::Add };

@@ -247,7 +247,7 @@ fn count_non_zero(c: &mut Counting<'_, '_>, x: ValueId, shape: &[usize]) -> Resu
     let (places, count) = c.places(flags, n)?;
     let rows = c.coordinates(places, shape)?;
     let rows = c.stack(&rows, 0)?;
-    Ok(Counted { results: vec![(c.cast(rows, DType::I64)?, 1)], count })
+    Ok(Counted { results: vec![(c.cast(rows, DType::I64)?, Some(1))], count })
 }
 
 attr_struct! {
@@ -313,7 +313,7 @@ impl Op for Compress {
             let (places, count) = c.places(flags, given)?;
             let x = c.reshape(x, &shape)?;
             let kept = c.add(Gather { axis: axis as i64 }, &[x, places])?;
-            Ok(Counted { results: vec![(kept, axis)], count })
+            Ok(Counted { results: vec![(kept, Some(axis))], count })
         })
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {

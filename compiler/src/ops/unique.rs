@@ -1,10 +1,18 @@
-//! Distinct elements or slices. The number of them is known only when the op has run, so it runs on the host.
+//! Distinct elements or slices. The number of them is known only when the op has run. Where there are few enough, each is compared with
+//! each on a device, which gives room for all and the number; else the host sorts.
 
+use super::binary::{And, Equal, Less, Min, Mul, Or};
+use super::counted::{Counted, CountedOperand, Counting};
+use super::gather::Gather;
 use super::permute::normalize_axis;
+use super::reduce::{Reduce, ReduceKind};
+use super::select::Where;
+use super::transpose::Transpose;
+use super::unary::{IsNan, Not};
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
-use crate::graph::{TensorType, ValueId};
+use crate::graph::{BuildError, TensorType, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
@@ -56,6 +64,15 @@ impl Op for Unique {
     fn defined_symbols(&self) -> Vec<Name> {
         vec![self.count]
     }
+    fn counted(&self, c: &mut Counting<'_, '_>, operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
+        let x = operands.first()?.value?;
+        let shape = c.shape(x)?;
+        let axis = self.axis.map(|a| normalize_axis(a, shape.len())).transpose().ok()?;
+        let total: usize = shape.iter().product();
+        let slices = axis.map_or(total, |a| shape[a]);
+        let fits = total > 0 && slices <= MOST_SLICES && slices * total <= MOST_COMPARED && c.ty(x).dtype != DType::F64;
+        fits.then(|| self.count_distinct(c, x, &shape, axis))
+    }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         let mut attrs = vec![("sorted", OnnxAttr::Int(self.sorted as i64))];
         attrs.extend(self.axis.map(|a| ("axis", OnnxAttr::Int(a))));
@@ -63,7 +80,56 @@ impl Op for Unique {
         Ok(())
     }
 }
+/// The most slices that are compared with each other on a device.
+const MOST_SLICES: usize = 1 << 11;
+/// The most elements of slices that are.
+const MOST_COMPARED: usize = 1 << 24;
+
 impl Unique {
+    /// Each of `n` slices is compared with each. The number of a slice is that of the first ones of their kind that come before
+    /// its own; the place of a number is the first slice that has it.
+    fn count_distinct(
+        &self,
+        c: &mut Counting<'_, '_>,
+        x: ValueId,
+        shape: &[usize],
+        axis: Option<usize>,
+    ) -> Result<Counted, BuildError> {
+        let (flat, rows, n) = slices(c, x, shape, axis)?;
+        let order = compare_slices(c, rows, n)?;
+        let list = c.indices(n);
+        let (row, column) = (c.reshape(list, &[1, n])?, c.reshape(list, &[n, 1])?);
+        let end = c.number(n as f64, DType::I32);
+        let own = c.add(Where {}, &[order.equal, row, end])?;
+        let first = c.add(over(ReduceKind::Min), &[own])?;
+        let is_first = c.add(Equal {}, &[first, list])?;
+        let is_first = c.cast(is_first, DType::I32)?;
+        let count = c.add(Reduce { kind: ReduceKind::Sum, axes: vec![0], keepdims: true }, &[is_first])?;
+
+        let earlier = match self.sorted {
+            true => order.greater,
+            false => {
+                let first = c.reshape(first, &[n, 1])?;
+                c.add(Less {}, &[row, first])?
+            }
+        };
+        let earlier = c.cast(earlier, DType::I32)?;
+        let earlier = c.add(Mul {}, &[earlier, is_first])?;
+        let number = c.add(over(ReduceKind::Sum), &[earlier])?;
+
+        let has = c.add(Equal {}, &[column, number])?;
+        let found = c.add(Where {}, &[has, row, end])?;
+        let place = c.add(over(ReduceKind::Min), &[found])?;
+        let last = c.number((n - 1) as f64, DType::I32);
+        let place = c.add(Min {}, &[place, last])?;
+        let has = c.cast(has, DType::I32)?;
+        let occurs = c.add(over(ReduceKind::Sum), &[has])?;
+        let axis = axis.unwrap_or(0);
+        let values = c.add(Gather { axis: axis as i64 }, &[flat, place])?;
+        let [place, number, occurs, count] = [place, number, occurs, count].map(|v| c.cast(v, DType::I64));
+        let results = vec![(values, Some(axis)), (place?, Some(0)), (number?, None), (occurs?, Some(0))];
+        Ok(Counted { results, count: count? })
+    }
     fn run(&self, x: &Tensor) -> OpResult<Vec<Tensor>> {
         let x = if self.axis.is_none() { x.reshaped(vec![x.len()]) } else { x.clone() };
         let axis = normalize_axis(self.axis.unwrap_or(0), x.shape().len())?;
@@ -103,6 +169,59 @@ impl Unique {
         let counts: Vec<i64> = groups.iter().map(|g| g.len() as i64).collect();
         Ok(vec![values, Tensor::ints(&firsts), Tensor::ints(&numbers), Tensor::ints(&counts)])
     }
+}
+
+fn over(kind: ReduceKind) -> Reduce {
+    Reduce { kind, axes: vec![1], keepdims: false }
+}
+
+/// The operand (flat without an axis), its `n` slices as the rows of a matrix, and their number.
+fn slices(
+    c: &mut Counting<'_, '_>,
+    x: ValueId,
+    shape: &[usize],
+    axis: Option<usize>,
+) -> Result<(ValueId, ValueId, usize), BuildError> {
+    let total: usize = shape.iter().product();
+    let Some(axis) = axis else {
+        let flat = c.reshape(x, &[total])?;
+        return Ok((flat, c.reshape(flat, &[total, 1])?, total));
+    };
+    let n = shape[axis];
+    let perm: Vec<usize> = std::iter::once(axis).chain((0..shape.len()).filter(|&d| d != axis)).collect();
+    let front = c.add(Transpose { perm }, &[x])?;
+    Ok((x, c.reshape(front, &[n, total / n])?, n))
+}
+
+/// Which rows are equal to which, and greater than which, element by element: bools of `[n, n]`.
+struct RowOrder {
+    equal: ValueId,
+    greater: ValueId,
+}
+
+/// Rows are ordered by the first element in which they differ; a NaN is the greatest and equals another.
+fn compare_slices(c: &mut Counting<'_, '_>, rows: ValueId, n: usize) -> Result<RowOrder, BuildError> {
+    let rows = if c.ty(rows).dtype == DType::Bool { c.cast(rows, DType::I32)? } else { rows };
+    let width = c.shape(rows).map_or(1, |s| s[1]);
+    let (a, b) = (c.reshape(rows, &[n, 1, width])?, c.reshape(rows, &[1, n, width])?);
+    let positions = c.indices(width);
+    let end = c.number(width as f64, DType::I32);
+    let mut first = |less: (ValueId, ValueId)| -> Result<ValueId, BuildError> {
+        let differs = c.add(Less {}, &[less.0, less.1])?;
+        let differs = match c.ty(less.0).dtype.is_float() {
+            true => {
+                let [no, nan] = [c.add(IsNan {}, &[less.0])?, c.add(IsNan {}, &[less.1])?];
+                let number = c.add(Not {}, &[no])?;
+                let at_end = c.add(And {}, &[number, nan])?;
+                c.add(Or {}, &[differs, at_end])?
+            }
+            false => differs,
+        };
+        let at = c.add(Where {}, &[differs, positions, end])?;
+        c.add(Reduce { kind: ReduceKind::Min, axes: vec![2], keepdims: false }, &[at])
+    };
+    let (less, greater) = (first((a, b))?, first((b, a))?);
+    Ok(RowOrder { equal: c.add(Equal {}, &[less, greater])?, greater: c.add(Less {}, &[greater, less])? })
 }
 
 /// ONNX importers.

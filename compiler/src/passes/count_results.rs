@@ -56,7 +56,7 @@ impl Pass for CountResults {
 
 /// A function of what a node of the entry function gives, and the axis along which the results are counted; none where the op cannot
 /// say it.
-fn counted(module: &mut Module, n: NodeId) -> Option<(Name, Vec<usize>)> {
+fn counted(module: &mut Module, n: NodeId) -> Option<(Name, Vec<Option<usize>>)> {
     let f = module.main();
     let node = f.nodes[n].clone();
     let types: Vec<_> = node.inputs.iter().map(|v| v.map(|v| f.ty(v).clone())).collect();
@@ -96,7 +96,7 @@ fn name_nodes(module: &mut Module, callee: Name, of: Name) {
     }
 }
 
-fn replace(r: &mut Rewriter<'_>, n: NodeId, callee: Name, axes: &[usize]) -> crate::ops::OpResult<()> {
+fn replace(r: &mut Rewriter<'_>, n: NodeId, callee: Name, axes: &[Option<usize>]) -> crate::ops::OpResult<()> {
     r.normalize(n);
     let node = r.f.nodes[n].clone();
     let origins = node.origins.clone();
@@ -105,6 +105,10 @@ fn replace(r: &mut Rewriter<'_>, n: NodeId, callee: Name, axes: &[usize]) -> cra
     let Some((&count, rooms)) = results.split_last() else { return Err("nothing is counted".into()) };
     let zero = r.constant_before(n, "zero", Constant::from_tensor(&Tensor::ints(&[0])), Origins::none());
     for ((&room, &axis), &old) in rooms.iter().zip(axes).zip(&node.outputs) {
+        let Some(axis) = axis else {
+            r.replace(old, room);
+            continue;
+        };
         let dims = r.f.ty(old).shape.clone();
         let slice = Slice { axes: vec![axis as i64], dims, ..Slice::default() };
         let operands = vec![Some(room), Some(zero), Some(count)];

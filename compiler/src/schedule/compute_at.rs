@@ -116,11 +116,7 @@ impl ComputeAt {
                 return Err(Refusal::at(b.name, "writes the producer's buffer too"));
             }
             let loads: Vec<Vec<Int>> = b.value.loads().iter().filter(|l| l.0 == buffer).map(|l| l.1.to_vec()).collect();
-            let mut as_index = false;
-            b.visit_ints(&mut |i| {
-                i.visit(&mut |n| as_index |= matches!(n.node(), crate::int::IntNode::Load(id, _) if *id == buffer))
-            });
-            if as_index {
+            if b.is_indexed_by(buffer) {
                 return Err(Refusal::at(b.name, "uses the producer's value as an index"));
             }
             let path = loops_around_block(f, b.name)?;

@@ -1,6 +1,6 @@
 //! How reduce blocks combine.
 
-use super::{Expr, Scalar};
+use super::{BinaryOp, Expr, Scalar};
 use crate::dtype::DType;
 
 /// How a reduce block combines.
@@ -17,6 +17,15 @@ pub enum Combiner {
 }
 
 impl Combiner {
+    /// The operator that combines two values.
+    pub fn operator(self) -> BinaryOp {
+        match self {
+            Combiner::Sum => BinaryOp::Add,
+            Combiner::Prod => BinaryOp::Mul,
+            Combiner::Max => BinaryOp::Max,
+            Combiner::Min => BinaryOp::Min,
+        }
+    }
     /// The identity, as a constant of `t`.
     pub fn identity(self, t: DType) -> Expr {
         match self {

@@ -289,7 +289,11 @@ impl Block {
     }
     /// True when the value, an index or a guard loads from `buffer`.
     pub fn reads(&self, buffer: BufferId) -> bool {
-        let mut found = self.value.loads().iter().any(|l| l.0 == buffer);
+        self.value.loads().iter().any(|l| l.0 == buffer) || self.is_indexed_by(buffer)
+    }
+    /// True when an index or a guard loads from `buffer`.
+    pub fn is_indexed_by(&self, buffer: BufferId) -> bool {
+        let mut found = false;
         self.visit_ints(&mut |i| {
             i.visit(&mut |n| found |= matches!(n.node(), crate::int::IntNode::Load(b, _) if *b == buffer));
         });

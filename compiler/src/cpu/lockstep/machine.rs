@@ -1,7 +1,7 @@
 //! The machine: walks resolved statements in lockstep, every access checked.
 
 use super::super::bind::{element_count, fixed_shape};
-use super::super::scalar::{Num, combiner_op};
+use super::super::scalar::Num;
 use super::code::{BlockCode, Code, CondCode, ExprCode, IntCode, IntOp};
 use super::launch::{Sizes, Subgroups};
 use super::memory::{BufferInfo, Memory, Touched};
@@ -337,7 +337,7 @@ impl<V: Value> Machine<V> {
                     true => V::identity(r.combiner, info.dtype),
                     false => self.element(b.buffer, instance, element)?,
                 };
-                V::cast(info.dtype, info.dtype, V::binary(combiner_op(r.combiner), info.dtype, old, value))
+                V::cast(info.dtype, info.dtype, V::binary(r.combiner.operator(), info.dtype, old, value))
             }
         };
         if info.scope == Scope::Global && !value.is_defined() {

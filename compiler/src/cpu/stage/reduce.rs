@@ -2,7 +2,7 @@
 //!
 //! Float sums and products accumulate in f64, whatever their dtype; integers exactly, in their own width.
 
-use super::super::scalar::{Num, Real, binary, combiner_op, identity, int_binary};
+use super::super::scalar::{Num, Real, binary, identity, int_binary};
 use super::form::Loop;
 use super::frame::{Frame, Nest};
 use super::lanes::{LANES, Lanes, write_elements};
@@ -118,7 +118,7 @@ impl Reduction {
     }
 
     fn combine(&self, acc: &mut Lanes, x: &Lanes, n: usize) {
-        let op = combiner_op(self.combiner);
+        let op = self.combiner.operator();
         match (acc, x) {
             (Lanes::F64(a), Lanes::F32(x)) if op == BinaryOp::Add => {
                 a[..n].iter_mut().zip(&x[..n]).for_each(|(a, x)| *a += *x as f64);
@@ -148,7 +148,7 @@ impl Reduction {
     }
 
     fn fold(&self, acc: Num, x: &Lanes, n: usize) -> Num {
-        let op = combiner_op(self.combiner);
+        let op = self.combiner.operator();
         match x {
             Lanes::F32(x) if op == BinaryOp::Add => Num::F(acc.float() + sum(&x[..n])),
             Lanes::F32(x) => x[..n].iter().fold(acc, |a, x| binary(op, self.wide(), a, Num::F(*x as f64))),

@@ -95,11 +95,11 @@ fn position(f: &TensorFunction, block: Name) -> usize {
 }
 
 /// True when `consumer` is a compute block over the very elements of `reduce`'s result: it loads each element once, at
-/// plain loop variables, so that computing the reduction where it is consumed repeats nothing.
+/// plain loop variables and not as an index, so that computing the reduction where it is consumed repeats nothing.
 fn consumes_plainly(sketch: &Sketch<'_>, reduce: Name, consumer: Name) -> bool {
     let f = &sketch.f;
     let (Some(r), Some(c)) = (block_of(f, reduce), block_of(f, consumer)) else { return false };
-    if c.reduce.is_some() {
+    if c.reduce.is_some() || c.is_indexed_by(r.buffer) {
         return false;
     }
     let mut used: Option<Vec<Int>> = None;
