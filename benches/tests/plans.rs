@@ -312,7 +312,7 @@ fn sizes_that_a_run_decides_are_planned_once_each() {
     let count = opened.clone();
     let part = move |m: Module| -> Result<Part<GpuError>, GpuError> {
         count.fetch_add(1, Ordering::Relaxed);
-        Ok(Part::Session(Box::new(open(&compiled(&m), &SessionOptions::default())?)))
+        Ok(Part::Session(Box::new(open(&compiled(&m), &SessionOptions::default())?.into())))
     };
     let staged = Staged::open(stages, HostFunctions::new(), Arc::new(part)).unwrap_or_else(|e| panic!("{e}"));
     for (seed, sizes) in [(1, 2), (2, 3), (1, 3), (2, 3)] {
@@ -395,7 +395,7 @@ fn parts(count: Arc<AtomicUsize>) -> Arc<dyn Fn(Module) -> Result<Part<GpuError>
             return Ok(Part::Staged(Box::new(inner)));
         }
         count.fetch_add(1, Ordering::Relaxed);
-        Ok(Part::Session(Box::new(open(&compiled(&m), &SessionOptions::default())?)))
+        Ok(Part::Session(Box::new(open(&compiled(&m), &SessionOptions::default())?.into())))
     })
 }
 

@@ -1,20 +1,23 @@
 //! `weft bench`
 
+mod kernels;
 mod sweep;
 mod tables;
 
 use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on, recorded};
+use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on};
 use crate::models::{inputs_for, load};
 use crate::output::{Progress, log, write_json};
+use crate::parts::recorded;
 use crate::{ceilings, driver_stats, host_calls};
 use benches::statistics::Statistics;
 use compiler::compile::Compiled;
 use compiler::graph::Module;
 use compiler::tensor::Tensor;
 use compiler::trace::{Ceilings, DispatchTime, DriverStats, Times};
-use runtime_gpu::{GpuError, Resident, Session, Transfers};
+use kernels::{PartTimes, dispatch_times, per_kernel};
+use runtime_gpu::{GpuError, Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use sweep::sweep;
@@ -222,10 +225,12 @@ fn timed(setup: &Setup<'_>, common: &Common, module: Module, inputs: &[Tensor]) 
             let run = || Ok(executor.run_in_order(inputs).map(|_| 0.0)?);
             let samples = repeat(a, limit, ["warm-up", "runs"], &mut progress, run)?.0;
             let s = Statistics::of(&samples);
-            let value = json!({ "time_source": "host-clock", "kernels": 0, "dispatches": 0, "bytes": 0, "latency_ms": with_samples(&s, &samples),
+            let parts = PartTimes::of(a, &executor, inputs, setup.ceilings, &mut progress)?;
+            let mut value = json!({ "latency_ms": with_samples(&s, &samples),
                 "device_ms": s, "split_ms": { "upload": 0, "encode": 0, "gpu": s.median, "readback": 0 },
-                "throughput_per_s": 1e3 / s.median * batch as f64, "per_kernel": [], "compile_ms": { "cold": cold } });
-            Ok(Measured { value, dispatches: Some(vec![]), stats: None })
+                "throughput_per_s": 1e3 / s.median * batch as f64, "compile_ms": { "cold": cold } });
+            parts.put_into(&mut value);
+            Ok(Measured { value, dispatches: Some(parts.before), stats: None })
         }
     }
 }
@@ -331,59 +336,6 @@ fn on_device(
         "per_kernel": per_kernel, "host_functions": host_functions,
     });
     Ok((report, dispatches))
-}
-
-/// Times of each dispatch over a few timed runs, and what told them.
-fn dispatch_times(
-    a: &BenchArgs,
-    resident: &mut Resident<'_>,
-    progress: &mut Progress,
-) -> CliResult<(Value, Vec<DispatchTime>)> {
-    let rounds = a.runs.clamp(1, 5);
-    let mut source = Value::Null;
-    let mut times: Vec<Vec<f64>> = Vec::new();
-    for round in 0..rounds {
-        progress.report("kernels", round, rounds);
-        let (s, list) = resident.time_dispatches()?;
-        source = serde_json::to_value(s).unwrap_or_default();
-        times.resize(list.len(), vec![]);
-        for (t, (_, _, us)) in times.iter_mut().zip(list) {
-            t.push(us);
-        }
-    }
-    let summed = times.iter().map(|t| {
-        let s = Statistics::of(t);
-        let max_us = t.iter().copied().fold(s.median, f64::max);
-        DispatchTime { median_us: s.median, min_us: s.min, max_us }
-    });
-    Ok((source, summed.collect()))
-}
-
-/// Median microseconds of each kernel, with its rates and the share of the device's ceiling that binds it.
-fn per_kernel(c: &Compiled, times: &[DispatchTime], ceilings: Option<Ceilings>) -> Value {
-    let mut rows: indexmap::IndexMap<usize, (usize, f64, u64, u64)> = indexmap::IndexMap::new();
-    for (d, t) in crate::compile::dispatches(c).zip(times) {
-        let r = rows.entry(d.kernel).or_default();
-        r.0 += 1;
-        r.1 += t.median_us;
-        r.2 += d.flops;
-        r.3 += d.bytes;
-    }
-    let groups = |kernel: usize| {
-        let own = crate::compile::dispatches(c).filter(|d| d.kernel == kernel).map(|d| d.group);
-        own.collect::<Vec<_>>()
-    };
-    let rate = |r: &(usize, f64, u64, u64)| (r.2 as f64 / r.1.max(1e-3) / 1e3, r.3 as f64 / r.1.max(1e-3) / 1e3);
-    let list: Vec<Value> = rows
-        .iter()
-        .map(|(k, r)| {
-            let (gflops, gbs) = rate(r);
-            json!({ "id": k, "name": c.plan.kernels[*k].name, "groups": groups(*k), "calls": r.0,
-                "us_median": r.1 / r.0 as f64, "us_total": r.1, "gflops": gflops, "gb_s": gbs,
-                "roofline_fraction": ceilings.map(|c| c.fraction(gflops, gbs)) })
-        })
-        .collect();
-    list.into()
 }
 
 fn number(v: &Value, path: &[&str]) -> f64 {

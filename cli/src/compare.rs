@@ -7,10 +7,11 @@ mod side;
 
 use crate::args::CompareArgs;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, profile_on, recorded};
+use crate::executor::{Device, profile_on};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
 use crate::output::{print_text, table, verdict, write_json};
+use crate::parts::recorded;
 use crate::precision::write_keep_list;
 use compiler::agreement::Difference;
 use compiler::trace::{self, Errors};

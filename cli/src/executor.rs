@@ -14,7 +14,6 @@ use compiler::passes::{
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
-use compiler::trace::{CompileTrace, Contents};
 use runtime_gpu::{DeviceChoice, Gpu, GpuError};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
@@ -167,20 +166,6 @@ pub fn pipeline_for(
         pipeline.keep_f32.extend(found.keep);
     }
     Ok(pipeline)
-}
-
-/// The trace of a compilation for a profile, with its stages; measurements are still to be put in.
-pub fn recorded(
-    model: &str,
-    module: Module,
-    common: &Common,
-    profile: &DeviceProfile,
-    inputs: &[Tensor],
-) -> CliResult<CompileTrace> {
-    let pipeline = pipeline_for(&module, common, profile, inputs)?;
-    let options = CompileOptions { record: true, ..compile_options(pipeline, common)? };
-    let c = compile_with(module, &options, common, profile)?;
-    crate::trace::of(model, &c, &options, Contents::Full)
 }
 
 /// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it.

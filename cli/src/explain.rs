@@ -11,8 +11,9 @@ mod relations;
 use crate::args::ExplainArgs;
 use crate::args::shared::refuse_for_trace;
 use crate::error::CliResult;
-use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
+use crate::executor::{compile_options, pipeline_for, target_profile};
 use crate::models::load;
+use crate::parts::{Parts, compile_parts};
 use compiler::compile::CompileOptions;
 use compiler::trace::{CompileTrace, Contents};
 use relations::Relations;
@@ -20,10 +21,10 @@ use std::path::Path;
 
 /// Explains a model, a trace, or one node of either.
 pub fn execute(a: &ExplainArgs) -> CliResult<()> {
-    let trace = match crate::trace::is_trace(&a.model) {
+    let (trace, parts) = match crate::trace::is_trace(&a.model) {
         true => {
             refuse_for_trace(&a.common, &a.model)?;
-            crate::trace::read(Path::new(&a.model))?
+            (crate::trace::read(Path::new(&a.model))?, None)
         }
         false => compiled(a)?,
     };
@@ -34,11 +35,12 @@ pub fn execute(a: &ExplainArgs) -> CliResult<()> {
     match (&a.node, &a.sort) {
         (Some(node), _) => node::explain(a, &relations, node),
         (None, Some(by)) => measured::explain(a, &relations, by),
-        (None, None) => model::explain(a, &relations),
+        (None, None) => model::explain(a, &relations, parts.as_ref()),
     }
 }
 
-fn compiled(a: &ExplainArgs) -> CliResult<CompileTrace> {
+/// The compilation of a model; of one in parts, of what is known before a run, with the parts.
+fn compiled(a: &ExplainArgs) -> CliResult<(CompileTrace, Option<Parts>)> {
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let profile = target_profile(&a.common)?;
@@ -47,6 +49,6 @@ fn compiled(a: &ExplainArgs) -> CliResult<CompileTrace> {
     let record = a.common.verbose > 0 || a.kernel.is_some();
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record, ..compile_options(pipeline, &a.common)? };
-    let c = compile_with(module, &options, &a.common, &profile)?;
-    crate::trace::of(&a.model, &c, &options, Contents::Summary)
+    let c = compile_parts(module, &options, &a.common, &profile)?;
+    Ok((crate::trace::of(&a.model, &c.compiled, &options, Contents::Summary)?, c.parts))
 }

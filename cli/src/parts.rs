@@ -2,13 +2,15 @@
 
 use crate::args::Common;
 use crate::error::CliResult;
-use crate::executor::compile_with;
+use crate::executor::{compile_options, compile_with, pipeline_for};
 use crate::output::{print_text, table};
 use compiler::compile::{CompileError, CompileOptions, Compiled, Stages, compile_graph, split_stages};
 use compiler::graph::{Function, Module, NodeId, TensorType, input_ports};
 use compiler::name::Name;
 use compiler::ops::control::{Const, Loop};
 use compiler::profile::DeviceProfile;
+use compiler::tensor::Tensor;
+use compiler::trace::{CompileTrace, Contents};
 use serde_json::{Value, json};
 
 /// Where a node or a part runs.
@@ -72,6 +74,20 @@ pub fn compile_parts(
     };
     let parts = Parts::of(&stages, known, compiled.plan.dispatches().next().is_some());
     Ok(Parted { compiled, parts: Some(parts) })
+}
+
+/// The trace of a compilation for a profile, with its stages; measurements are still to be put in.
+pub fn recorded(
+    model: &str,
+    module: Module,
+    common: &Common,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+) -> CliResult<CompileTrace> {
+    let pipeline = pipeline_for(&module, common, profile, inputs)?;
+    let options = CompileOptions { record: true, ..compile_options(pipeline, common)? };
+    let c = compile_parts(module, &options, common, profile)?.compiled;
+    crate::trace::of(model, &c, &options, Contents::Full)
 }
 
 impl Parts {

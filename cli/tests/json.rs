@@ -100,6 +100,8 @@ fn every_command() {
         ("compile", "compile block.weft --target lavapipe"),
         ("compile", "compile encoder:smallest --target lavapipe --dim sequence=16..64 --dim batch=1"),
         ("explain", "explain block.weft --target lavapipe"),
+        ("compile", "compile branch_shapes.weft --target lavapipe"),
+        ("explain", "explain branch_shapes.weft --target lavapipe"),
         ("explain --node", "explain block.weft --target lavapipe --node Conv_3"),
         ("explain --kernel", "explain block.weft --target ada --kernel Conv_3+max_pool+concat"),
         ("run", "run block.weft --device cpu"),
@@ -232,6 +234,14 @@ fn on_a_device() {
     assert!(v["compile_ms"]["warm"].is_number(), "{v}");
     let (alone, _) = weft("bench --ceilings");
     holds("bench --ceilings", &alone);
+    // A network in parts: the kernels of each.
+    let (v, code) = weft("bench branch_shapes.weft --runs 2 --warmup 1");
+    assert_eq!(code, 0, "{v}");
+    holds("bench", &v);
+    let kernels = v["per_kernel"].as_array().expect("kernels");
+    let of = |part: &str| kernels.iter().filter(|k| k["part"] == part).count();
+    assert!(of("before") > 0 && of("after") > 0, "{v}");
+    assert_eq!(v["dispatches"].as_u64(), Some(kernels.iter().filter_map(|k| k["calls"].as_u64()).sum()), "{v}");
 }
 
 /// Copies a trace, and puts into it what a driver might say of its kernels.

@@ -196,6 +196,16 @@ impl Session {
             _ => None,
         }
     }
+    /// Runs a model that is in parts once, part by part, and lets `visit` look at each part with a plan before it runs; others do not run.
+    ///
+    /// # Errors
+    /// As [`Session::run`], and what `visit` says.
+    pub fn visit_parts(&self, inputs: &[Tensor], visit: &mut runtime_gpu::Visit<'_, Error>) -> Result<(), Error> {
+        if let Execution::Staged(staged) = &self.execution {
+            staged.staged.visit(inputs, visit)?;
+        }
+        Ok(())
+    }
     /// What was compiled, where it was compiled here and as a whole.
     pub fn compilation(&self) -> Option<&Compiled> {
         match &self.execution {

@@ -7,7 +7,7 @@ use crate::program::Program;
 use compiler::compile::{CompileError, split_stages};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
-use runtime_gpu::{Gpu, Open, Part, Staged};
+use runtime_gpu::{Gpu, Open, Part, Planned, Staged};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,7 +61,8 @@ impl Opener {
                 if program.compiled.as_ref().is_some_and(|c| has_halved(&c.passes)) {
                     self.mixed.store(true, Ordering::Relaxed);
                 }
-                Ok(Part::Session(Box::new(program.open(&self.gpu, &self.options)?)))
+                let session = program.open(&self.gpu, &self.options)?;
+                Ok(Part::Session(Box::new(Planned { session, compiled: program.compiled })))
             }
             Err(CompileError::NeedsCpu(_)) => match split_stages(&module)? {
                 Some(stages) => {

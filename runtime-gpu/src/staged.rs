@@ -7,7 +7,7 @@ use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::session::Session;
-use compiler::compile::{StageValue, Stages};
+use compiler::compile::{Compiled, StageValue, Stages};
 use compiler::cpu::Interpreter;
 use compiler::graph::Module;
 use compiler::ops::control::Loop;
@@ -18,10 +18,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Lists of sizes whose sessions are kept.
 const KEPT: usize = 16;
 
+/// A session, and the compilation that it is of, where there is one.
+pub struct Planned {
+    /// The session.
+    pub session: Session,
+    /// What was compiled.
+    pub compiled: Option<Box<Compiled>>,
+}
+
+impl From<Session> for Planned {
+    fn from(session: Session) -> Planned {
+        Planned { session, compiled: None }
+    }
+}
+
+/// What looks at a part with a plan: its name, the plan, and its operands. Parts are called `before`, `deciding` and `after`; those of a part that is in
+/// parts itself stand behind its own name, `after.before`.
+pub type Visit<'a, E> = dyn FnMut(&str, &Planned, &[Tensor]) -> Result<(), E> + 'a;
+
 /// A part of a network, ready to run.
 pub enum Part<E> {
     /// On a device.
-    Session(Box<Session>),
+    Session(Box<Planned>),
     /// On the CPU executor: what no plan is for.
     Host(Box<Module>),
     /// In parts again.
@@ -166,14 +184,36 @@ impl<E: From<GpuError>> Staged<E> {
         let tail = self.tail(&run)?;
         let operands = &self.stages.tail_operands;
         match &*tail {
-            Part::Session(session) => {
-                let given = run.operands(operands, session)?;
+            Part::Session(planned) => {
+                let given = run.operands(operands, &planned.session)?;
                 let given: Vec<RunInput<'_>> = given.iter().map(Operand::as_input).collect();
-                let done = pollster::block_on(session.run_in_place(&given, &[]))?;
+                let done = pollster::block_on(planned.session.run_in_place(&given, &[]))?;
                 Ok(pollster::block_on(done.read())?)
             }
             other => other.run(&run.read(operands)?, &self.functions),
         }
+    }
+
+    /// Runs once, part by part with values in host memory, and lets `visit` look at each part with a plan before it runs.
+    ///
+    /// # Errors
+    /// As [`Staged::run`], and what `visit` says.
+    pub fn visit(&self, inputs: &[Tensor], visit: &mut Visit<'_, E>) -> Result<Vec<Tensor>, E> {
+        self.visit_within("", inputs, visit)
+    }
+    fn visit_within(&self, within: &str, inputs: &[Tensor], visit: &mut Visit<'_, E>) -> Result<Vec<Tensor>, E> {
+        let name = |part: &str| format!("{within}{part}");
+        let head = match &self.head {
+            Some(part) => part.visit(&name("before"), inputs, &self.functions, visit)?,
+            None => vec![],
+        };
+        let mut run = Run { inputs, head: Results::Host(head), sized: vec![] };
+        if let Some(sizing) = &self.sizing {
+            let operands = run.read(&self.stages.sizing_operands)?;
+            run.sized = sizing.visit(&name("deciding"), &operands, &self.functions, visit)?;
+        }
+        let operands = run.read(&self.stages.tail_operands)?;
+        self.tail(&run)?.visit(&name("after"), &operands, &self.functions, visit)
     }
 
     /// The second part for the sizes of this run.
@@ -227,31 +267,49 @@ impl<E: From<GpuError>> Part<E> {
     /// As [`Session::run`].
     fn run(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Vec<Tensor>, E> {
         match self {
-            Part::Session(session) => Ok(session.run(inputs)?),
+            Part::Session(planned) => Ok(planned.session.run(inputs)?),
             Part::Host(module) => interpret(module, inputs, functions),
             Part::Staged(staged) => staged.run(inputs),
         }
     }
+    /// Runs once, and lets `visit` look at the plans before.
+    ///
+    /// # Errors
+    /// As [`Staged::visit`].
+    fn visit(
+        &self,
+        name: &str,
+        inputs: &[Tensor],
+        functions: &HostFunctions,
+        visit: &mut Visit<'_, E>,
+    ) -> Result<Vec<Tensor>, E> {
+        match self {
+            Part::Session(planned) => visit(name, planned, inputs)?,
+            Part::Host(_) => {}
+            Part::Staged(staged) => return staged.visit_within(&format!("{name}."), inputs, visit),
+        }
+        self.run(inputs, functions)
+    }
     /// Runs once, and leaves results where they are.
     fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
         match self {
-            Part::Session(session) if session.has_device_steps() => {
+            Part::Session(planned) if planned.session.has_device_steps() => {
                 let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
-                Ok(Results::Device(Box::new(pollster::block_on(session.run_in_place(&given, &[]))?)))
+                Ok(Results::Device(Box::new(pollster::block_on(planned.session.run_in_place(&given, &[]))?)))
             }
             other => Ok(Results::Host(other.run(inputs, functions)?)),
         }
     }
     fn has_device_steps(&self) -> bool {
         match self {
-            Part::Session(session) => session.has_device_steps(),
+            Part::Session(planned) => planned.session.has_device_steps(),
             Part::Host(_) => false,
             Part::Staged(staged) => staged.has_device_steps(),
         }
     }
     fn has_host_steps(&self) -> bool {
         match self {
-            Part::Session(session) => session.has_host_steps(),
+            Part::Session(planned) => planned.session.has_host_steps(),
             Part::Host(_) => true,
             Part::Staged(staged) => staged.has_host_steps(),
         }

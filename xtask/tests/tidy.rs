@@ -81,7 +81,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         &["bindings", "device_tensor", "host_functions", "loops", "readback", "resources", "session"],
         "a run takes tensors of another session, binds them and hands its buffers to host functions, and all keep what they got alive; steps hold loops of steps",
     ),
-    ("cli", &["driver_stats", "executor", "trace"], "a trace is recorded by an executor, and shows what drivers said"),
 ];
 
 /// Files that know ops by type, and which: the op that a rewrite is about, or those of an equation. The tables of equations

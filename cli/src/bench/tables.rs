@@ -72,20 +72,23 @@ fn show_kernels(one: &Value) -> CliResult<()> {
     rows.sort_by(|a, b| number(b, &["us_total"]).total_cmp(&number(a, &["us_total"])));
     let total: f64 = rows.iter().map(|r| number(r, &["us_total"])).sum();
     let roof = rows.iter().any(|r| r["roofline_fraction"].is_number());
-    let mut header = vec!["kernel", "calls", "us each", "share", "GFLOP/s", "GB/s"];
+    let parts = rows.iter().any(|r| r["part"].is_string());
+    let mut header = if parts { vec!["part"] } else { vec![] };
+    header.extend(["kernel", "calls", "us each", "share", "GFLOP/s", "GB/s"]);
     if roof {
         header.push("of the roof");
     }
     let mut t = table(&header);
     for r in rows.iter().take(12) {
-        let mut row = vec![
+        let mut row = if parts { vec![r["part"].as_str().unwrap_or("").to_string()] } else { vec![] };
+        row.extend([
             r["name"].as_str().unwrap_or("").to_string(),
             r["calls"].to_string(),
             format!("{:.1}", number(r, &["us_median"])),
             format!("{:.1}%", 100.0 * number(r, &["us_total"]) / total.max(1e-9)),
             format!("{:.1}", number(r, &["gflops"])),
             format!("{:.1}", number(r, &["gb_s"])),
-        ];
+        ]);
         if roof {
             row.push(format!("{:.0}%", 100.0 * number(r, &["roofline_fraction"])));
         }

@@ -4,6 +4,7 @@ use super::relations::{Relations, how, join, numbers};
 use crate::args::ExplainArgs;
 use crate::error::CliResult;
 use crate::output::{print_text, si, write_json};
+use crate::parts::Parts;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::schedule::estimate::Cost;
 use compiler::trace::CompileTrace;
@@ -13,8 +14,8 @@ use serde_json::{Value, json};
 const SHOWN: usize = 3;
 
 /// Prints the report, or its JSON.
-pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
-    if write_json(&a.common, &to_json(r))? {
+pub fn explain(a: &ExplainArgs, r: &Relations<'_>, parts: Option<&Parts>) -> CliResult<()> {
+    if write_json(&a.common, &to_json(r, parts))? {
         return Ok(());
     }
     let (t, o) = (r.t, &r.t.options);
@@ -50,7 +51,9 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>) -> CliResult<()> {
     for i in 0..t.groups.len() {
         print_text(&group(r, i, a.common.verbose > 0))?;
     }
-    Ok(())
+    let Some(parts) = parts else { return Ok(()) };
+    print_text("\nParts: a run decides sizes, and all this is the part that is known before")?;
+    parts.show()
 }
 
 /// What all dispatches are estimated to take, where the compilation says what they do.
@@ -127,7 +130,7 @@ fn group(r: &Relations<'_>, i: usize, verbose: bool) -> String {
     text
 }
 
-fn to_json(r: &Relations<'_>) -> Value {
+fn to_json(r: &Relations<'_>, parts: Option<&Parts>) -> Value {
     let groups: Vec<Value> = (0..r.t.groups.len())
         .map(|i| {
             let mut v = super::node::group_json(r, i);
@@ -136,8 +139,12 @@ fn to_json(r: &Relations<'_>) -> Value {
         })
         .collect();
     let (t, o) = (r.t, &r.t.options);
-    json!({ "schema": 1, "model": t.model, "profile": t.profile_name,
+    let mut v = json!({ "schema": 1, "model": t.model, "profile": t.profile_name,
         "options": { "fuse": o.fuse, "layout": o.layout, "amp": o.amp, "opt_level": o.opt_level },
         "dispatches": r.count_dispatches(), "kernels": t.kernels.len(),
-        "groups": groups, "passes": t.passes, "remarks": t.remarks, "times": t.times, "errors": t.errors })
+        "groups": groups, "passes": t.passes, "remarks": t.remarks, "times": t.times, "errors": t.errors });
+    if let Some(parts) = parts {
+        v["parts"] = parts.to_json();
+    }
+    v
 }
