@@ -153,7 +153,7 @@ impl From<GpuError> for CliError {
             GpuError::Internal(_) => {
                 CliError::new(Code::Bug, text).help("please report this with the model and `weft devices`")
             }
-            GpuError::Host(_) => CliError::input(text),
+            GpuError::Host(_) | GpuError::Depth { .. } => CliError::input(text),
             GpuError::HostFunction(_) => CliError::input(text).help(
                 "give a library with `--host-functions`, or register it in a program of your own (docs/expert-kernel.md)",
             ),

@@ -73,7 +73,7 @@ impl Resources {
             let text = format!("the network takes {} inputs, got {}", views.len(), inputs.len());
             return Err(GpuError::Input(text));
         }
-        self.restore_buffers();
+        self.restore_buffers(shared);
         self.moved.reset();
         let mut given = vec![];
         for (view, input) in views.iter().zip(inputs) {

@@ -21,6 +21,7 @@ pub(crate) fn is_copied(plan: &Plan, index: usize) -> bool {
         Step::Host(h) => h.inputs.iter().chain(&h.outputs).any(|t| t.buffer == index),
         Step::Copy { from, to } => *from == index || *to == index,
         Step::Branch(b) => b.condition.buffer == index,
+        Step::Call(c) => c.handovers().any(|h| h.from == index || h.to == index),
         Step::Loop(l) => {
             let read = l.read_before().chain(&l.go_on).chain(&l.index).any(|v| v.buffer == index);
             let carried = l.carried.iter().any(|c| c.now == index || c.next == index);

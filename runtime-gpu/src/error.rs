@@ -42,6 +42,14 @@ pub enum GpuError {
         /// What failed.
         why: String,
     },
+    /// Calls nest too deeply.
+    #[error("calls of @{function} nest deeper than {most}")]
+    Depth {
+        /// The function.
+        function: String,
+        /// How deep calls may nest.
+        most: usize,
+    },
     /// The device was lost.
     #[error("the device was lost: {0}")]
     Lost(String),

@@ -10,6 +10,7 @@ mod adapters;
 mod bindings;
 mod buffers;
 pub mod cache;
+mod calls;
 mod canary;
 mod constants;
 mod counted_cores;

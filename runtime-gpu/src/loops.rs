@@ -245,8 +245,15 @@ impl Resources {
         }
     }
 
-    /// Puts buffers back that a run which was given up left in each other's places.
-    pub(crate) fn restore_buffers(&mut self) {
+    /// Puts buffers back that a run which was given up left in each other's places, and ends its calls.
+    pub(crate) fn restore_buffers(&mut self, shared: &Shared) {
+        self.restore_pairs();
+        while self.end_call(shared).is_some() {
+            self.restore_pairs();
+        }
+    }
+
+    fn restore_pairs(&mut self) {
         for (a, b) in std::mem::take(&mut self.swapped) {
             self.buffers.swap(a, b);
         }

@@ -123,11 +123,13 @@ impl Resident<'_> {
     pub fn time_dispatches(&mut self) -> Result<(TimeSource, Vec<(usize, usize, f64)>), GpuError> {
         let gpu = &self.shared.gpu;
         let mut all: Vec<&Bound> = vec![];
-        visit(&self.resources.steps, &mut |s| {
-            if let BoundStep::Gpu(list) = s {
-                all.extend(list);
-            }
-        });
+        for steps in [&self.resources.steps].into_iter().chain(self.resources.calls.bodies()) {
+            visit(steps, &mut |s| {
+                if let BoundStep::Gpu(list) = s {
+                    all.extend(list);
+                }
+            });
+        }
         let inside = gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
         if inside && !self.shared.is_interrupted() && all.len() < 4000 {
             return Ok((TimeSource::GpuTimestamps, time_by_timestamps(self.shared, &all)?));

@@ -5,6 +5,7 @@
 
 use crate::bindings::Bindings;
 use crate::buffers::{allocate, slice_sizes};
+use crate::calls::Calls;
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
@@ -15,7 +16,7 @@ use crate::staging::{Staging, write_by_queue};
 use crate::storage::stored_bytes;
 use crate::transfers::Counters;
 use compiler::name::Name;
-use compiler::plan::{BufferView, Content, Dispatch, HostStep, Plan, Step};
+use compiler::plan::{BufferView, Call, Content, Dispatch, HostStep, Plan, PlanBuffer, Step};
 use compiler::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ pub(crate) enum BoundStep {
     /// The condition, and what runs where it is true and where it is false.
     Branch(BufferView, [BoundSteps; 2]),
     Loop(Arc<BoundLoop>),
+    Call(Arc<Call>),
 }
 
 /// Steps in order; a run holds them while it writes the rest of its resources.
@@ -77,6 +79,8 @@ pub(crate) struct Resources {
     pub(crate) rows: BTreeMap<usize, usize>,
     /// Numbers of iterations, by the buffer that they are copied to.
     pub(crate) numbers: BTreeMap<usize, Numbers>,
+    /// What calls of the plan's functions have to themselves.
+    pub(crate) calls: Calls,
 }
 
 impl Shared {
@@ -88,7 +92,8 @@ impl Shared {
 
     /// True when the host decides or computes something between submissions.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.has_host_steps() || self.plan.steps.iter().any(|s| matches!(s, Step::Branch(_) | Step::Loop(_)))
+        self.has_host_steps()
+            || self.plan.steps.iter().any(|s| matches!(s, Step::Branch(_) | Step::Loop(_) | Step::Call(_)))
     }
 
     pub(crate) fn on_host(&self, tensor: &BufferView) -> bool {
@@ -124,7 +129,7 @@ impl Shared {
                 let said = self.gpu.validated(|| function(&mut call));
                 said.map_err(|e| GpuError::Host(format!("{}: {e}", h.name)))?;
             }
-            BoundStep::Host(_) | BoundStep::Branch(..) | BoundStep::Loop(_) => {}
+            BoundStep::Host(_) | BoundStep::Branch(..) | BoundStep::Loop(_) | BoundStep::Call(_) => {}
         }
         Ok(())
     }
@@ -151,6 +156,7 @@ impl Resources {
             });
         }
         let steps = bind_steps(shared, &buffers, &plan.steps);
+        let calls = Calls::new(shared, &buffers);
         let host = shared.host_constants.clone();
         Resources {
             buffers,
@@ -162,6 +168,7 @@ impl Resources {
             swapped: vec![],
             rows: BTreeMap::new(),
             numbers: BTreeMap::new(),
+            calls,
         }
     }
 
@@ -200,8 +207,17 @@ impl Resources {
 
     /// Encodes a copy of a whole buffer of the plan.
     pub(crate) fn copy_buffer(&self, shared: &Shared, encoder: &mut wgpu::CommandEncoder, from: usize, to: usize) {
-        let sizes = slice_sizes(&shared.plan.buffers[from]);
-        for ((a, b), size) in self.buffers[from].iter().zip(&self.buffers[to]).zip(sizes) {
+        self.copy_slices(encoder, (&self.buffers[from], &self.buffers[to]), &shared.plan.buffers[from]);
+    }
+
+    /// Encodes a copy of the slices of `buffer`.
+    pub(crate) fn copy_slices(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        (from, to): (&[wgpu::Buffer], &[wgpu::Buffer]),
+        buffer: &PlanBuffer,
+    ) {
+        for ((a, b), size) in from.iter().zip(to).zip(slice_sizes(buffer)) {
             let size = size.min(a.size()).min(b.size());
             self.moved.copy(size);
             encoder.copy_buffer_to_buffer(a, 0, b, 0, size);
@@ -240,6 +256,7 @@ pub(crate) fn bind_steps(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], steps: 
             BoundStep::Branch(b.condition.clone(), sides)
         }
         Step::Loop(l) => BoundStep::Loop(Arc::new(BoundLoop::bind(shared, buffers, l))),
+        Step::Call(c) => BoundStep::Call(Arc::new(c.clone())),
     };
     Arc::new(steps.iter().map(one).collect())
 }

@@ -6,8 +6,9 @@ use crate::readback::{Polling, Readback, new_encoder};
 use crate::resources::{BoundStep, BoundSteps, Resources, Shared};
 use crate::session::Session;
 use crate::transfers::Transfers;
-use compiler::plan::{BufferView, HostStep};
+use compiler::plan::{BufferView, Call, HostStep};
 use compiler::tensor::Tensor;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Times of one run, in milliseconds.
@@ -110,8 +111,16 @@ struct Open {
     steps: BoundSteps,
     /// How many of them are done.
     at: usize,
-    /// The loop whose iteration they are.
-    running: Option<Running>,
+    /// What runs them.
+    owner: Owner,
+}
+
+/// What runs a list of steps.
+enum Owner {
+    /// A run, or a branch.
+    Once,
+    Loop(Running),
+    Call(Arc<Call>),
 }
 
 impl Resources {
@@ -122,17 +131,21 @@ impl Resources {
         mut encoder: Option<wgpu::CommandEncoder>,
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
-        self.restore_buffers();
+        self.restore_buffers(shared);
         // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside another.
-        let mut open = vec![Open { steps: self.steps.clone(), at: 0, running: None }];
+        let mut open = vec![Open { steps: self.steps.clone(), at: 0, owner: Owner::Once }];
         while let Some(inner) = open.last_mut() {
             let (steps, at) = (inner.steps.clone(), inner.at);
             inner.at += 1;
             match steps.get(at) {
                 None => {
-                    let next = match &mut inner.running {
-                        None => None,
-                        Some(running) => self.end_iteration(shared, &mut encoder, running, polling).await?,
+                    let next = match &mut inner.owner {
+                        Owner::Once => None,
+                        Owner::Loop(running) => self.end_iteration(shared, &mut encoder, running, polling).await?,
+                        Owner::Call(call) => {
+                            self.leave(shared, &mut encoder, call);
+                            None
+                        }
                     };
                     match next {
                         Some(steps) => (inner.steps, inner.at) = (steps, 0),
@@ -144,11 +157,15 @@ impl Resources {
                     let views = std::slice::from_ref(condition);
                     let read = self.read(shared, encoder.take(), views, polling).await?;
                     let taken = read.first().is_some_and(|t| t.to_i64_vec().first().is_some_and(|&c| c != 0));
-                    open.push(Open { steps: sides[usize::from(!taken)].clone(), at: 0, running: None });
+                    open.push(Open { steps: sides[usize::from(!taken)].clone(), at: 0, owner: Owner::Once });
+                }
+                Some(BoundStep::Call(call)) => {
+                    let steps = self.enter(shared, &mut encoder, call)?;
+                    open.push(Open { steps, at: 0, owner: Owner::Call(call.clone()) });
                 }
                 Some(BoundStep::Loop(l)) => {
                     if let Some((running, steps)) = self.begin_loop(shared, &mut encoder, l, polling).await? {
-                        open.push(Open { steps, at: 0, running: Some(running) });
+                        open.push(Open { steps, at: 0, owner: Owner::Loop(running) });
                     }
                 }
                 Some(BoundStep::Copy(from, to)) if shared.holds_tensor(*to) => {

@@ -78,8 +78,8 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ("shaders-gen", &["across", "kernel"], "one emitter in two files"),
     (
         "runtime-gpu",
-        &["bindings", "device_tensor", "host_functions", "loops", "readback", "resources", "session"],
-        "a run takes tensors of another session, binds them and hands its buffers to host functions, and all keep what they got alive; steps hold loops of steps",
+        &["bindings", "calls", "device_tensor", "host_functions", "loops", "readback", "resources", "session"],
+        "a run takes tensors of another session, binds them and hands its buffers to host functions, and all keep what they got alive; steps hold loops and calls of steps",
     ),
 ];
 

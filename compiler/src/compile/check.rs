@@ -1,6 +1,7 @@
 //! What a module must be to have a plan; anything else is for the CPU executor, or has open dimensions.
 
 use super::CompileError;
+use super::callees::Callees;
 use crate::arena::Id;
 use crate::graph::{Function, Module, NodeId, ValueId, open_dims};
 use crate::name::Name;
@@ -71,19 +72,15 @@ fn check_value(f: &Function, v: ValueId, known: &[Name]) -> Result<(), CompileEr
 fn check_nodes(module: &Module, main: &Function) -> Result<(), CompileError> {
     for n in main.walk() {
         let node = &main.nodes[n];
-        if !node.regions.is_empty() && !node.op.is::<If>() && !node.op.is::<Loop>() {
+        let known = node.op.is::<If>() || node.op.is::<Loop>() || node.op.is::<Callees>();
+        if !node.regions.is_empty() && !known {
             let op = node.op.name();
             let why = format!("`{}` ({op}) is control flow that only the CPU executor runs", node.name);
             return Err(CompileError::NeedsCpu(why));
         }
         let Some(callee) = node.op.downcast::<Call>().map(|c| c.callee) else { continue };
-        let f = module.functions.get(&callee).ok_or_else(|| CompileError::Bug {
-            at: callee.to_string(),
-            message: "the called function is missing".into(),
-        })?;
-        if !f.primitive {
-            let why = format!("`{}` calls @{}, which only the CPU executor runs", node.name, f.name);
-            return Err(CompileError::NeedsCpu(why));
+        if !module.functions.contains_key(&callee) {
+            return Err(CompileError::Bug { at: callee.to_string(), message: "the called function is missing".into() });
         }
     }
     Ok(())

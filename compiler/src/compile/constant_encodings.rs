@@ -39,7 +39,7 @@ fn constant_encoding(plan: &Plan, functions: &IndexMap<Name, TensorFunction>, in
                     return Some(s.encoding);
                 }
             }
-            Step::Copy { .. } | Step::Branch(_) => {}
+            Step::Copy { .. } | Step::Branch(_) | Step::Call(_) => {}
         }
     }
     plan.outputs.iter().find(|s| s.buffer == index).map(|s| s.encoding)

@@ -1,5 +1,6 @@
 //! What host steps compute, and the part of the module that they need.
 
+use super::callees::join;
 use crate::cpu::Interpreter;
 use crate::graph::{Function, Module, NodeId};
 use crate::ops::control::{Call, CallHost};
@@ -22,9 +23,12 @@ pub(super) fn host_module(m: &Module) -> Module {
 /// # Errors
 /// A module that has no such node: another one's plan.
 pub fn bind_host_steps(plan: &mut Plan, module: &Module) -> Result<(), String> {
-    let main = module.main();
-    let module = Arc::new(host_module(module));
-    bind(&mut plan.steps, &module, main)
+    let mut module = host_module(module);
+    join(&mut module);
+    let main = module.main().clone();
+    let module = Arc::new(module);
+    bind(&mut plan.steps, &module, &main)?;
+    plan.functions.iter_mut().try_for_each(|f| bind(&mut f.body, &module, &main))
 }
 
 fn bind(steps: &mut [Step], module: &Arc<Module>, main: &Function) -> Result<(), String> {
@@ -42,7 +46,7 @@ fn bind(steps: &mut [Step], module: &Arc<Module>, main: &Function) -> Result<(),
                 bind(&mut b.otherwise, module, main)?;
             }
             Step::Loop(l) => bind(&mut l.body, module, main)?,
-            Step::Gpu(_) | Step::Copy { .. } => {}
+            Step::Gpu(_) | Step::Copy { .. } | Step::Call(_) => {}
         }
     }
     Ok(())

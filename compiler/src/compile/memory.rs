@@ -10,6 +10,7 @@ use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
 use crate::tir::Encoding;
+use std::collections::BTreeSet;
 
 define_id!(/// A value of the activation pool.
     PoolId);
@@ -21,6 +22,8 @@ define_id!(/// A buffer that values of the pool share.
 #[derive(Clone, Default)]
 pub(super) struct Pool {
     values: Arena<PoolId, PoolValue>,
+    /// The function whose values are being added: none for the entry function.
+    function: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -30,16 +33,25 @@ struct PoolValue {
     open: Option<(Int, DType, Encoding)>,
     /// Between kernels of one group.
     scratch: bool,
+    /// The function that it is a value of.
+    function: Option<usize>,
 }
 
 impl Pool {
     /// A value of `bytes` that step `at` defines.
     pub fn add(&mut self, bytes: u64, at: usize) -> PoolId {
-        self.values.push(PoolValue { life: Lifetime { bytes, first: at, last: at }, open: None, scratch: false })
+        self.push(Lifetime { bytes, first: at, last: at }, false)
     }
     /// A value between the kernels of a group, which are the steps from `first` to `last`.
     pub fn add_scratch(&mut self, bytes: u64, first: usize, last: usize) -> PoolId {
-        self.values.push(PoolValue { life: Lifetime { bytes, first, last }, open: None, scratch: true })
+        self.push(Lifetime { bytes, first, last }, true)
+    }
+    fn push(&mut self, life: Lifetime, scratch: bool) -> PoolId {
+        self.values.push(PoolValue { life, open: None, scratch, function: self.function })
+    }
+    /// What is added from here on are values of that function: of each call that is under way, beside those of all others.
+    pub fn enter(&mut self, function: Option<usize>) {
+        self.function = function;
     }
     /// The value has `elements`, which are no number yet.
     pub fn leave_open(&mut self, id: PoolId, elements: &Int, dtype: DType, encoding: Encoding) {
@@ -75,18 +87,26 @@ impl Pool {
             }
         }
     }
+    /// The slots of the function's values, of those that [`Pool::assign`] gave.
+    pub fn slots_of(&self, function: usize, slots: &[SlotId]) -> BTreeSet<SlotId> {
+        let own = self.values.iter().filter(|(_, v)| v.function == Some(function));
+        own.map(|(id, _)| slots[id.index()]).collect()
+    }
     /// Bytes of all values but scratch.
     pub fn naive_bytes(&self) -> u64 {
         self.values.iter().filter(|(_, v)| !v.scratch).map(|(_, v)| v.life.bytes).sum()
     }
     /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several slices, share slots
-    /// among themselves only: a slice boundary must be where the kernel expects it.
+    /// among themselves only: a slice boundary must be where the kernel expects it. So do the values of a function: it may run while
+    /// its caller's are needed.
     pub fn assign(&self, most: u64) -> (Vec<SlotId>, Arena<SlotId, u64>) {
         let mut slots = vec![SlotId::from_index(0); self.values.len()];
         let mut sizes = Arena::new();
-        for sliced in [false, true] {
-            let members: Vec<(PoolId, Lifetime)> = self.values.iter().map(|(id, v)| (id, v.life)).collect();
-            let members: Vec<_> = members.into_iter().filter(|(_, l)| (l.bytes > most) == sliced).collect();
+        let class = |v: &PoolValue| (v.function, v.life.bytes > most);
+        let classes: BTreeSet<_> = self.values.iter().map(|(_, v)| class(v)).collect();
+        for one in classes {
+            let members = self.values.iter().filter(|(_, v)| class(v) == one);
+            let members: Vec<(PoolId, Lifetime)> = members.map(|(id, v)| (id, v.life)).collect();
             let (assigned, bytes) = assign_pool(&members.iter().map(|m| m.1).collect::<Vec<_>>());
             for ((id, _), slot) in members.iter().zip(assigned) {
                 slots[id.index()] = SlotId::from_index(slot + sizes.len());

@@ -4,6 +4,7 @@
 //! groups) and, where the device cannot take part, other nodes; it leaves `call_tensor`s, tensor functions and a
 //! [`Plan`].
 
+mod callees;
 mod check;
 mod constant_encodings;
 mod groups;

@@ -110,6 +110,13 @@ impl<'a> Numbering<'a> {
         Ok(self.push(key, content, bytes))
     }
 
+    /// The buffers whose keys are `wanted`, in order.
+    pub fn of(&self, wanted: impl Fn(&BufferKey) -> bool) -> Vec<BufferIndex> {
+        let mut out: Vec<BufferIndex> = self.numbers.iter().filter(|(key, _)| wanted(key)).map(|(_, &n)| n).collect();
+        out.sort_unstable();
+        out
+    }
+
     /// The storage form of values of `dtype`.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! `kernels` schedules and emits the different tensor functions; `groups` reports; here the nodes of the entry function
 //! become steps, in order, and its values storage locations (`storage`), to which `memory` and `numbering` give buffers.
 
+use super::callees::{Callees, called, join};
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
 use super::host::host_module;
@@ -67,6 +68,7 @@ pub(super) fn plan_module(
     dims: &DimRanges,
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
+    let joined = join(&mut module);
     let main = module.main().clone();
     check(&module, &main)?;
     let open = open_dims(&module);
@@ -102,6 +104,7 @@ pub(super) fn plan_module(
         aliases: Aliases::of(&main, &lowered),
         results: FxHashMap::default(),
         growing: FxHashSet::default(),
+        function: None,
     };
     planner.walk(&lowered, &functions)?;
     planner.relate();
@@ -115,6 +118,9 @@ pub(super) fn plan_module(
         let (profile, ranges) = (profile.clone(), dims.clone());
         Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels: kept })
     });
+    if let Some(joined) = joined {
+        joined.part(&mut module);
+    }
     Ok(Compiled {
         module,
         unscheduled,
@@ -184,6 +190,8 @@ pub(super) struct Planner<'a> {
     pub(super) results: FxHashMap<ValueId, PoolId>,
     /// Values that grow as a loop runs.
     pub(super) growing: FxHashSet<ValueId>,
+    /// The called function whose body is being planned; none for the entry function.
+    pub(super) function: Option<Name>,
 }
 
 impl Planner<'_> {
@@ -215,8 +223,16 @@ impl Planner<'_> {
                 self.location.insert(v, StorageLocation::Own(BufferKey::Constant(self.constants[&v], None)));
                 continue;
             }
+            if node.op.is::<Callees>() {
+                self.functions(lowered, functions)?;
+                continue;
+            }
             let origin = functions.get(&n);
-            self.groups.push(self.describe(n, origin.map_or(&[][..], |o| o.stages.as_slice())));
+            let mut group = self.describe(n, origin.map_or(&[][..], |o| o.stages.as_slice()));
+            if let Some(function) = self.function {
+                group.label = format!("{function}.{}", group.label);
+            }
+            self.groups.push(group);
             self.planned.push(n);
             match (lowered.get(&n), origin) {
                 (Some(Lowered::View), _) => self.view(node),
@@ -225,6 +241,7 @@ impl Planner<'_> {
                 _ if node.op.is::<If>() => self.branch(n, lowered, functions)?,
                 _ if node.op.is::<Loop>() => self.repeat(n, lowered, functions)?,
                 _ if node.op.is::<CallHost>() => self.host_call(n),
+                _ if called(self.module, main, n).is_some() => self.call(n),
                 _ => self.host_node(n, &format!("`{}` has no tensor expression", node.op.name())),
             }
         }
@@ -237,8 +254,8 @@ impl Planner<'_> {
             return written_group(self.shown.main(), n, call.callee, self.sources);
         }
         match op.callee().and_then(|c| self.shown.functions.get(&c)) {
-            Some(f) => fused_group(self.shown.main(), n, f, stages, self.sources),
-            None => host_group(self.main, n, self.sources),
+            Some(f) if f.primitive => fused_group(self.shown.main(), n, f, stages, self.sources),
+            _ => host_group(self.main, n, self.sources),
         }
     }
 

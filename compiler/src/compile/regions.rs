@@ -1,6 +1,7 @@
 //! What owns regions in the entry function: branches and loops. Their steps stand in the one list of pending ones, between a
 //! beginning and an end.
 
+use super::callees::Bodies;
 use super::numbering::BufferKey;
 use super::planning::{LOWERING, Lowering, Origins, Planner};
 use super::residency::value_encoding;
@@ -38,6 +39,43 @@ impl Planner<'_> {
                 }
             }
             self.pending.push(Pending::EndBranch);
+        }
+        Ok(())
+    }
+
+    /// A call of a function that stays one: the host follows it, and each call that is under way has memory of its own.
+    pub(super) fn call(&mut self, n: NodeId) {
+        let (group, report) = self.group();
+        report.kind = GroupKind::Control;
+        let name = self.main.nodes[n].op.callee().unwrap_or(self.main.name);
+        self.remark(LOWERING, RemarkKind::Applied, format!("a call of @{name}, on buffers of its own"));
+        let node = &self.main.nodes[n];
+        let step = self.pending.len();
+        node.inputs.iter().flatten().for_each(|&v| self.touch(v, step));
+        for &v in &node.outputs {
+            self.new_value(self.main.ty(v), v, step);
+        }
+        self.pending.push(Pending::Call { node: n, group });
+    }
+
+    /// The bodies of the functions that calls reach, each with places of its own for all its values.
+    pub(super) fn functions(&mut self, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
+        let main = self.main;
+        for (i, (name, body)) in Bodies::of(main).iter().enumerate() {
+            self.pool.enter(Some(i));
+            self.function = Some(name);
+            self.results.clear();
+            let on_host = self.on_host;
+            self.pending.push(Pending::Function(name));
+            for &arg in &main.blocks[body].args {
+                self.new_value(main.ty(arg), arg, self.pending.len());
+            }
+            self.block(body, lowered, functions)?;
+            let last = self.pending.len();
+            main.blocks[body].results.iter().for_each(|&v| self.touch(v, last));
+            self.pending.push(Pending::EndFunction { on_host: on_host..self.on_host });
+            self.pool.enter(None);
+            self.function = None;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! module, kernels from a device buffer of their own.
 
 use super::CompileError;
+use super::callees::Bodies;
 use super::host::is_device_call;
 use super::lower::{LoweredGroup, assign_encodings, is_view, lower_group};
 use crate::dtype::DType;
@@ -197,7 +198,7 @@ fn uses(main: &Function, n: NodeId) -> Vec<ValueId> {
 /// results of an `if` those that its branches yield.
 pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> FxHashSet<ValueId> {
     let aliases = Aliases::of(main, lowered);
-    let nodes = main.walk();
+    let (nodes, bodies) = (main.walk(), Bodies::of(main));
     let mut touched = FxHashSet::default();
     let mut together: Vec<Vec<ValueId>> = vec![];
     for &n in &nodes {
@@ -205,7 +206,7 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
         if matches!(lowered.get(&n), Some(Lowered::Kernel(_))) || is_device_call(main, n) {
             touched.extend(node.inputs.iter().flatten().chain(&node.outputs).map(|&v| aliases.root(v)));
         }
-        let classes = values_together(main, n).into_iter();
+        let classes = values_together(main, n, &bodies).into_iter();
         together.extend(classes.map(|class| class.into_iter().map(|v| aliases.root(v)).collect()));
     }
     let mut spread = true;
@@ -227,10 +228,16 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
     all.filter(|&v| touched.contains(&aliases.root(v))).collect()
 }
 
-/// The values around the regions of node `n` that live in the same kind of memory: results with what is yielded for them, and what a
-/// loop carries with its first value and its argument.
-fn values_together(main: &Function, n: NodeId) -> Vec<Vec<ValueId>> {
+/// The values around the regions of node `n` that live in the same kind of memory: results with what is yielded for them, what a
+/// loop carries with its first value and its argument, and the operands and results of a call with those of the callee.
+fn values_together(main: &Function, n: NodeId, bodies: &Bodies) -> Vec<Vec<ValueId>> {
     let node = &main.nodes[n];
+    if let Some((_, body)) = bodies.called(main, n) {
+        let body = &main.blocks[body];
+        let operands = node.inputs.iter().flatten().zip(&body.args);
+        let results = node.outputs.iter().zip(&body.results);
+        return operands.chain(results).map(|(&a, &b)| vec![a, b]).collect();
+    }
     let body = node.regions.first().map(|&r| &main.blocks[r]);
     if let (Some(op), Some(body)) = (node.op.downcast::<Loop>(), body) {
         let mut classes: Vec<Vec<ValueId>> = node.outputs.iter().map(|&v| vec![v]).collect();

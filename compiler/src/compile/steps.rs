@@ -1,5 +1,6 @@
 //! From what is planned, in order, to the tree of steps, with numbered buffers.
 
+use super::callees::Bodies;
 use super::constant_encodings::constant_encodings;
 use super::host::{host_call, host_computation, host_module};
 use super::memory::Pool;
@@ -12,13 +13,14 @@ use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::CallHost;
 use crate::plan::{
-    Branch, BufferView, Carried, Collected, Dispatch, EmittedKernel, HostStep, KernelIndex, Loop, Plan, PlanKernel,
-    Step, Trips,
+    Branch, BufferView, Call, Carried, Collected, Dispatch, EmittedKernel, Handover, HostStep, KernelIndex, Loop, Plan,
+    PlanFunction, PlanKernel, Step, Trips,
 };
 use crate::profile::DeviceProfile;
 use crate::tir::TensorFunction;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A step before buffers have numbers. They stand in one list, whose positions the lifetimes of values are told in: both branches of
@@ -51,6 +53,17 @@ pub(super) enum Pending {
     /// What follows, up to its end, runs again and again.
     Loop(Box<PendingLoop>),
     EndLoop,
+    /// A node that calls a function of the plan.
+    Call {
+        node: NodeId,
+        group: usize,
+    },
+    /// What follows, up to its end, is the body of a function, which stands behind the steps of the entry function.
+    Function(Name),
+    /// The body has so many tensors in host memory, from the first.
+    EndFunction {
+        on_host: Range<usize>,
+    },
 }
 
 /// A loop before buffers have numbers.
@@ -88,6 +101,7 @@ struct Open {
 enum Inner {
     Branch { condition: BufferView, group: usize, then: Option<Vec<Step>> },
     Loop(Box<Loop>),
+    Function(Name),
 }
 
 /// Kernels of open sizes show the grid of their first dispatch.
@@ -130,7 +144,7 @@ impl Steps<'_> {
         for (i, &p) in self.main.params().iter().enumerate() {
             plan.inputs.push(tensors.view(p, self.location[&p], Name::new(&format!("input{i}")))?);
         }
-        plan.steps = self.tree(&mut tensors, &plan.kernels)?;
+        (plan.steps, plan.functions) = self.tree(&mut tensors, &plan.kernels)?;
         for (i, &r) in self.main.results().iter().enumerate() {
             let name = self.main.result_names.get(i).copied();
             let name = name.unwrap_or_else(|| Name::new(&format!("output{i}")));
@@ -144,10 +158,15 @@ impl Steps<'_> {
     }
 
     /// The pending steps as a tree.
-    fn tree(&self, tensors: &mut Tensors<'_>, kernels: &[PlanKernel]) -> Result<Vec<Step>, CompileError> {
+    fn tree(
+        &self,
+        tensors: &mut Tensors<'_>,
+        kernels: &[PlanKernel],
+    ) -> Result<(Vec<Step>, Vec<PlanFunction>), CompileError> {
         let module = Arc::new(host_module(self.module));
         let mut open: Vec<Open> = vec![];
         let mut steps: Vec<Step> = vec![];
+        let mut functions: Vec<PlanFunction> = vec![];
         for p in self.pending {
             match p {
                 Pending::Branch { condition, group } => {
@@ -159,7 +178,10 @@ impl Steps<'_> {
                     let step = Inner::Loop(Box::new(self.open_loop(l, tensors)?));
                     open.push(Open { around: std::mem::take(&mut steps), step });
                 }
-                Pending::EndBranch | Pending::EndLoop => {
+                Pending::Function(name) => {
+                    open.push(Open { around: std::mem::take(&mut steps), step: Inner::Function(*name) });
+                }
+                Pending::EndBranch | Pending::EndLoop | Pending::EndFunction { .. } => {
                     let bug = || CompileError::Bug { at: "plan".into(), message: "an end without a beginning".into() };
                     let Open { around, step } = open.pop().ok_or_else(bug)?;
                     let ended = std::mem::take(&mut steps);
@@ -173,6 +195,11 @@ impl Steps<'_> {
                             Step::Branch(Branch { condition, then, otherwise: ended, group })
                         }
                         Inner::Loop(l) => Step::Loop(Loop { body: ended, ..*l }),
+                        Inner::Function(name) => {
+                            functions.push(PlanFunction { name, body: ended, buffers: vec![] });
+                            steps = around;
+                            continue;
+                        }
                     };
                     steps = around;
                     steps.push(done);
@@ -180,7 +207,37 @@ impl Steps<'_> {
                 _ => self.step(p, (tensors, kernels), &module, &mut steps)?,
             }
         }
-        Ok(steps)
+        for (i, f) in functions.iter_mut().enumerate() {
+            f.buffers = tensors.buffers_of(&self.pool.slots_of(i, tensors.slots), &self.host_values(i));
+        }
+        Ok((steps, functions))
+    }
+
+    /// The tensors in host memory of the n-th function.
+    fn host_values(&self, function: usize) -> Range<usize> {
+        let ends = self.pending.iter().filter_map(|p| match p {
+            Pending::EndFunction { on_host } => Some(on_host.clone()),
+            _ => None,
+        });
+        ends.into_iter().nth(function).unwrap_or_default()
+    }
+
+    /// A call: operands go to the callee's parameters, its results to the caller's.
+    fn call(&self, n: NodeId, group: usize, tensors: &mut Tensors<'_>) -> Result<Call, CompileError> {
+        let (main, node) = (self.main, &self.main.nodes[n]);
+        let bug = || CompileError::Bug { at: node.name.to_string(), message: "its callee is not in the plan".into() };
+        let (callee, body) = Bodies::of(main).called(main, n).ok_or_else(bug)?;
+        let body = &main.blocks[body];
+        let mut hand = |from: ValueId, to: ValueId| -> Result<Handover, CompileError> {
+            let (from, to) = (self.location[&from], self.location[&to]);
+            let from = if to.is_on_host() { from.seen_by_host() } else { from };
+            Ok(Handover { from: tensors.buffer(from, None)?, to: tensors.buffer(to, None)? })
+        };
+        let operands = node.inputs.iter().flatten().zip(&body.args).filter(|(_, arg)| main.is_used(**arg));
+        let arguments = operands.map(|(&v, &arg)| hand(v, arg)).collect::<Result<Vec<_>, _>>()?;
+        let results = body.results.iter().zip(&node.outputs).filter(|(_, v)| main.is_used(**v));
+        let results = results.map(|(&from, &to)| hand(from, to)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Call { callee, arguments, results, group })
     }
 
     /// A loop without its body.
@@ -257,7 +314,9 @@ impl Steps<'_> {
                 let (from, to) = (tensors.buffer(from, None)?, tensors.buffer(*to, None)?);
                 steps.push(Step::Copy { from, to });
             }
+            Pending::Call { node, group } => steps.push(Step::Call(self.call(*node, *group, tensors)?)),
             Pending::Branch { .. } | Pending::EndBranch | Pending::Loop(_) | Pending::EndLoop => {}
+            Pending::Function(_) | Pending::EndFunction { .. } => {}
         }
         Ok(())
     }

@@ -10,6 +10,8 @@ use crate::name::Name;
 use crate::plan::{BufferIndex, BufferView, HostContent};
 use crate::tir::Encoding;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Where a value lives, before slots are assigned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +76,16 @@ impl Tensors<'_> {
             .ok_or_else(|| CompileError::OpenDim { dim: format!("{:?}", ty.shape), value: fallback.to_string() })?;
         let name = self.main.values[v].name.unwrap_or(fallback);
         Ok(BufferView { name, buffer, dtype: ty.dtype, shape, encoding })
+    }
+
+    /// The buffers of these slots and of these tensors in host memory, as far as they are in use.
+    pub fn buffers_of(&self, slots: &BTreeSet<SlotId>, on_host: &Range<usize>) -> Vec<BufferIndex> {
+        let own = |key: &BufferKey| match key {
+            BufferKey::Slot(slot) => slots.contains(slot),
+            BufferKey::Host(HostContent::Value(n)) => on_host.contains(n),
+            _ => false,
+        };
+        self.numbering.of(own)
     }
 
     /// Values as a host step sees them.

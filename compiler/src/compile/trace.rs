@@ -208,14 +208,28 @@ fn plan_of(p: &plan::Plan, open: &[OpenNumbers]) -> Plan {
             otherwise: plan::nested(&b.otherwise).len(),
         },
         plan::Step::Loop(l) => loop_of(l),
+        plan::Step::Call(c) => Step::Call {
+            group: c.group,
+            callee: c.callee,
+            arguments: c.arguments.iter().map(|h| (h.from, h.to)).collect(),
+            results: c.results.iter().map(|h| (h.from, h.to)).collect(),
+        },
     };
+    let mut steps: Vec<Step> = plan::nested(&p.steps).into_iter().map(&mut step).collect();
+    let mut functions = vec![];
+    for f in &p.functions {
+        let first = steps.len();
+        steps.extend(plan::nested(&f.body).into_iter().map(&mut step));
+        functions.push(crate::trace::PlanFunction { name: f.name.to_string(), first, buffers: f.buffers.clone() });
+    }
     Plan {
         buffers: p
             .buffers
             .iter()
             .map(|b| PlanBuffer { content: content(&b.content), bytes: b.bytes, slice_bytes: b.slice_bytes })
             .collect(),
-        steps: p.all_steps().into_iter().map(&mut step).collect(),
+        steps,
+        functions,
         inputs: p.inputs.iter().map(view).collect(),
         outputs: p.outputs.iter().map(view).collect(),
     }

@@ -169,7 +169,8 @@ impl<'a> Interpreter<'a> {
         let module = self.module;
         let f = module.functions.get(&name).ok_or(ExecError::UnknownFunction(name))?;
         let symbols = check_inputs(f, &inputs).map_err(|message| ExecError::Inputs { function: name, message })?;
-        if self.depth >= MAX_CALL_DEPTH {
+        // A group is no call of its own: depths are those of the functions as they were written.
+        if self.depth >= MAX_CALL_DEPTH && !f.primitive {
             return Err(ExecError::Depth(name));
         }
         self.depth += 1;

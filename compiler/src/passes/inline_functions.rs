@@ -13,9 +13,8 @@
 //! mix up; and where the function would grow beyond `max_nodes`. Calls of fused groups are no calls in this sense.
 
 use super::{Pass, PassContext, PassError};
-use crate::arena::Id;
 use crate::attr_struct;
-use crate::graph::{Block, BlockId, Function, Module, Node, NodeId, Origins, ValueDef, ValueId};
+use crate::graph::{CopyNodes, Function, Module, ValueDef, ValueId};
 use crate::name::Name;
 use crate::ops::control::Call;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -73,11 +72,8 @@ impl InlineFunctions {
                 cx.applied(self, &[name], format!("{name} is the {} nodes of @{}", callee.live_nodes(), callee.name));
                 let resolve = |v: ValueId| replaced.get(&v).copied().unwrap_or(v);
                 let operands = f.nodes[n].inputs.iter().flatten().map(|&v| resolve(v));
-                let mut copy = Copy {
-                    map: callee.params().iter().copied().zip(operands).collect(),
-                    from: callee,
-                    origins: f.nodes[n].origins.clone(),
-                };
+                let mut copy = CopyNodes::new(callee, callee.params().iter().copied().zip(operands).collect());
+                copy.origins = f.nodes[n].origins.clone();
                 copy.nodes(callee.body, f, block);
                 for (&old, result) in f.nodes[n].outputs.clone().iter().zip(callee.results()) {
                     let new = copy.map[result];
@@ -122,50 +118,6 @@ impl InlineFunctions {
             }
         }
         None
-    }
-}
-
-/// Copies nodes of a function into another.
-struct Copy<'a> {
-    from: &'a Function,
-    map: FxHashMap<ValueId, ValueId>,
-    /// Those of the call, for nodes that have none.
-    origins: Origins,
-}
-
-impl Copy<'_> {
-    /// The nodes of `block` to the end of the block `into` of `to`.
-    fn nodes(&mut self, block: BlockId, to: &mut Function, into: BlockId) {
-        for &n in &self.from.blocks[block].nodes {
-            let node = &self.from.nodes[n];
-            let id = NodeId::from_index(to.nodes.len());
-            let mut outputs = vec![];
-            for (i, &v) in node.outputs.iter().enumerate() {
-                let value = &self.from.values[v];
-                let new = to.fresh_value(value.ty.clone(), ValueDef::Result(id, i), value.name);
-                self.map.insert(v, new);
-                outputs.push(new);
-            }
-            let inputs = node.inputs.iter().map(|v| v.map(|v| self.map[&v])).collect();
-            let origins = if node.origins.names().is_empty() { self.origins.clone() } else { node.origins.clone() };
-            to.nodes.push(Node { inputs, outputs, origins, regions: vec![], block: Some(into), ..node.clone() });
-            to.blocks[into].nodes.push(id);
-            let regions = node.regions.iter().map(|&r| self.region(r, id, to)).collect();
-            to.nodes[id].regions = regions;
-        }
-    }
-
-    fn region(&mut self, region: BlockId, owner: NodeId, to: &mut Function) -> BlockId {
-        let new = to.blocks.push(Block { owner: Some(owner), ..Block::default() });
-        for (i, &arg) in self.from.blocks[region].args.iter().enumerate() {
-            let value = &self.from.values[arg];
-            let copy = to.fresh_value(value.ty.clone(), ValueDef::Arg(new, i), value.name);
-            to.blocks[new].args.push(copy);
-            self.map.insert(arg, copy);
-        }
-        self.nodes(region, to, new);
-        to.blocks[new].results = self.from.blocks[region].results.iter().map(|v| self.map[v]).collect();
-        new
     }
 }
 

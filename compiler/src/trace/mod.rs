@@ -20,6 +20,7 @@ mod json;
 mod measured;
 mod open;
 mod origins;
+mod plan;
 mod provenance;
 mod record;
 pub mod weights;
@@ -34,12 +35,12 @@ pub use file::{MAGIC, TraceError, VERSION};
 pub use measured::{Ceilings, DispatchTime, Errors, NodeError, Times};
 pub use open::{OpenCall, OpenDim};
 pub use origins::{LineOrigins, line_origins};
+pub use plan::{BufferView, Call, Content, Plan, PlanBuffer, PlanFunction, Step};
 pub(crate) use provenance::KernelParts;
 pub use provenance::{KernelBlock, KernelLines, KernelLoop};
 pub use record::{Recording, StageRecorder};
 pub use weights::WeightSummary;
 
-use crate::dtype::DType;
 use crate::passes::PassStats;
 use crate::remark::Remark;
 use crate::report::{GroupKind, MemoryReport, TransposeReport};
@@ -233,130 +234,6 @@ pub struct Binding {
     pub written: bool,
 }
 
-/// Buffers and steps of a run.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Plan {
-    /// Device buffers.
-    pub buffers: Vec<PlanBuffer>,
-    /// Steps in order, those of a branch behind it.
-    pub steps: Vec<Step>,
-    /// Inputs of the entry function.
-    pub inputs: Vec<BufferView>,
-    /// Its results.
-    pub outputs: Vec<BufferView>,
-}
-
-/// A device buffer.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PlanBuffer {
-    /// What it holds.
-    pub content: Content,
-    /// Bytes in storage form.
-    pub bytes: u64,
-    /// Bytes of one slice.
-    pub slice_bytes: u64,
-}
-
-/// What a device buffer holds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Content {
-    /// The n-th input.
-    Input(usize),
-    /// A constant.
-    Constant {
-        /// Its name.
-        name: String,
-        /// Name of the tensor function that packs it when the session opens.
-        packer: Option<String>,
-    },
-    /// An activation or scratch buffer.
-    Pool,
-    /// Nothing on the device: the host holds a tensor that no kernel touches.
-    Host,
-}
-
-/// A tensor in a device buffer.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct BufferView {
-    /// Name in the model.
-    pub name: String,
-    /// Index of the buffer.
-    pub buffer: usize,
-    /// Element type.
-    pub dtype: DType,
-    /// Dimensions.
-    pub shape: Vec<usize>,
-    /// Storage form.
-    pub encoding: String,
-}
-
-/// A step of a run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Step {
-    /// Dispatches in one compute pass.
-    Gpu(Vec<Call>),
-    /// A computation on the host.
-    Host {
-        /// Index of the group.
-        group: usize,
-        /// Buffers read back before.
-        inputs: Vec<usize>,
-        /// Buffers uploaded after.
-        outputs: Vec<usize>,
-    },
-    /// A copy of a whole buffer.
-    Copy {
-        /// From.
-        from: usize,
-        /// To.
-        to: usize,
-    },
-    /// Of the steps behind it a run takes the first `then` where the condition is true, else the `otherwise` behind those. Branches
-    /// inside count with their steps.
-    Branch {
-        /// Index of the group.
-        group: usize,
-        /// Buffer of the condition.
-        condition: usize,
-        /// How many steps run where it is true.
-        then: usize,
-        /// How many where it is false.
-        otherwise: usize,
-    },
-    /// The `body` steps behind it run again and again. Those inside count with their steps.
-    Loop {
-        /// Index of the group.
-        group: usize,
-        /// How often, where that is known.
-        trips: Option<u64>,
-        /// Buffers that the host reads: before the first iteration, and of each whether to go on.
-        reads: Vec<usize>,
-        /// Buffers of what goes from one iteration to the next, and of what is collected.
-        keeps: Vec<usize>,
-        /// How many steps are an iteration.
-        body: usize,
-    },
-}
-
-/// One dispatch.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Call {
-    /// Index of the kernel.
-    pub kernel: usize,
-    /// Index of the group.
-    pub group: usize,
-    /// A buffer and a slice for each binding.
-    pub buffers: Vec<(usize, u32)>,
-    /// Workgroups.
-    pub grid: [u32; 3],
-    /// Its own floating-point operations.
-    pub flops: u64,
-    /// Bytes of the buffers that it binds.
-    pub bytes: u64,
-    /// What numbers above are for any sizes, where they depend on open ones.
-    pub open: Option<OpenCall>,
-}
-
 impl CompileTrace {
     /// Text of every stage, in order.
     ///
@@ -408,33 +285,12 @@ impl CompileTrace {
 
     /// Every index is in range, so that readers need not look.
     fn check(&self) -> Result<(), TraceError> {
-        let (groups, kernels, buffers) = (self.groups.len(), self.kernels.len(), self.plan.buffers.len());
-        let step = |s: &Step| match s {
-            Step::Gpu(list) => list.iter().all(|c| {
-                c.group < groups && c.kernel < kernels && c.buffers.iter().all(|&(buffer, _)| buffer < buffers)
-            }),
-            Step::Host { group, inputs, outputs } => {
-                *group < groups && inputs.iter().chain(outputs).all(|&b| b < buffers)
-            }
-            Step::Copy { from, to } => *from < buffers && *to < buffers,
-            Step::Branch { group, condition, .. } => *group < groups && *condition < buffers,
-            Step::Loop { group, reads, keeps, .. } => {
-                *group < groups && reads.iter().chain(keeps).all(|&b| b < buffers)
-            }
-        };
-        let nested = self.plan.steps.iter().enumerate().all(|(i, s)| match s {
-            Step::Branch { then, otherwise, .. } => {
-                then.checked_add(*otherwise).is_some_and(|n| n < self.plan.steps.len() - i)
-            }
-            Step::Loop { body, .. } => *body < self.plan.steps.len() - i,
-            _ => true,
-        });
-        let views = self.plan.inputs.iter().chain(&self.plan.outputs).all(|s| s.buffer < buffers);
+        let (groups, kernels) = (self.groups.len(), self.kernels.len());
         let reads = self.groups.iter().all(|g| g.reads.iter().all(|&r| r < groups) && g.stages_fit());
         let parts = self.kernels.iter().all(Kernel::parts_fit);
         let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
         let stats = self.driver_stats.as_ref().is_none_or(|s| s.kernels.len() == kernels);
-        match views && reads && parts && times && stats && nested && self.plan.steps.iter().all(step) {
+        match reads && parts && times && stats && self.plan.fits(groups, kernels) {
             true => Ok(()),
             false => Err(TraceError::Damaged("its plan names something that is not there".into())),
         }

@@ -1,6 +1,7 @@
 use super::driver_stats::{Executable, Statistic, StatisticValue};
 use super::*;
 use crate::compile::{CompileOptions, Compiled, compile};
+use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
 use crate::passes::{PassContext, PipelineOptions, Sequential, default_pipeline};
@@ -253,6 +254,7 @@ fn the_layout_belongs_to_the_version() {
                 }]),
                 Step::Host { group: 0, inputs: vec![0], outputs: vec![] },
                 Step::Copy { from: 0, to: 0 },
+                Step::Call { group: 0, callee: 0, arguments: vec![(0, 0)], results: vec![(0, 0)] },
             ],
             inputs: vec![BufferView {
                 name: "x".into(),
@@ -262,6 +264,7 @@ fn the_layout_belongs_to_the_version() {
                 encoding: "Native".into(),
             }],
             outputs: vec![],
+            functions: vec![PlanFunction { name: "f".into(), first: 3, buffers: vec![0] }],
         },
         memory: MemoryReport { weights: 1, activations_peak: 2, activations_naive: 3 },
         transposes: TransposeReport { activation: 1, weight_folded: 2, weight_runtime: 3 },
@@ -297,7 +300,7 @@ fn the_layout_belongs_to_the_version() {
     assert_eq!(CompileTrace::from_bytes(&t.to_bytes().unwrap()).unwrap(), t);
     use sha2::{Digest, Sha256};
     let digest: String = Sha256::digest(&plain).iter().take(8).map(|b| format!("{b:02x}")).collect();
-    assert_eq!((VERSION, digest.as_str()), (6, "bb5677759709d346"), "{} bytes", plain.len());
+    assert_eq!((VERSION, digest.as_str()), (7, "97f0b326d6d2bc4a"), "{} bytes", plain.len());
 }
 
 #[test]

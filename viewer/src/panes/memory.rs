@@ -28,6 +28,10 @@ fn steps(t: &CompileTrace) -> Vec<(Vec<usize>, Option<usize>)> {
             }
             Step::Copy { from, to } => vec![(vec![*from, *to], None)],
             Step::Branch { group, condition, .. } => vec![(vec![*condition], Some(*group))],
+            Step::Call { group, arguments, results, .. } => {
+                let pairs = arguments.iter().chain(results);
+                vec![(pairs.flat_map(|&(from, to)| [from, to]).collect(), Some(*group))]
+            }
             Step::Loop { group, reads, keeps, .. } => {
                 vec![(reads.iter().chain(keeps).copied().collect(), Some(*group))]
             }

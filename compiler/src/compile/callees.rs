@@ -1,0 +1,138 @@
+//! Functions that stay calls, joined with the entry function for planning: each is a region of one node behind the entry function's
+//! last, so that all values that the plan has places for are values of one function.
+//!
+//! Only the plan is made of the joined function. The module gets what its nodes became back into the functions that they are of.
+
+use crate::arena::Id;
+use crate::attr_struct;
+use crate::graph::{BlockId, CopyNodes, Function, Module, Node, NodeId, Origins};
+use crate::name::Name;
+use crate::ops::control::Call;
+use crate::ops::{InferContext, Op, OpRef, OpResult};
+use crate::tensor_type::TensorType;
+use rustc_hash::FxHashMap;
+
+attr_struct! {
+    /// Owns the bodies of called functions, in regions whose arguments are their parameters. It runs none of them.
+    pub struct Callees("callees") {
+        /// The functions, in the order of the regions.
+        pub names: Vec<Name> = vec![],
+    }
+}
+impl Op for Callees {
+    fn arity(&self) -> (usize, usize) {
+        (0, 0)
+    }
+    fn infer(&self, _cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
+        Ok(vec![])
+    }
+    fn has_compute(&self) -> bool {
+        false
+    }
+}
+
+/// The function that node `n` calls, where that is no fused group.
+pub(super) fn called(module: &Module, f: &Function, n: NodeId) -> Option<Name> {
+    let call = f.nodes[n].op.downcast::<Call>()?;
+    module.functions.get(&call.callee).filter(|c| !c.primitive).map(|c| c.name)
+}
+
+/// The bodies of the functions that a joined entry function calls.
+#[derive(Clone, Default)]
+pub(super) struct Bodies {
+    regions: Vec<(Name, BlockId)>,
+    positions: FxHashMap<Name, usize>,
+}
+
+impl Bodies {
+    /// Those of a joined function.
+    pub fn of(main: &Function) -> Bodies {
+        let owner = main.blocks[main.body].nodes.last().map(|&n| &main.nodes[n]);
+        let found = owner.and_then(|node| node.op.downcast::<Callees>().map(|c| (c, node)));
+        let Some((callees, node)) = found else { return Bodies::default() };
+        let regions: Vec<_> = callees.names.iter().copied().zip(node.regions.iter().copied()).collect();
+        let positions = regions.iter().enumerate().map(|(i, r)| (r.0, i)).collect();
+        Bodies { regions, positions }
+    }
+    /// The functions with their bodies, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Name, BlockId)> + '_ {
+        self.regions.iter().copied()
+    }
+    /// The number of the function that node `n` of the joined function calls, and its body.
+    pub fn called(&self, main: &Function, n: NodeId) -> Option<(usize, BlockId)> {
+        let call = main.nodes[n].op.downcast::<Call>()?;
+        let at = *self.positions.get(&call.callee)?;
+        Some((at, self.regions[at].1))
+    }
+}
+
+/// What was joined: the entry function as it was, and which node of which function each copy is of.
+pub(super) struct Joined {
+    entry: Function,
+    copies: Vec<(NodeId, Name, NodeId)>,
+}
+
+/// Joins the functions that calls reach from the entry function with it. Without such calls the module stays as it is.
+pub(super) fn join(module: &mut Module) -> Option<Joined> {
+    let names = reached(module);
+    if names.is_empty() {
+        return None;
+    }
+    let entry = module.main().clone();
+    let mut main = entry.clone();
+    let owner = NodeId::from_index(main.nodes.len());
+    main.nodes.push(Node {
+        op: OpRef::new(Callees { names: names.clone() }),
+        inputs: vec![],
+        outputs: vec![],
+        regions: vec![],
+        name: Name::new("callees"),
+        origins: Origins::none(),
+        block: Some(main.body),
+    });
+    let mut copies = vec![];
+    for name in names {
+        let f = &module.functions[&name];
+        let mut copy = CopyNodes::new(f, FxHashMap::default());
+        let region = copy.region(f.body, owner, &mut main);
+        main.nodes[owner].regions.push(region);
+        copies.extend(copy.copied.into_iter().map(|(from, to)| (to, name, from)));
+    }
+    let body = main.body;
+    main.blocks[body].nodes.push(owner);
+    *module.main_mut() = main;
+    Some(Joined { entry, copies })
+}
+
+impl Joined {
+    /// Takes the functions apart again; nodes keep what they became.
+    pub fn part(self, module: &mut Module) {
+        let mut entry = self.entry;
+        let joined = module.main().clone();
+        for (n, node) in entry.nodes.iter_mut() {
+            node.op = joined.nodes[n].op.clone();
+        }
+        *module.main_mut() = entry;
+        for (copy, name, n) in self.copies {
+            module.functions[&name].nodes[n].op = joined.nodes[copy].op.clone();
+        }
+    }
+}
+
+/// The functions that calls lead to from the entry function, those met first first.
+fn reached(module: &Module) -> Vec<Name> {
+    let calls = |f: &Function| f.walk().into_iter().filter_map(|n| called(module, f, n)).collect::<Vec<_>>();
+    let mut out = calls(module.main());
+    let mut at = 0;
+    out = dedup(out);
+    while let Some(f) = out.get(at).and_then(|name| module.functions.get(name)) {
+        out.extend(calls(f));
+        out = dedup(out);
+        at += 1;
+    }
+    out
+}
+
+fn dedup(names: Vec<Name>) -> Vec<Name> {
+    names.into_iter().collect::<indexmap::IndexSet<_>>().into_iter().collect()
+}

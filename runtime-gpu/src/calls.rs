@@ -1,0 +1,182 @@
+//! Calls of the plan's functions. Each call that is under way has buffers of its own for what the function writes: the first call of a
+//! function those of the plan, a call inside it others, which are allocated when a run first goes so deep and kept for later runs.
+//!
+//! While a call is under way its buffers are in the places that the plan gives the function's, and those of the call around it are put
+//! aside; so steps, loops and readbacks know nothing of calls.
+
+use crate::buffers::allocate;
+use crate::error::GpuError;
+use crate::readback::new_encoder;
+use crate::resources::{BoundSteps, Resources, Shared, bind_steps};
+use crate::session::available_memory;
+use compiler::cpu::MAX_CALL_DEPTH;
+use compiler::plan::{Call, Handover};
+use compiler::tensor::Tensor;
+
+/// What the calls of a run have to themselves.
+#[derive(Default)]
+pub(crate) struct Calls {
+    /// The functions, as the plan has them.
+    functions: Vec<Function>,
+    /// The calls that are under way, innermost last.
+    active: Vec<Active>,
+}
+
+struct Function {
+    /// The steps over the plan's own buffers.
+    body: BoundSteps,
+    /// For calls inside a call of it, by depth.
+    frames: Vec<Frame>,
+    /// Calls under way.
+    depth: usize,
+}
+
+/// What a call has to itself; while it is under way, what the call around it has.
+struct Frame {
+    /// In the order of the function's buffers.
+    buffers: Vec<Vec<wgpu::Buffer>>,
+    host: Vec<Option<Tensor>>,
+    steps: BoundSteps,
+}
+
+/// A call that is under way.
+struct Active {
+    callee: usize,
+    /// Buffers that loops around the call have in each other's places.
+    swapped: Vec<(usize, usize)>,
+}
+
+/// A value on its way from one function to another.
+enum Value {
+    Host(Option<Tensor>),
+    Device(Vec<wgpu::Buffer>),
+}
+
+impl Calls {
+    /// With the functions' steps over the plan's buffers.
+    pub(crate) fn new(shared: &Shared, buffers: &[Vec<wgpu::Buffer>]) -> Calls {
+        let bound = |f: &compiler::plan::PlanFunction| Function {
+            body: bind_steps(shared, buffers, &f.body),
+            frames: vec![],
+            depth: 0,
+        };
+        Calls { functions: shared.plan.functions.iter().map(bound).collect(), active: vec![] }
+    }
+    /// The steps of the functions, in order.
+    pub(crate) fn bodies(&self) -> impl Iterator<Item = &BoundSteps> {
+        self.functions.iter().map(|f| &f.body)
+    }
+}
+
+impl Resources {
+    /// Begins a call: its steps, with operands where they read them.
+    ///
+    /// # Errors
+    /// Calls that nest too deeply; no memory for one more.
+    pub(crate) fn enter(
+        &mut self,
+        shared: &Shared,
+        encoder: &mut Option<wgpu::CommandEncoder>,
+        call: &Call,
+    ) -> Result<BoundSteps, GpuError> {
+        let f = &shared.plan.functions[call.callee];
+        // The entry function counts.
+        if self.calls.active.len() + 1 >= MAX_CALL_DEPTH {
+            return Err(GpuError::Depth { function: f.name.to_string(), most: MAX_CALL_DEPTH });
+        }
+        let operands = self.take_values(shared, &call.arguments);
+        let depth = self.calls.functions[call.callee].depth;
+        if depth > self.calls.functions[call.callee].frames.len() {
+            self.add_frame(shared, call.callee)?;
+        }
+        let swapped = std::mem::take(&mut self.swapped);
+        self.calls.active.push(Active { callee: call.callee, swapped });
+        self.calls.functions[call.callee].depth += 1;
+        self.change_frame(shared, call.callee, depth);
+        self.put_values(shared, encoder, operands, &call.arguments);
+        let f = &self.calls.functions[call.callee];
+        Ok(depth.checked_sub(1).map_or(&f.body, |i| &f.frames[i].steps).clone())
+    }
+
+    /// Ends the innermost call, which is this one: results go to the caller.
+    pub(crate) fn leave(&mut self, shared: &Shared, encoder: &mut Option<wgpu::CommandEncoder>, call: &Call) {
+        let results = self.take_values(shared, &call.results);
+        self.end_call(shared);
+        self.put_values(shared, encoder, results, &call.results);
+    }
+
+    /// Puts the buffers of the call around the innermost one back; none where no call is under way.
+    pub(crate) fn end_call(&mut self, shared: &Shared) -> Option<()> {
+        let Active { callee, swapped } = self.calls.active.pop()?;
+        self.calls.functions[callee].depth -= 1;
+        let depth = self.calls.functions[callee].depth;
+        self.change_frame(shared, callee, depth);
+        self.swapped = swapped;
+        Some(())
+    }
+
+    /// Lets what the frame of that depth holds and what is in the plan's places change places. The first call has the latter.
+    fn change_frame(&mut self, shared: &Shared, callee: usize, depth: usize) {
+        let Some(i) = depth.checked_sub(1) else { return };
+        let frame = &mut self.calls.functions[callee].frames[i];
+        for (at, &buffer) in shared.plan.functions[callee].buffers.iter().enumerate() {
+            std::mem::swap(&mut self.buffers[buffer], &mut frame.buffers[at]);
+            std::mem::swap(&mut self.host[buffer], &mut frame.host[at]);
+        }
+    }
+
+    /// Buffers for one more call inside calls of the function.
+    fn add_frame(&mut self, shared: &Shared, callee: usize) -> Result<(), GpuError> {
+        let (gpu, f) = (&shared.gpu, &shared.plan.functions[callee]);
+        let need = f.buffers.iter().map(|&b| shared.plan.buffers[b].bytes).sum();
+        let refuse = |why: String| Err(GpuError::OutOfMemory { device: gpu.description.name.clone(), need, why });
+        let nested = self.calls.functions[callee].frames.len() + 2;
+        if gpu.profile.software
+            && let Some(free) = available_memory()
+            && need > free
+        {
+            return refuse(format!("{nested} calls of @{} inside each other; {free} bytes are available", f.name));
+        }
+        let memory = gpu.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let own: Vec<Vec<wgpu::Buffer>> =
+            f.buffers.iter().map(|&b| allocate(gpu, &shared.plan, b, &shared.plan.buffers[b])).collect();
+        if let Some(e) = pollster::block_on(memory.pop()) {
+            return refuse(format!("{nested} calls of @{} inside each other: {e}", f.name));
+        }
+        let mut bound = self.buffers.clone();
+        for (&buffer, own) in f.buffers.iter().zip(&own) {
+            bound[buffer] = own.clone();
+        }
+        let steps = bind_steps(shared, &bound, &f.body);
+        let host = vec![None; own.len()];
+        self.calls.functions[callee].frames.push(Frame { buffers: own, host, steps });
+        Ok(())
+    }
+
+    /// What is handed over, before buffers change.
+    fn take_values(&self, shared: &Shared, list: &[Handover]) -> Vec<Value> {
+        let take = |h: &Handover| match shared.holds_tensor(h.to) {
+            true => Value::Host(self.host[h.from].clone()),
+            false => Value::Device(self.buffers[h.from].clone()),
+        };
+        list.iter().map(take).collect()
+    }
+
+    fn put_values(
+        &mut self,
+        shared: &Shared,
+        encoder: &mut Option<wgpu::CommandEncoder>,
+        values: Vec<Value>,
+        list: &[Handover],
+    ) {
+        for (value, h) in values.into_iter().zip(list) {
+            match value {
+                Value::Host(t) => self.host[h.to] = t,
+                Value::Device(from) => {
+                    let encoder = encoder.get_or_insert_with(|| new_encoder(&shared.gpu));
+                    self.copy_slices(encoder, (&from, &self.buffers[h.to]), &shared.plan.buffers[h.from]);
+                }
+            }
+        }
+    }
+}
