@@ -11,6 +11,14 @@ struct Product {
     factors: SmallVec<[Int; 2]>,
 }
 
+/// A dividend `unit*high + low` of a divisor `unit*divisor`.
+struct Digits {
+    unit: Linear,
+    high: Linear,
+    low: Linear,
+    divisor: Linear,
+}
+
 fn as_product(l: &Linear) -> Option<Product> {
     match l.terms.as_slice() {
         [(atom, k)] if *k > 0 && l.constant == 0 => Some(Product { coefficient: *k, factors: factors(atom) }),
@@ -72,6 +80,10 @@ impl Simplifier<'_> {
         if let Some((_, _, r, b)) = cancel(&r, &b, by)? {
             return self.div(r, b);
         }
+        // (g*A + R) / (g*b) = A / b for 0 <= R < g
+        if let Some(digits) = self.low_digit(&r, &b, by)? {
+            return self.div(digits.high, digits.divisor);
+        }
         match r.as_atom().map(|a| a.node().clone()) {
             // (x/a) / b = x / (a*b)
             Some(IntNode::Div(x, a)) if a.as_const().is_none_or(|a| a > 0) => {
@@ -118,6 +130,13 @@ impl Simplifier<'_> {
                 }
             };
         }
+        // (g*A + R) % (g*b) = g*(A % b) + R for 0 <= R < g
+        if let Some(digits) = self.low_digit(&r, &b, &by)? {
+            let high = self.modulo(digits.high, digits.divisor)?;
+            let mut out = self.product(&high, &digits.unit)?;
+            out.add_scaled(&digits.low, 1)?;
+            return self.recombine(out);
+        }
         // (x % (b*m)) % b = x % b
         if let Some(IntNode::Mod(x, m)) = r.as_atom().map(|a| a.node().clone()) {
             let m = self.form(&m)?;
@@ -128,6 +147,24 @@ impl Simplifier<'_> {
             }
         }
         self.mod_atom(&r, &b)
+    }
+
+    /// `r = g*A + R` and `b = g*b'` with `0 <= R < g` proved, for a constant `g` or one symbolic factor.
+    fn low_digit(&mut self, r: &Linear, b: &Linear, by: &Product) -> Option<Option<Digits>> {
+        if let Some((g, split)) = self.split_by_factor(r, by.coefficient) {
+            let divisor = reduce(b, g, None)?;
+            let (high, low) = (split.multiple, split.rest);
+            return Some(Some(Digits { unit: Linear::constant(g), high, low, divisor }));
+        }
+        for f in &by.factors {
+            let unit = Linear::atom(f.clone());
+            let factor = Product { coefficient: 1, factors: factors(f) };
+            let (high, low) = split(r, &factor)?;
+            if !high.terms.is_empty() && self.below(&low, &unit) {
+                return Some(Some(Digits { unit, high, low, divisor: reduce(b, 1, Some(f))? }));
+            }
+        }
+        Some(None)
     }
 
     /// `0 <= a < b` is proved.

@@ -122,6 +122,14 @@ fn symbolic_sizes() {
     check(v("x").div(v("h")).div(v("w")), "x/(h*w)", &b);
     check(v("x").rem(v("h") * v("w")).rem(v("w")), "x%w", &b);
     check((v("n") + 1).div(v("n") + 1), "1", &b);
+    // Lanes of a vector, and digits of a symbolic base.
+    check((v("x") * 4 + 3).div(v("w") * 96), "x/(w*24)", &b);
+    check((v("x") * 4 + 3).rem(v("w") * 96), "x%(w*24)*4 + 3", &b);
+    check((v("x") * 4 + 1).div(v("w") * 4).rem(v("h")), "x/w%h", &b);
+    check((v("x") * 4 + 5).div(v("w") * 4), "(x + 1)/w", &b);
+    check((v("x") * v("h") + v("i")).div(v("h") * v("w")), "x/w", &b);
+    check((v("x") * v("h") + v("i")).rem(v("h") * v("w")), "i + h*(x%w)", &b);
+    check((v("x") * 4 + v("i")).div(v("w") * 4), "(x*4 + i)/(w*4)", &b);
     check(v("x").div(v("h")).rem(v("w")) * v("h") + v("x").rem(v("h")), "x%(h*w)", &b);
 }
 
