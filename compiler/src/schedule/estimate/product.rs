@@ -1,11 +1,11 @@
 //! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
 
-use super::rates::{MATRICES, PLACE_IN_WINDOW, STEP};
+use super::rates::{MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::dtype::DType;
 use crate::name::Name;
-use crate::schedule::rules::{ProductTile, dot_candidates, product_candidates};
+use crate::schedule::rules::{Depth, ProductTile, dot_candidates, product_candidates};
 use crate::tir::{BinaryOp, Block, Combiner, Expr};
 use crate::traffic::element_bytes;
 
@@ -105,6 +105,11 @@ impl<'f> Product<'f> {
             self.depth.push(inner);
         }
     }
+    /// How the elements that are added up lie, of so many bytes.
+    fn lies(&self, bytes: i64) -> Depth {
+        let loops: Vec<i64> = self.depth.iter().map(|l| l.1).collect();
+        Depth::of(&loops, bytes)
+    }
     /// Whether each of these loops of the result is one of rows.
     pub fn has_rows(&self, v: Name) -> bool {
         self.rows.iter().any(|l| l.0 == v)
@@ -120,10 +125,9 @@ impl<'f> Product<'f> {
         if self.bytes {
             return if windows.is_some() { vec![] } else { dot_candidates(stages.profile, [batch, rows, columns]) };
         }
-        let channels = self.depth.last().map_or(1, |l| l.1);
         let reads = [self.left, self.right].map(|e| stages.demand(e).reads);
         let bytes = reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype.size() as i64).max().unwrap_or(4);
-        product_candidates(stages.profile, [batch, rows, columns, depth], taps, (channels, bytes))
+        product_candidates(stages.profile, [batch, rows, columns, depth], taps, self.lies(bytes))
     }
     /// Multiply-adds of one operation on vector units, at their rate.
     fn at_once(&self, stages: &Stages<'_>, windows: Option<PoolingWindows>) -> f64 {
@@ -159,10 +163,10 @@ impl<'f> Product<'f> {
         tally.operations = 2.0 * left * tile.columns as f64 / at_once;
         let left_demand = stages.demand(self.left);
         tally.operations += left_demand.operations * left;
-        self.operand(stages, &mut tally, &left_demand, (&self.rows, left), false);
+        self.operand(stages, &mut tally, &left_demand, (&self.rows, left), (false, tile.depth));
         let right_demand = stages.demand(self.right);
         tally.operations += right_demand.operations * right;
-        self.operand(stages, &mut tally, &right_demand, (&self.columns, right), self.packed);
+        self.operand(stages, &mut tally, &right_demand, (&self.columns, right), (self.packed, tile.depth));
         if !stages.rates.software {
             tally.results = (tile.thread_rows * tile.thread_columns) as f64;
             // Vectors of both operands for each step of a thread, short ones as much as whole ones; half of them are the same for
@@ -183,7 +187,7 @@ impl<'f> Product<'f> {
         tally: &mut Tally,
         d: &Demand,
         (outer, elements): (&[Loop], f64),
-        packed: bool,
+        (packed, depth): (bool, i64),
     ) {
         let lanes = stages.rates.lanes;
         let Some(&(inner, channels)) = self.depth.last() else { return };
@@ -215,7 +219,8 @@ impl<'f> Product<'f> {
             // Where a step goes through several elements of a window.
             let apart = channels % 4 != 0 && self.depth.len() > 1;
             if apart && !packed && !stages.rates.software && width == 1 {
-                tally.operations += PLACE_IN_WINDOW * elements;
+                let whole = self.lies(4).row == Some(depth);
+                tally.operations += if whole { PLACE_IN_ROW } else { PLACE_IN_WINDOW } * elements;
             }
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
         }

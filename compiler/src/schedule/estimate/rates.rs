@@ -49,6 +49,8 @@ pub(super) const WALKED_LANE: f64 = 2.0;
 /// by the window's sizes) and whether that is inside. ResNet's 7x7 stem takes 75 instructions an element on AMD and NVIDIA, of which
 /// integer products are slow: 70 to 270 operations by their compilers' own counts.
 pub(super) const PLACE_IN_WINDOW: f64 = 128.0;
+/// The same where a step of the product is a row of windows, so that the place in it is that in every other row: 20 instructions.
+pub(super) const PLACE_IN_ROW: f64 = 40.0;
 /// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16 (data-centre GPUs); others
 /// reach about half of that.
 pub(super) const MATRICES: f64 = 4.0;

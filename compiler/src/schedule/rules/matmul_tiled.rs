@@ -17,7 +17,7 @@ use super::matmul_subgroup::pack_right;
 use super::pooling::{PoolingWindow, inside, open_windows, tile_loops};
 use super::sketch::{Decline, Sketch};
 use super::split_depth::{slices, split_depth};
-use super::tiles::ProductTile;
+use super::tiles::{Depth, ProductTile};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::Axis;
@@ -108,9 +108,9 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
         return Err(Decline(format!("{rows} rows, {columns} columns and depth {depth} are too few for tiles")));
     }
     let batch = product(&c.batch);
-    let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
-    let tiles =
-        Tiles::new(sketch.profile, [batch, rows, columns, depth], taps, (channels, element_bytes(sketch, unit)));
+    let loops: Vec<i64> = c.k.iter().filter_map(|v| sketch.extent_of(*v)).collect();
+    let lies = Depth::of(&loops, element_bytes(sketch, unit));
+    let tiles = Tiles::new(sketch.profile, [batch, rows, columns, depth], taps, lies);
     let candidates = tiles.candidates();
     let blocks = [unit.name(), unit.output];
     let costs = match &unit.window {
@@ -196,47 +196,40 @@ struct Tiles<'p> {
     taps: i64,
     /// Elements of the reduction.
     whole: i64,
-    /// Those that lie next to each other.
-    channels: i64,
-    /// Bytes of an operand's element.
-    bytes: i64,
+    lies: Depth,
     width: i64,
 }
 
 impl Tiles<'_> {
-    fn new(
-        profile: &DeviceProfile,
-        [batch, rows, columns, whole]: [i64; 4],
-        taps: i64,
-        (channels, bytes): (i64, i64),
-    ) -> Tiles<'_> {
+    fn new(profile: &DeviceProfile, [batch, rows, columns, whole]: [i64; 4], taps: i64, lies: Depth) -> Tiles<'_> {
         let width = [4, 2, 1].into_iter().find(|w| columns % w == 0).unwrap_or(1);
-        Tiles { profile, size: (batch, rows, columns), taps, whole, channels, bytes, width }
+        Tiles { profile, size: (batch, rows, columns), taps, whole, lies, width }
     }
     /// Elements of the reduction that a workgroup has at a time: so many that each thread loads 16 bytes of both operands.
     fn depth(&self, t: &Candidate) -> i64 {
-        if self.channels % PIECE != 0 {
-            // Elements that are copied one by one each take an address and conditions: half as many at a time.
-            return DEPTH / 2;
+        if self.lies.channels % PIECE != 0 {
+            // Elements that are copied one by one each take an address and conditions: half as many at a time, or those of a row of
+            // windows, which lie alike in each row.
+            return self.lies.row.filter(|n| self.fits(t, *n)).unwrap_or(DEPTH / 2);
         }
-        let (run, threads) = (LOAD_BYTES / self.bytes, t.0 * t.1);
+        let (run, threads) = (LOAD_BYTES / self.lies.bytes, t.0 * t.1);
         if self.whole == 2 * DEPTH && self.fits(t, self.whole) {
             // As few as two steps: what would be loaded ahead is loaded at once, and nobody waits in between.
             return self.whole;
         }
-        if self.channels % DEPTH != 0 && self.goes_odd(self.rows(t), self.columns(t), threads) {
+        if self.lies.channels % DEPTH != 0 && self.goes_odd(self.rows(t), self.columns(t), threads) {
             return ODD_DEPTH;
         }
         // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them.
         let short = self.width == PIECE && run > PIECE && self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
-        if short && self.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
+        if short && self.lies.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
     }
     /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and either is all of it or threads share its copies without
     /// one: in a loop, what some threads alone copy stands under a condition each time.
     fn goes_odd(&self, rows: i64, columns: i64, threads: i64) -> bool {
-        let run = LOAD_BYTES / self.bytes;
+        let run = LOAD_BYTES / self.lies.bytes;
         let shared = [rows, columns].iter().all(|n| n * ODD_DEPTH % (run * threads) == 0);
-        self.whole == ODD_DEPTH || self.channels % ODD_DEPTH == 0 && shared
+        self.whole == ODD_DEPTH || self.lies.channels % ODD_DEPTH == 0 && shared
     }
     /// True when tiles of both operands, so deep, fit the workgroup's memory.
     fn fits(&self, t: &Candidate, depth: i64) -> bool {
@@ -247,7 +240,7 @@ impl Tiles<'_> {
         let n = tile.in_numbers();
         let fits = |depth: &i64| (n.rows + PAD + n.columns) * depth * 4 <= i64::from(self.profile.shared_memory);
         let odd = Some(ODD_DEPTH).filter(|_| self.goes_odd(n.rows, n.columns, n.threads));
-        [2 * DEPTH, DEPTH, DEPTH / 2].into_iter().chain(odd).filter(fits).collect()
+        [2 * DEPTH, DEPTH, DEPTH / 2].into_iter().chain(odd).chain(self.lies.row).filter(fits).collect()
     }
     /// A thread has whole windows.
     fn rows(&self, t: &Candidate) -> i64 {
@@ -303,7 +296,7 @@ impl Tiles<'_> {
         let usable = self.usable();
         let each = |t: Candidate| {
             let (step, tile) = (self.depth(&t), self.tile(&t).in_numbers());
-            let steps = if self.channels % step == 0 { self.channels / step } else { 1 };
+            let steps = if self.lies.channels % step == 0 { self.lies.channels / step } else { 1 };
             let numbers = if self.size.0 > 1 || self.taps > 1 { vec![1] } else { slices(self.whole, steps) };
             numbers.into_iter().map(move |n| ProductTile { slices: n, ..tile })
         };
@@ -327,14 +320,9 @@ fn element_bytes(sketch: &Sketch<'_>, unit: &Unit) -> i64 {
 }
 
 /// The tiles that a product of `[batch, rows, columns, depth]` may have, rows of windows included, each with the slices that its
-/// reduction may be cut into. Of the reduction, `channels` elements lie next to each other; the wider operand's have so many `bytes`.
-pub(super) fn candidates(
-    p: &DeviceProfile,
-    size: [i64; 4],
-    taps: i64,
-    (channels, bytes): (i64, i64),
-) -> Vec<ProductTile> {
-    Tiles::new(p, size, taps, (channels, bytes)).candidates()
+/// reduction may be cut into.
+pub(super) fn candidates(p: &DeviceProfile, size: [i64; 4], taps: i64, lies: Depth) -> Vec<ProductTile> {
+    Tiles::new(p, size, taps, lies).candidates()
 }
 
 /// The tile: `least` where nothing else is chosen.

@@ -60,7 +60,7 @@ pub(in crate::schedule) use reduction_threads::threads_for_a_result;
 pub(in crate::schedule) use rows::{group_splits, rows_together, worth_a_workgroup};
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
-pub(in crate::schedule) use tiles::{ProductTile, product_candidates};
+pub(in crate::schedule) use tiles::{Depth, ProductTile, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
 pub(in crate::schedule) use windows::{different_elements, usual_windows};

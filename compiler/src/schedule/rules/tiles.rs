@@ -22,14 +22,39 @@ pub(in crate::schedule) struct ProductTile {
     pub slices: i64,
 }
 
-/// The tiles that a product of `[batch, rows, columns, depth]` may have, of which so many steps of the reduction lie next to
-/// each other, of so many bytes at most, and windows of `taps` rows go along its rows; on GPUs with each number of slices that the reduction may be cut into. None
-/// where it is too small for tiles or the device has none.
+/// How the elements that a product adds up lie in memory.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::schedule) struct Depth {
+    /// Elements next to each other: the innermost reduction loop.
+    pub channels: i64,
+    /// Elements of the inner reduction loops that a step goes through whole, where there are few channels: those of a window's row.
+    pub row: Option<i64>,
+    /// Bytes of an element of the wider operand.
+    pub bytes: i64,
+}
+
+/// Elements of a step through rows of windows, at least and at most.
+const ROW: (i64, i64) = (7, 40);
+
+impl Depth {
+    /// For reduction loops of these extents, outermost first.
+    pub fn of(loops: &[i64], bytes: i64) -> Depth {
+        let channels = loops.last().copied().unwrap_or(1);
+        let inner = (1..loops.len()).rev().map(|n| loops[n..].iter().product::<i64>());
+        let mut fitting = inner.filter(|n| (ROW.0..=ROW.1).contains(n));
+        let row = if channels % 4 == 0 { None } else { fitting.next() };
+        Depth { channels, row, bytes }
+    }
+}
+
+/// The tiles that a product of `[batch, rows, columns, depth]` may have, whose reduction lies like `lies`, and windows of `taps` rows
+/// go along its rows; on GPUs with each number of slices that the reduction may be cut into. None where it is too small for tiles or
+/// the device has none.
 pub(in crate::schedule) fn product_candidates(
     p: &DeviceProfile,
     size: [i64; 4],
     taps: i64,
-    channels: (i64, i64),
+    lies: Depth,
 ) -> Vec<ProductTile> {
     let [_, rows, columns, depth] = size;
     let small = |least: i64| columns < least || depth < matmul_tiled::LEAST_DEPTH;
@@ -37,6 +62,6 @@ pub(in crate::schedule) fn product_candidates(
         true if small(matmul_subgroup::LEAST_COLUMNS) => vec![],
         true => matmul_subgroup::usual_tile(p, [rows, columns], taps).into_iter().collect(),
         false if small(matmul_tiled::LEAST) || rows < matmul_tiled::LEAST => vec![],
-        false => matmul_tiled::candidates(p, size, taps, channels),
+        false => matmul_tiled::candidates(p, size, taps, lies),
     }
 }
