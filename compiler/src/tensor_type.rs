@@ -1,9 +1,10 @@
-//! Element type and symbolic shape of a value.
+//! Element type and symbolic shape of a value, or the signature of a function value.
 
 use crate::dtype::DType;
 use crate::int::print::print_shaped;
 use crate::int::{Dim, Int, const_dims, product};
 use crate::tensor::MAX_RANK;
+use std::sync::Arc;
 
 /// Dtype and symbolic shape of a value. Shown as in text: `f32[n,64]`.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -12,10 +13,35 @@ pub struct TensorType {
     pub dtype: DType,
     /// Dimensions; empty for a scalar.
     pub shape: Vec<Dim>,
+    /// For a function value, which is held as one i64: what it takes and gives.
+    pub signature: Option<Arc<Signature>>,
 }
+
+/// What a function value takes and gives. Shown as in text: `function(f32[4], i64[]) -> (f32[4], bool[])`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Signature {
+    /// What is given where it is applied.
+    pub params: Vec<TensorType>,
+    /// Its results.
+    pub results: Vec<TensorType>,
+}
+impl std::fmt::Debug for Signature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list = |types: &[TensorType]| types.iter().map(|t| format!("{t:?}")).collect::<Vec<_>>().join(", ");
+        let results = list(&self.results);
+        match self.results.len() {
+            1 => write!(f, "function({}) -> {results}", list(&self.params)),
+            _ => write!(f, "function({}) -> ({results})", list(&self.params)),
+        }
+    }
+}
+
 impl std::fmt::Debug for TensorType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&print_shaped(self.dtype, &self.shape))
+        match &self.signature {
+            Some(signature) => write!(f, "{signature:?}"),
+            None => f.write_str(&print_shaped(self.dtype, &self.shape)),
+        }
     }
 }
 impl TensorType {
@@ -30,15 +56,32 @@ impl TensorType {
             }
             None => !d.reads_buffer() && !d.vars().is_empty(),
         };
-        self.rank() <= MAX_RANK && self.shape.iter().all(&mut sane)
+        let inner = self.signature.iter().flat_map(|s| s.params.iter().chain(&s.results));
+        self.rank() <= MAX_RANK && self.shape.iter().all(&mut sane) && inner.into_iter().all(TensorType::is_sane)
+    }
+    /// The type of a function value.
+    pub fn function(signature: Signature) -> TensorType {
+        TensorType { dtype: DType::I64, shape: vec![], signature: Some(Arc::new(signature)) }
+    }
+    /// True for the type of a function value.
+    pub fn is_function(&self) -> bool {
+        self.signature.is_some()
+    }
+    /// Replaces every dimension, those of a signature too.
+    pub fn change_dims(&mut self, change: &dyn Fn(&Dim) -> Dim) {
+        self.shape.iter_mut().for_each(|d| *d = change(d));
+        if let Some(signature) = &mut self.signature {
+            let signature = Arc::make_mut(signature);
+            signature.params.iter_mut().chain(&mut signature.results).for_each(|t| t.change_dims(change));
+        }
     }
     /// A type with symbolic dimensions.
     pub fn new(dtype: DType, shape: Vec<Dim>) -> TensorType {
-        TensorType { dtype, shape }
+        TensorType { dtype, shape, signature: None }
     }
     /// A type with constant dimensions.
     pub fn fixed(dtype: DType, shape: &[usize]) -> TensorType {
-        TensorType { dtype, shape: shape.iter().map(|&d| Dim::from(d)).collect() }
+        TensorType::new(dtype, shape.iter().map(|&d| Dim::from(d)).collect())
     }
     /// Number of dimensions.
     pub fn rank(&self) -> usize {

@@ -6,12 +6,14 @@ use crate::arena::Id;
 use crate::graph::{Function, Module, NodeId, ValueId, open_dims};
 use crate::name::Name;
 use crate::ops::control::{Call, If, Loop};
+use crate::ops::function_values::Apply;
 
 /// Refuses an entry function that has no plan.
 ///
 /// # Errors
 /// Open dimensions, and what only the CPU executor can run.
 pub(super) fn check(module: &Module, main: &Function) -> Result<(), CompileError> {
+    check_functions(main)?;
     check_sizes(main, open_dims(module))?;
     check_nodes(module, main)
 }
@@ -66,6 +68,21 @@ fn check_value(f: &Function, v: ValueId, known: &[Name]) -> Result<(), CompileEr
         }
     }
     Ok(())
+}
+
+/// No node has a function value: those that are known before a run are gone.
+fn check_functions(main: &Function) -> Result<(), CompileError> {
+    let function = |n: &NodeId| {
+        let node = &main.nodes[*n];
+        let value = node.inputs.iter().flatten().chain(&node.outputs).find(|v| main.ty(**v).is_function())?;
+        Some((*n, *value))
+    };
+    let found: Vec<(NodeId, ValueId)> = main.walk().iter().filter_map(function).collect();
+    let applied = found.iter().find(|(n, _)| main.nodes[*n].op.is::<Apply>());
+    let Some(&(n, v)) = applied.or(found.first()) else { return Ok(()) };
+    let (node, value) = (&main.nodes[n], main.describe_value(v));
+    let why = format!("`{}` ({}) has the function value {value}, which only a run knows", node.name, node.op.name());
+    Err(CompileError::NeedsCpu(why))
 }
 
 /// The entry function holds nothing that only the CPU executor runs.

@@ -1,5 +1,6 @@
 //! Graph functions, node by node.
 
+use super::closures::{Closure, Closures};
 use super::host_functions::HostFunctions;
 use super::node::eval_node;
 use crate::fault::{Fault, FaultKind};
@@ -7,6 +8,7 @@ use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::control::{Call, CallHost, CallTensor, Const, If, Let, Loop};
+use crate::ops::function_values::{Apply, FunctionValue, Lambda};
 use crate::tensor::Tensor;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -78,6 +80,7 @@ pub struct Interpreter<'a> {
     symbols: Symbols,
     lifetimes: FxHashMap<(Name, BlockId), Arc<Vec<Vec<ValueId>>>>,
     depth: usize,
+    closures: Closures,
 }
 
 type Env = FxHashMap<ValueId, Tensor>;
@@ -96,6 +99,7 @@ impl<'a> Interpreter<'a> {
             symbols: Symbols::default(),
             lifetimes: FxHashMap::default(),
             depth: 0,
+            closures: Closures::default(),
         }
     }
     /// With host functions for `call_host` nodes.
@@ -116,6 +120,7 @@ impl<'a> Interpreter<'a> {
     /// Operands that do not fit, or the first node that fails.
     pub fn run(&mut self, name: Name, inputs: &[Tensor]) -> Result<Vec<Tensor>, ExecError> {
         self.depth = 0;
+        self.closures.clear();
         self.call(name, inputs.to_vec())
     }
 
@@ -232,6 +237,23 @@ impl<'a> Interpreter<'a> {
             let inputs = required(inputs).map_err(|m| node_error(f, n, m))?;
             return self.call_host(f, n, c, inputs);
         }
+        if let Some(c) = node.op.downcast::<FunctionValue>() {
+            let captured = required(inputs).map_err(|m| node_error(f, n, m))?;
+            return self.closures.add(Closure::Function(c.callee, captured)).map_err(|m| node_error(f, n, m));
+        }
+        if node.op.is::<Lambda>() {
+            let mut used = vec![];
+            collect_uses(f, n, &mut used);
+            let captured = used.iter().filter_map(|v| Some((*v, env.get(v)?.clone()))).collect();
+            return self
+                .closures
+                .add(Closure::Region(f.name, node.regions[0], captured))
+                .map_err(|m| node_error(f, n, m));
+        }
+        if node.op.is::<Apply>() {
+            let inputs = required(inputs).map_err(|m| node_error(f, n, m))?;
+            return self.apply(f, n, inputs);
+        }
         if node.op.is::<Let>() || node.op.is::<If>() {
             return self.run_regions(f, n, &inputs, env);
         }
@@ -267,6 +289,28 @@ impl<'a> Interpreter<'a> {
         let region = taken.ok_or_else(|| node_error(f, n, "its operands do not say which region runs"))?;
         let block = *node.regions.get(region).ok_or_else(|| node_error(f, n, format!("has no region {region}")))?;
         self.run_block(f, block, env)
+    }
+
+    /// Applies the function value in front to the others.
+    fn apply(&mut self, f: &Function, n: NodeId, inputs: Vec<Tensor>) -> Result<Vec<Tensor>, ExecError> {
+        let closure = inputs.first().and_then(|t| self.closures.get(t));
+        let closure = closure.ok_or_else(|| node_error(f, n, "operand 0 is no function value"))?;
+        let given = inputs.into_iter().skip(1);
+        match closure {
+            Closure::Function(callee, captured) => self.call(callee, captured.into_iter().chain(given).collect()),
+            Closure::Region(name, body, mut env) => {
+                if self.depth >= MAX_CALL_DEPTH {
+                    return Err(ExecError::Depth(f.nodes[n].name));
+                }
+                let module = self.module;
+                let owner = module.functions.get(&name).ok_or(ExecError::UnknownFunction(name))?;
+                env.extend(owner.blocks[body].args.iter().copied().zip(given));
+                self.depth += 1;
+                let results = self.run_block(owner, body, &mut env);
+                self.depth -= 1;
+                results
+            }
+        }
     }
 
     fn run_loop(

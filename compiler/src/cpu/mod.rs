@@ -12,6 +12,7 @@
 //! Deliberately absent: approximations, a thread pool of its own, files and clocks.
 
 mod bind;
+mod closures;
 mod graph;
 mod host_functions;
 mod lockstep;

@@ -241,7 +241,7 @@ fn reinfer_block(module: &mut Module, f: &mut Function, block: BlockId) -> Resul
             _ => BindError::Node { node: node.name, op: node.op.name(), message: why.message },
         })?;
         for (v, mut ty) in node.outputs.clone().into_iter().zip(types) {
-            ty.shape.iter_mut().for_each(|d| *d = simplify_dim(d));
+            ty.change_dims(&simplify_dim);
             f.values[v].ty = ty;
         }
     }
@@ -287,10 +287,10 @@ pub fn substitute_dims(module: &mut Module, map: &FxHashMap<Name, Int>) {
 pub fn substitute_function_dims(f: &mut Function, map: &FxHashMap<Name, Int>) {
     let subst = |e: &Int| e.replace(&mut |v| map.get(&v).cloned());
     for (_, value) in f.values.iter_mut() {
-        value.ty.shape.iter_mut().for_each(|d| *d = subst(d));
+        value.ty.change_dims(&subst);
     }
     for ty in &mut f.result_types {
-        ty.shape.iter_mut().for_each(|d| *d = subst(d));
+        ty.change_dims(&subst);
     }
     for (_, node) in f.nodes.iter_mut() {
         if let Some(op) = substitute_attrs(&node.op, &subst) {

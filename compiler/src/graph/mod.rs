@@ -11,7 +11,7 @@
 mod bind;
 mod builder;
 mod copy;
-pub use crate::tensor_type::TensorType;
+pub use crate::tensor_type::{Signature, TensorType};
 pub use bind::{
     BindError, bind_dims, choose_shapes, input_ports, learn_dims, open_dims, open_dims_of, reinfer, set_input_shape,
     set_input_shapes, substitute_dims, substitute_function_dims,

@@ -25,6 +25,7 @@ pub mod deform_conv;
 pub mod det;
 pub mod detection;
 pub mod einsum;
+pub mod function_values;
 pub mod gather;
 pub mod generate;
 pub mod global_pool;
@@ -387,6 +388,7 @@ macro_rules! ops {
 
 ops! {
     control { Const, Call, CallTensor, CallHost, Trap, If, Let, Loop }
+    function_values { FunctionValue, Lambda, Apply }
     conv { Conv }
     matmul { MatMul, Gemm }
     permuted_matmul { PermutedMatMul }

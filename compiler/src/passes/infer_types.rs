@@ -54,7 +54,9 @@ fn callees_first(module: &Module) -> Vec<Name> {
 }
 
 fn canonical(ty: &TensorType) -> TensorType {
-    TensorType::new(ty.dtype, ty.shape.iter().map(|d| simplify(d, &Bounds::new())).collect())
+    let mut ty = ty.clone();
+    ty.change_dims(&|d| simplify(d, &Bounds::new()));
+    ty
 }
 
 fn infer_function(module: &Module, f: &mut Function) -> Result<bool, PassError> {

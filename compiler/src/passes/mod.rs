@@ -31,6 +31,7 @@ mod infer_types;
 mod inline_functions;
 mod instrument;
 mod integer_products;
+mod lift_lambdas;
 pub mod mixed_precision;
 mod pipeline;
 mod print_ir;
@@ -41,6 +42,7 @@ pub mod rules;
 mod scaled_weights;
 mod sequential;
 mod simplify;
+mod specialize_functions;
 mod split_to_slices;
 mod to_a_normal_form;
 mod to_basic_block_normal_form;
@@ -153,6 +155,8 @@ macro_rules! passes {
 
 passes! {
     infer_types::InferTypes,
+    lift_lambdas::LiftLambdas,
+    specialize_functions::SpecializeFunctions,
     inline_functions::InlineFunctions,
     count_results::CountResults,
     simplify::Simplify,

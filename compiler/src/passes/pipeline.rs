@@ -66,6 +66,8 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     let mut list: Vec<&str> = match classic {
         true => vec![
             "infer-types",
+            "lift-lambdas",
+            "specialize-functions",
             "inline-functions",
             "to-a-normal-form",
             "fold-constants",
@@ -74,6 +76,8 @@ pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
         ],
         false => vec![
             "infer-types",
+            "lift-lambdas",
+            "specialize-functions",
             "inline-functions",
             "to-a-normal-form",
             "remove-unused-functions",

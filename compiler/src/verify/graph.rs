@@ -3,8 +3,9 @@
 use super::VerifyError;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::{Bounds, Int, simplify};
-use crate::ops::InferContext;
-use crate::ops::control::{CallTensor, If, Let};
+use crate::ops::control::{Call, CallTensor, If, Let, Loop};
+use crate::ops::function_values::{Apply, FunctionValue};
+use crate::ops::{InferContext, OpRef};
 use crate::tir::TensorFunction;
 use rustc_hash::FxHashSet;
 
@@ -33,9 +34,22 @@ pub(super) fn verify(module: &Module, f: &Function, errors: &mut Vec<VerifyError
 
 /// Equal dtypes, and dimensions that simplify to the same.
 fn same_type(a: &TensorType, b: &TensorType) -> bool {
+    if let (Some(a), Some(b)) = (&a.signature, &b.signature) {
+        let all =
+            |a: &[TensorType], b: &[TensorType]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_type(a, b));
+        return all(&a.params, &b.params) && all(&a.results, &b.results);
+    }
+    if a.is_function() != b.is_function() {
+        return false;
+    }
     let none = Bounds::new();
     let same = |(x, y): (&Int, &Int)| x == y || simplify(x, &none) == simplify(y, &none);
     a.dtype == b.dtype && a.rank() == b.rank() && a.shape.iter().zip(&b.shape).all(same)
+}
+
+/// True for ops that hand function values on, or apply them.
+fn takes_functions(op: &OpRef) -> bool {
+    op.is::<Call>() || op.is::<FunctionValue>() || op.is::<Apply>() || op.is::<Loop>()
 }
 
 fn show(t: &TensorType) -> String {
@@ -146,6 +160,14 @@ impl Verifier<'_> {
             if node.regions.iter().any(takes) {
                 self.error(Some(n), "its regions take no arguments");
             }
+        }
+        if !takes_functions(&node.op)
+            && let Some(v) =
+                node.inputs.iter().flatten().find(|&&v| self.f.values.get(v).is_some_and(|v| v.ty.is_function()))
+        {
+            usable = false;
+            let name = self.value(*v);
+            self.error(Some(n), format!("operand {name} is a function value, and the op takes none"));
         }
         let before = self.errors.len();
         for &r in &node.regions {

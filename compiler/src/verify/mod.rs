@@ -12,6 +12,7 @@
 //! - dimensions are not negative and read no buffer;
 //! - the number of operands is within the op's arity, and result types are those that the op infers;
 //! - regions of `if` and `let` take no arguments;
+//! - function values are operands of calls, `function`, `apply` and loops alone, and none is a parameter or a result of the entry;
 //! - operands of `call_tensor` have the types of the callee's read parameters (before prepacking);
 //! - results have the declared names and types.
 //!
@@ -71,6 +72,12 @@ pub fn verify_module(m: &Module) -> Result<(), Vec<VerifyError>> {
     }
     if m.functions.get(&m.entry).is_some_and(|f| f.primitive) {
         report(m.entry, "the entry is marked `primitive`, as a fused group is that another function calls".into());
+    }
+    if let Some(f) = m.functions.get(&m.entry)
+        && let Some(v) =
+            f.params().iter().chain(f.results()).find(|&&v| f.values.get(v).is_some_and(|v| v.ty.is_function()))
+    {
+        report(m.entry, format!("the entry takes and gives tensors, and {} is a function value", f.describe_value(*v)));
     }
     verify_names(m, &mut report);
     for (name, c) in &m.constants {

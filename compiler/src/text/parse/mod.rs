@@ -13,7 +13,7 @@ pub use attrs::parse_pipeline;
 use super::lexer::{Tok, Token, lex};
 use super::{ParseError, print};
 use crate::dtype::DType;
-use crate::graph::{Module, TensorType};
+use crate::graph::{Module, Signature, TensorType};
 use crate::name::Name;
 use crate::schedule::InstrRef;
 use crate::tir::{BufferId, TensorFunction};
@@ -299,8 +299,20 @@ impl<'t> Parser<'t> {
             Err(_) => self.expected("an element type (bool, u8 ... i64, f16, bf16, f32, f64)"),
         }
     }
+    /// `(f32[4], i64[]) -> (f32[4], bool[])`, of a function value.
+    fn function_type(&mut self) -> Result<TensorType> {
+        self.expect_punct("(")?;
+        let params = self.list(")", |p| p.tensor_type())?;
+        self.expect_punct("->")?;
+        let results =
+            if self.eat_punct("(") { self.list(")", |p| p.tensor_type())? } else { vec![self.tensor_type()?] };
+        Ok(TensorType::function(Signature { params, results }))
+    }
     /// `f32[n,64]`; a scalar may leave out the brackets.
     fn tensor_type(&mut self) -> Result<TensorType> {
+        if self.eat_word("function") {
+            return self.nested(|p| p.function_type());
+        }
         let dtype = self.dtype()?;
         let shape = if self.eat_punct("[") { self.list("]", |p| p.int())? } else { vec![] };
         Ok(TensorType::new(dtype, shape))

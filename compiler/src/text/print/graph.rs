@@ -45,7 +45,7 @@ pub(super) fn print_function_with(f: &Function, options: PrintOptions) -> String
 pub(in crate::text) fn symbol_attr(op: &str) -> Option<&'static str> {
     match op {
         "const" => Some("name"),
-        "call" | "call_tensor" | "call_host" => Some("callee"),
+        "call" | "call_tensor" | "call_host" | "function" => Some("callee"),
         _ => None,
     }
 }
