@@ -301,3 +301,56 @@ fn sizes_may_be_open() {
         close(&session.run(&inputs).unwrap_or_else(|e| panic!("{e}")), &want);
     }
 }
+
+/// A function with what it captured goes from call to call of a recursive function, as operands that stay on the device.
+#[test]
+fn closures_are_passed_down_recursion() {
+    let m = module(
+        "entry @main
+const @one : i64[] = [1]
+const @zero : i64[] = [0]
+graph @fold(%f: function(f32[8], f32[8]) -> f32[8], %n: i64[], %step: f32[8], %x: f32[8]) -> f32[8] {
+  %zero = const @zero
+  %c = greater %n, %zero
+  %r = if %c : f32[8] {
+    %one = const @one
+    %m = sub %n, %one
+    %a = apply %f, %x, %step
+    %b = call @fold %f, %m, %step, %a : f32[8]
+    %d = apply %f, %b, %a
+    yield %d
+  } {
+    yield %x
+  }
+  return %r
+}
+graph @main(%n: i64[], %w: f32[8,8], %s: f32[8], %x: f32[8]) -> (y: f32[8], z: f32[8]) {
+  %zero = const @zero
+  %t = sin %s
+  %c = greater %n, %zero
+  %f = lambda : function(f32[8], f32[8]) -> f32[8] (%a: f32[8], %b: f32[8]) {
+    %0 = matmul %w, %a
+    %1 = tanh %0
+    %2 = add %1, %b
+    yield %2
+  }
+  %g = if %c : function(f32[8], f32[8]) -> f32[8] {
+    %u = exp %t
+    %h = lambda : function(f32[8], f32[8]) -> f32[8] (%p: f32[8], %q: f32[8]) {
+      %3 = mul %p, %u
+      %4 = max %3, %q
+      %5 = tanh %4
+      yield %5
+    }
+    yield %h
+  } {
+    yield %f
+  }
+  %y = call @fold %f, %n, %t, %x : f32[8]
+  %z = call @fold %g, %n, %s, %x : f32[8]
+  return %y, %z
+}
+",
+    );
+    agrees(&m, &[1, 2, 50, 0], &[&[8, 8], &[8], &[8]]);
+}

@@ -239,15 +239,26 @@ fn place_of(session: &runtime_gpu::Session) -> &'static str {
 }
 
 fn run_on_cpu(module: &Module, functions: &HostFunctions, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-    Ok(Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs)?)
+    let run = || Ok(Interpreter::new(module).with_host(functions.on_tensors()).run(module.entry, inputs)?);
+    if module.functions.len() == 1 {
+        return run();
+    }
+    std::thread::scope(|s| {
+        let started = std::thread::Builder::new().name("weft-run".into()).stack_size(STACK).spawn_scoped(s, run);
+        let thread = started.map_err(|e| GpuError::Host(format!("no thread for a run: {e}")))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
+
+/// Bytes of stack for a run on the host: calls nest there as they do in the functions.
+const STACK: usize = 64 << 20;
 
 /// What `work` gives, on a thread of its own.
 async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     let (sender, done) = async_channel::bounded(1);
     // Nobody listens any more when the run was given up.
     let run = move || drop(sender.try_send(work()));
-    let started = std::thread::Builder::new().name("weft-run".into()).spawn(run);
+    let started = std::thread::Builder::new().name("weft-run".into()).stack_size(STACK).spawn(run);
     started.map_err(|e| GpuError::Host(format!("no thread for a run: {e}")))?;
     done.recv().await.unwrap_or_else(|_| Err(GpuError::Host("a run on the host ended without results".into()).into()))
 }
