@@ -32,6 +32,8 @@ mod inline_functions;
 mod instrument;
 mod integer_products;
 pub mod mixed_precision;
+#[cfg(test)]
+mod one_estimate_tests;
 mod pipeline;
 mod print_ir;
 mod remove_unused_functions;
