@@ -27,9 +27,9 @@
 //! Callbacks of one's own ([`AlterLayout`], as TVM's FTVMAlterOpLayout) say for an op on a target in which layout it has to run, or
 //! which op takes its place. Options of the pass go before them, they go before the mode.
 //!
-//! In mode `auto` the choice by anchors is held against the layouts as they stand, both as the whole module will be fused (`whole.rs`),
-//! and the better one is kept: between anchors a layout changes kernels whose costs no anchor has. Measured costs are not held
-//! against the estimate of the whole.
+//! In mode `auto` the choice by anchors is held against the layouts as they stand and, where it is a mix, against the other layout
+//! throughout, all as the whole module will be fused (`whole.rs`), and the best one is kept: between anchors a layout changes kernels whose
+//! costs no anchor has. Measured costs are not held against the estimate of the whole.
 //!
 //! Guards: rank 4 only, a profile that prefers NHWC or names a packed layout (unless the mode or a callback names one), a mode
 //! other than `none`.
@@ -59,10 +59,9 @@ use crate::graph::{BlockId, Function, Module, NodeId};
 use crate::name::Name;
 use crate::ops::DataLayout;
 pub use alter::{AlterLayout, LayoutAnswer, LayoutQuestion};
-use pins::Pins;
+use pins::{Anchors, Pins};
 use rustc_hash::FxHashMap;
 use scheme::Scheme;
-use whole::Whole;
 
 /// From NCHW to NHWC.
 pub const TO_NHWC: [usize; 4] = [0, 2, 3, 1];
@@ -98,7 +97,7 @@ impl Pass for AutoLayout {
         };
         let mut changed = self.on_blocks(module, |r, block| alter::replace_ops(self, r, block, cx))?.1;
         let mut pins = Pins::new(self, mode, scheme);
-        let start = (mode == LayoutMode::Auto).then(|| (module.clone(), cx.remarks.len(), cx.folded_layouts));
+        let start = (mode == LayoutMode::Auto).then(|| whole::Start::of(module, cx));
         let before = (scheme.is_packed() && module.functions.values().any(stands_in_nhwc)).then(|| module.clone());
         if before.is_some() {
             self.on_blocks(module, |r, block| channels_first(r, block, cx))?;
@@ -110,7 +109,7 @@ impl Pass for AutoLayout {
             _ => changed |= rewritten,
         }
         if let Some(start) = start.filter(|_| converted && cx.costs().uncertainty() <= 0.0) {
-            self.weigh_whole(module, start, scheme, cx)?;
+            self.weigh_whole(module, start, &pins, cx)?;
         }
         for why in pins.unused() {
             cx.missed(self, &[], why);
@@ -200,36 +199,6 @@ impl AutoLayout {
             None => Ok((any, changed)),
         }
     }
-    /// Holds the module against the one at the `start` with its anchors in the layouts that they had, and keeps the cheaper one. The
-    /// start comes with the number of remarks then, and of folded transposes.
-    fn weigh_whole(
-        &self,
-        module: &mut Module,
-        (start, remarks, folded): (Module, usize, usize),
-        scheme: Scheme,
-        cx: &mut PassContext,
-    ) -> Result<(), PassError> {
-        let mut own = cx.apart();
-        let mut stay = start;
-        if !(scheme.is_packed() && stay.functions.values().any(stands_in_nhwc)) {
-            let mut pins = Pins::new(self, LayoutMode::Auto, scheme).staying();
-            self.on_blocks(&mut stay, |r, block| self.visit_block(r, block, scheme, &mut pins, &mut own))?;
-        }
-        let (moved, stays) = (Whole::of(module, cx)?, Whole::of(&stay, cx)?);
-        let scheduled = moved.is_small() && stays.is_small();
-        let (moved, stays) = (moved.cost(scheduled, cx), stays.cost(scheduled, cx));
-        let words = format!("{:.1} us in the layouts chosen, {:.1} us in those that it had", moved / 1e3, stays / 1e3);
-        if moved <= stays {
-            cx.applied(self, &[], format!("the module is estimated at {words}"));
-            return Ok(());
-        }
-        *module = stay;
-        cx.remarks.truncate(remarks);
-        cx.remarks.append(&mut own.remarks);
-        cx.folded_layouts = folded + own.folded_layouts;
-        cx.missed(self, &[], format!("layouts stay: the module is estimated at {words}"));
-        Ok(())
-    }
     /// Chooses and rewrites one block; true when a node converted or a transpose dissolved.
     fn visit_block(
         &self,
@@ -255,7 +224,8 @@ impl AutoLayout {
         let wishes = alter::wishes(self, r, &propagation, scheme, cx);
         let pinned = pins.colours(&r.f, &propagation, &wishes);
         let choice = settle(costs, block, &pinned);
-        self.remark_choice(costs, &choice, &pinned, pins.stay, cx);
+        pins.note(&propagation, &choice);
+        self.remark_choice(costs, &choice, &pinned, pins.anchors != Anchors::Free, cx);
         if choice.converted.is_empty() && propagation.dissolved.is_empty() {
             let message = format!(
                 "@{}: all {} convertible nodes stay, cost {}",
@@ -288,7 +258,7 @@ impl AutoLayout {
         costs: choose::Costs<'_>,
         choice: &choose::Choice,
         pinned: &FxHashMap<NodeId, u8>,
-        stay: bool,
+        uniform: bool,
         cx: &mut PassContext,
     ) {
         let mut anchors: Vec<NodeId> =
@@ -306,7 +276,7 @@ impl AutoLayout {
                 );
             } else {
                 let why = match pinned.get(&n) {
-                    Some(_) if stay => "the module as a whole is cheaper so",
+                    Some(_) if uniform => "the module as a whole is cheaper so",
                     Some(&c) if c == chosen => "it is pinned there",
                     _ if b.1 < a.1 => "moving it would not pay for the transforms around it",
                     _ => "it costs no less elsewhere",

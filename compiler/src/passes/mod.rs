@@ -33,6 +33,8 @@ mod instrument;
 mod integer_products;
 mod lift_lambdas;
 pub mod mixed_precision;
+#[cfg(test)]
+mod one_estimate_tests;
 mod pipeline;
 mod print_ir;
 mod remove_unused_functions;

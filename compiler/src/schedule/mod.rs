@@ -11,7 +11,7 @@ pub mod loops;
 pub mod rules;
 mod simplify;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 mod bind;
 mod cache_write;

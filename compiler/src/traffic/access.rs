@@ -183,10 +183,7 @@ impl<'f> Kernel<'f> {
         };
         out.exact = offsets.exact;
         out.lanes = offsets.lanes as u32;
-        let step = match offsets.step {
-            0 => SECTOR_BYTES,
-            n => ((n as f64 * element) as i64).max(1),
-        };
+        let step = shift(offsets.step, element);
         for (starts, merged) in offsets.merged((WIDEST as f64 / element) as i64) {
             let count = around.matrix.map_or(merged, |m| m.piece);
             let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
@@ -418,6 +415,27 @@ impl Offsets {
         }
         out
     }
+}
+
+/// Bytes by which starts are shifted that other variables move by multiples of `step` elements.
+fn shift(step: i64, element: f64) -> i64 {
+    match step {
+        0 => SECTOR_BYTES,
+        n => ((n as f64 * element) as i64).max(1),
+    }
+}
+
+/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with them. The
+/// elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
+pub(super) fn unrolled(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
+    let step = moves.iter().fold(0, |a, b| gcd(a, *b));
+    let lanes = each.first().map_or(0, Vec::len);
+    let merged = Offsets { each, step, exact: true, lanes }.merged((WIDEST as f64 / element) as i64);
+    let of = |(starts, count): &(Vec<i64>, i64)| {
+        let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
+        sectors(&bytes, ((*count as f64 * element) as i64).max(1), shift(step, element))
+    };
+    (merged.len() as f64, merged.iter().map(of).sum())
 }
 
 fn gcd(a: i64, b: i64) -> i64 {

@@ -132,6 +132,12 @@ pub fn touched_sectors(starts: &[i64], width: i64) -> f64 {
     transactions::sectors(starts, width, SECTOR_BYTES)
 }
 
+/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with them. The
+/// elements come by unrolled iteration and lane, as flattened indices; other variables move all lanes by sums of `moves`.
+pub fn unrolled_accesses(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
+    access::unrolled(each, moves, element)
+}
+
 /// The accesses of `f`'s kernels in words, a line for each kernel and buffer: what an explanation shows.
 pub fn describe(f: &TensorFunction, profile: &DeviceProfile) -> Vec<String> {
     let mut out = Vec::new();

@@ -1,6 +1,7 @@
 //! Pins: which nodes must run in which layout, by the mode and by the pass's options.
 
-use super::propagation::Propagation;
+use super::choose::Choice;
+use super::propagation::{Convertible, Propagation};
 use super::scheme::Scheme;
 use super::{AutoLayout, LayoutMode};
 use crate::graph::{Function, NodeId};
@@ -13,8 +14,21 @@ pub struct Pins {
     mode: LayoutMode,
     scheme: Scheme,
     list: Vec<Pin>,
-    /// Anchors that nothing else pins stay in their layout.
-    pub stay: bool,
+    /// What anchors do that nothing else pins.
+    pub anchors: Anchors,
+    /// Whether an anchor got NCHW.
+    pub mixed: bool,
+}
+
+/// What anchors do that nothing pins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Anchors {
+    /// What costs least.
+    Free,
+    /// They keep their layout.
+    Stay,
+    /// They run in the target's other layout.
+    Move,
 }
 
 struct Pin {
@@ -33,11 +47,21 @@ impl Pins {
         let mut list = of(&pass.nchw, DataLayout::Nchw);
         list.extend(of(&pass.nhwc, DataLayout::Nhwc));
         list.extend(of(&pass.packed, packed));
-        Pins { mode, scheme, list, stay: false }
+        Pins { mode, scheme, list, anchors: Anchors::Free, mixed: false }
     }
-    /// The same, and anchors that nothing pins stay in their layout.
-    pub fn staying(self) -> Pins {
-        Pins { stay: true, ..self }
+    /// Those of the same run, for all anchors alike.
+    pub fn uniform(&self, pass: &AutoLayout, anchors: Anchors) -> Pins {
+        Pins { anchors, ..Pins::new(pass, self.mode, self.scheme) }
+    }
+    /// The layouts to choose between.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+    /// Notes what was chosen for a block.
+    pub fn note(&mut self, propagation: &Propagation, choice: &Choice) {
+        let first =
+            |(n, m): (&NodeId, &Convertible)| m.anchor && choice.converted.contains(n) == (m.source_layout == 1);
+        self.mixed |= propagation.convertible.iter().any(first);
     }
     /// The colours of pinned nodes: by the pass's options, by `wishes` of callbacks, by the mode.
     pub fn colours(
@@ -59,7 +83,8 @@ impl Pins {
                 f.nodes[n].op.macs(&inputs, &outputs) > 0
             };
             let by_mode = match self.mode {
-                _ if self.stay && m.anchor => Some(m.source_layout),
+                _ if self.anchors == Anchors::Stay && m.anchor => Some(m.source_layout),
+                _ if self.anchors == Anchors::Move && m.anchor => Some(1),
                 LayoutMode::Nchw if m.anchor => Some(0),
                 LayoutMode::Nhwc if m.anchor => Some(1),
                 // As in TVM, convolutions are altered and the rest follows them.

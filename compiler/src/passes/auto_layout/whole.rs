@@ -1,6 +1,8 @@
 //! What a module costs as a whole, as it would be fused: the choice by anchors sees no epilogues, and none of the kernels between
 //! anchors, whose own costs a layout changes too.
 
+use super::pins::{Anchors, Pins};
+use super::{AutoLayout, channels_first, stands_in_nhwc};
 use crate::fingerprint::Fingerprint;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::ops::control::Const;
@@ -17,6 +19,88 @@ use indexmap::IndexMap;
 /// scheduling a network twice would take longer than the rest of its compilation.
 const MOST_SCHEDULED: usize = 12;
 
+/// A module before the pass, with the number of remarks then, and of folded transposes.
+pub(super) struct Start {
+    module: Module,
+    remarks: usize,
+    folded: usize,
+}
+
+impl Start {
+    pub fn of(module: &Module, cx: &PassContext) -> Start {
+        Start { module: module.clone(), remarks: cx.remarks.len(), folded: cx.folded_layouts }
+    }
+}
+
+/// A module with uniform layouts, and what making it said.
+struct Uniform {
+    anchors: Anchors,
+    words: &'static str,
+    module: Module,
+    cx: PassContext,
+    whole: Whole,
+}
+
+impl AutoLayout {
+    /// Holds the module, made by `pins` that left the choice free, against those that the `start` becomes with its anchors in the layouts that they had, and
+    /// with all in the target's other one, and keeps the cheapest.
+    pub(super) fn weigh_whole(
+        &self,
+        module: &mut Module,
+        start: Start,
+        pins: &Pins,
+        cx: &mut PassContext,
+    ) -> Result<(), PassError> {
+        let chosen = Whole::of(module, cx)?;
+        let mut others = vec![self.uniform(&start.module, "those that it had", pins, Anchors::Stay, cx)?];
+        if pins.mixed {
+            let words = pins.scheme().other.title();
+            others.push(self.uniform(&start.module, words, pins, Anchors::Move, cx)?);
+        }
+        let scheduled = chosen.is_small() && others.iter().all(|o| o.whole.is_small());
+        let chosen = chosen.cost(scheduled, cx);
+        let costs: Vec<f64> = others.iter().map(|o| o.whole.cost(scheduled, cx)).collect();
+        let list: Vec<String> =
+            others.iter().zip(&costs).map(|(o, ns)| format!("{:.1} us in {}", ns / 1e3, o.words)).collect();
+        let words = format!("{:.1} us in the layouts chosen, {}", chosen / 1e3, list.join(", "));
+        let best = others.into_iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1)).filter(|b| b.1 < chosen);
+        let Some((mut best, _)) = best else {
+            cx.applied(self, &[], format!("the module is estimated at {words}"));
+            return Ok(());
+        };
+        *module = best.module;
+        cx.remarks.truncate(start.remarks);
+        cx.remarks.append(&mut best.cx.remarks);
+        cx.folded_layouts = start.folded + best.cx.folded_layouts;
+        let what = match best.anchors {
+            Anchors::Move => "layouts are the same throughout",
+            _ => "layouts stay",
+        };
+        cx.missed(self, &[], format!("{what}: the module is estimated at {words}"));
+        Ok(())
+    }
+    /// The module with all anchors alike that nothing pins.
+    fn uniform(
+        &self,
+        start: &Module,
+        words: &'static str,
+        pins: &Pins,
+        anchors: Anchors,
+        cx: &mut PassContext,
+    ) -> Result<Uniform, PassError> {
+        let (mut own, mut module, scheme) = (cx.apart(), start.clone(), pins.scheme());
+        let stands = scheme.is_packed() && module.functions.values().any(stands_in_nhwc);
+        if stands && anchors == Anchors::Move {
+            self.on_blocks(&mut module, |r, block| channels_first(r, block, &mut own))?;
+        }
+        if !stands || anchors == Anchors::Move {
+            let mut pins = pins.uniform(self, anchors);
+            self.on_blocks(&mut module, |r, block| self.visit_block(r, block, scheme, &mut pins, &mut own))?;
+        }
+        Ok(Uniform { anchors, words, whole: Whole::of(&module, cx)?, module, cx: own })
+    }
+}
+
 /// A group's tensor expression, its parameters, and those that are constants.
 struct Group {
     expression: TensorFunction,
@@ -27,7 +111,7 @@ struct Group {
 }
 
 /// The kernels of a module, once the passes behind `auto-layout` have run.
-pub struct Whole {
+struct Whole {
     groups: Vec<Group>,
 }
 
@@ -36,7 +120,7 @@ impl Whole {
     ///
     /// # Errors
     /// What one of those passes says.
-    pub fn of(module: &Module, cx: &mut PassContext) -> Result<Whole, PassError> {
+    fn of(module: &Module, cx: &mut PassContext) -> Result<Whole, PassError> {
         let mut fused = module.clone();
         let mut own = cx.apart();
         Sequential::new(behind_layout(cx.fuse)).run(&mut fused, &mut own)?;
@@ -51,11 +135,11 @@ impl Whole {
         Ok(Whole { groups: groups.into_values().collect() })
     }
     /// True where the kernels themselves are weighed.
-    pub fn is_small(&self) -> bool {
+    fn is_small(&self) -> bool {
         self.groups.len() <= MOST_SCHEDULED
     }
     /// The estimated nanoseconds of all kernels: of those that the rules make, or of what they would make.
-    pub fn cost(&self, scheduled: bool, cx: &mut PassContext) -> f64 {
+    fn cost(&self, scheduled: bool, cx: &mut PassContext) -> f64 {
         let model = cx.costs();
         let told =
             |g: &Group| model.function(&g.expression, &g.constants).as_ref().as_ref().map_or(0.0, Estimate::total);

@@ -6,17 +6,14 @@ use super::tally::{OPEN, Tally, operations};
 use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::rules::{different_elements, dimension_to_pack, stands_before_window};
+use crate::schedule::rules::{dimension_to_pack, stands_before_window};
 use crate::tir::{Block, BufferId, Expr, LoopKind, Scope, Stage, Stmt, TensorFunction};
-use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors};
+use crate::traffic::{SECTOR_BYTES, element_bytes, touched_sectors, unrolled_accesses};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 
 /// Iterations of a stage that are counted, at most.
 const MOST_ITERATIONS: f64 = (1u64 << 53) as f64;
-/// Elements of a window that the rules unroll, at most.
-const LONGEST_UNROLLED: i64 = 64;
-
 /// A loop with its iterations.
 pub(super) type Loop = (Name, i64);
 
@@ -67,10 +64,10 @@ impl Read {
     pub fn variables(&self) -> Vec<Name> {
         self.index.iter().flat_map(|i| i.vars()).collect()
     }
-    /// The part of its elements in a window that is left for each of several neighbouring windows, which load what they share once.
-    pub fn shared(&self, window: &[Loop], tile: (Name, i64)) -> Option<f64> {
-        let of = |tile| different_elements(&self.index, window, tile).map(|n| n as f64);
-        Some(of(Some(tile))? / tile.1 as f64 / of(None)?)
+    /// The same for threads of several neighbouring windows along the loop `along`, which then runs over threads.
+    pub fn spread(&mut self, along: Name, windows: i64) {
+        let to = Int::var(along) * windows + Int::var(neighbour());
+        self.index.iter_mut().for_each(|i| *i = i.replace(&mut |v| (v == along).then(|| to.clone())));
     }
     /// Its dimensions as they lie in memory, outermost first.
     fn dimensions(&self) -> impl Iterator<Item = usize> + '_ {
@@ -105,6 +102,19 @@ pub(super) struct Lanes<'a> {
     /// Iterations of a lane's vector: of the last of these loops, or of `along`.
     pub width: i64,
     pub along: Option<Name>,
+}
+
+/// The windows of a thread, by the loops that the rules run for their elements.
+pub(super) struct Window<'a> {
+    /// Loops that are unrolled, with that of [`neighbour`] windows.
+    pub unrolled: &'a [Loop],
+    /// The others.
+    pub rolled: &'a [Loop],
+}
+
+/// The loop over the neighbouring windows of a thread.
+pub(super) fn neighbour() -> Name {
+    Name::new("neighbour window")
 }
 
 /// What one access of a vector costs a subgroup.
@@ -230,41 +240,50 @@ impl<'f> Stages<'f> {
         let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * times;
         self.count_touch(tally, r.buffer, t, subgroups, n * times);
     }
-    /// Counts the access of each element of a window, of which a `share` is left. A short window is unrolled: what its elements have
-    /// in common of a sector comes once.
-    pub fn count_window(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, window: &[Loop], share: f64) {
-        let (n, taps) = (iterations(lanes.order), iterations(window));
-        let mut t = self.touch(r, lanes);
-        if let Some(all) = self.sectors_of_window(r, lanes, window) {
-            t.sectors = t.sectors.min(all / taps);
-        }
-        let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * taps * share;
-        self.count_touch(tally, r.buffer, t, subgroups, n * taps * share);
+    /// Counts the accesses of the elements of windows.
+    pub fn count_window(&self, tally: &mut Tally, r: &Read, lanes: &Lanes<'_>, window: &Window<'_>) {
+        let (n, rounds) = (iterations(lanes.order), iterations(window.rolled));
+        let unrolled = iterations(window.unrolled);
+        let subgroups = (n / (lanes.width * self.rates.lanes) as f64).ceil() * rounds;
+        let t = self.touch_unrolled(r, lanes, window).unwrap_or_else(|| {
+            let each = lanes.width as f64 * unrolled;
+            Touch { accesses: each, sectors: each * self.rates.lanes as f64 }
+        });
+        self.count_touch(tally, r.buffer, t, subgroups, n * rounds * unrolled);
     }
-    /// Different sectors that the subgroup in the middle touches with all elements of a window; `None` for a long one.
-    fn sectors_of_window(&self, r: &Read, lanes: &Lanes<'_>, window: &[Loop]) -> Option<f64> {
-        let points = window.iter().map(|l| l.1).product::<i64>();
-        if points > LONGEST_UNROLLED || lanes.along.is_some() {
-            return None;
-        }
+    /// What the subgroup in the middle does in all iterations of unrolled loops; `None` where an index follows from data.
+    fn touch_unrolled(&self, r: &Read, lanes: &Lanes<'_>, window: &Window<'_>) -> Option<Touch> {
         let bytes = element_bytes(&self.f.buffers[r.buffer], self.profile);
         let dims: Vec<i64> = self.f.buffers[r.buffer].shape.iter().map(extent).collect();
         let total = lanes.order.iter().map(|l| l.1).product::<i64>();
-        let span = (self.rates.lanes * lanes.width).min(total);
+        let count = self.rates.lanes.min((total + lanes.width - 1) / lanes.width);
+        let span = count * lanes.width;
         let base = total / 2 / span * span;
-        let tap = Lanes { order: window, width: 1, along: None };
+        let tap = Lanes { order: window.unrolled, width: 1, along: None };
+        let points = window.unrolled.iter().map(|l| l.1).product::<i64>();
         let element = int::Sum::of_index(r.dimensions().map(|d| (&r.index[d], dims[d])))?;
-        let (taps, own): (Vec<i64>, Vec<i64>) = ((0..points).collect(), (base..base + span).collect());
-        let addresses = element.tabulate(
-            &taps,
-            &own,
-            &|v| window.iter().any(|l| l.0 == v),
-            &|&point, v| place(&tap, point, 0)(v),
-            &|&e, v| place(lanes, e, 0)(v).or_else(|| self.middle(v)),
-        )?;
-        let sector = |a: i64| (a as f64 * bytes) as i64 / SECTOR_BYTES;
-        let seen: FxHashSet<i64> = addresses.into_iter().flatten().map(sector).collect();
-        Some(seen.len() as f64)
+        // Elements by iteration and lane, one iteration of loop `next` after the middle.
+        let all = |starts: &[i64], taps: &[i64], next: Option<Name>| {
+            element.tabulate(
+                taps,
+                starts,
+                &|v| window.unrolled.iter().any(|l| l.0 == v),
+                &|&point, v| place(&tap, point, 0)(v),
+                &|&e, v| place(lanes, e, 0)(v).or_else(|| Some(self.middle(v)? + i64::from(next == Some(v)))),
+            )
+        };
+        let (taps, mut each): (Vec<i64>, Vec<Vec<i64>>) = ((0..points).collect(), Vec::new());
+        for n in 0..lanes.width {
+            let own: Vec<i64> = (0..count).map(|lane| base + lane * lanes.width + n).collect();
+            each.extend(all(&own, &taps, None)?);
+        }
+        // Other subgroups, and other iterations of the loops that are not unrolled, may stand elsewhere in a vector.
+        let one = |e: i64, next: Option<Name>| all(&[e], &[0], next).map(|found| found[0][0]);
+        let here = one(base, None)?;
+        let mut moves = vec![one((base + span) % total.max(1), None)? - here];
+        moves.extend(window.rolled.iter().filter_map(|l| Some(one(base, Some(l.0))? - here)));
+        let (accesses, sectors) = unrolled_accesses(each, &moves, bytes);
+        Some(Touch { accesses, sectors })
     }
     /// Counts what subgroups do to a buffer, of which they touch `elements`.
     pub fn count_touch(&self, tally: &mut Tally, b: BufferId, t: Touch, subgroups: f64, elements: f64) {
@@ -313,8 +332,9 @@ impl<'f> Stages<'f> {
         }
         if moved(1) {
             let aligned = starts.iter().all(|s| s.rem_euclid(lanes.width) == 0) && self.stays_aligned(r, &dims, lanes);
-            let accesses = if aligned { 1.0 } else { lanes.width as f64 };
-            return Touch { accesses, sectors: one(lanes.width) };
+            if aligned {
+                return Touch { accesses: 1.0, sectors: one(lanes.width) };
+            }
         }
         Touch { accesses: lanes.width as f64, sectors: lanes.width as f64 * one(1) }
     }

@@ -1,6 +1,6 @@
 //! Tiles of neighbouring results that constant matrices make of tiles of elements, as the rule `transform` runs them.
 
-use super::reads::{Lanes, Loop, Stages, iterations};
+use super::reads::{Lanes, Loop, Stages, Window, iterations};
 use super::tally::{KernelEstimate, Tally, Values, every, left};
 use crate::int::Int;
 use crate::name::Name;
@@ -46,7 +46,7 @@ pub(super) fn kernel(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEsti
     let window: Vec<Loop> = own.iter().filter(|l| taps.contains(l) || tile.varies.contains(&l.0)).copied().collect();
     for x in stages.demand(&inner.value).reads {
         let x = x.with_index(&mut |i| i.replace(&mut |v| meaning.get(&v).cloned()));
-        stages.count_window(&mut tally, &x, &lanes, &window, 1.0);
+        stages.count_window(&mut tally, &x, &lanes, &Window { unrolled: &window, rolled: &[] });
     }
     let results: f64 = tile.inside.iter().map(|l| l.1 as f64).product();
     let own_reads = demand.reads.into_iter().filter(|x| x.buffer != inner.buffer);

@@ -2,7 +2,7 @@
 
 use super::combination::Combination;
 use super::product::{PoolingWindows, Product};
-use super::reads::{Demand, Lanes, Loop, Stages, extent, iterations};
+use super::reads::{Demand, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
 use super::rows::rows;
 use super::tally::{KernelEstimate, Tally};
 use super::transform;
@@ -10,7 +10,8 @@ use super::transpose;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::{
-    LARGEST_WINDOW, ProductTile, one_kernel, threads_for_a_result, tiles_pay, usual_windows, window_index,
+    LARGEST_WINDOW, ProductTile, USUALLY_UNROLLED, one_kernel, threads_for_a_result, tiles_pay, usual_windows,
+    window_index,
 };
 use crate::tir::{BufferId, TensorFunction};
 
@@ -225,23 +226,29 @@ fn workgroup_a_result(stages: &Stages<'_>, p: &Part, r: usize, threads: i64) -> 
     tally
 }
 
+/// A thread for each vector of results, of several neighbouring windows where they share loads.
 fn thread_a_result(stages: &Stages<'_>, p: &Part, r: usize) -> Tally {
-    let ((order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
-    let (mut tally, width) = flat_tally(stages, &order);
+    let ((mut order, taps), (own, _)) = (stages.loops(r), stages.loops(p.output));
     let mut demand = of_elements(stages, r);
     stages.pack(&mut demand, &order);
-    let tile = usual_windows(stages.profile, stages.list[r].block, &taps, &order);
-    let windows = tile.map_or(1.0, |t| t.1 as f64);
-    tally.workgroups = (tally.workgroups / windows).ceil();
-    tally.results = width as f64 * windows;
-    tally.operations += demand.operations * iterations(&order) * iterations(&taps);
-    let lanes = Lanes { order: &order, width, along: None };
-    for x in &demand.reads {
-        // Neighbouring windows share loads.
-        let share = tile.and_then(|t| x.shared(&taps, t)).unwrap_or(1.0);
-        stages.count_window(&mut tally, x, &lanes, &taps, share);
+    let neighbours = usual_windows(stages.profile, stages.list[r].block, &taps, &order);
+    let all = iterations(&taps) as i64 <= USUALLY_UNROLLED;
+    let moves = |v: Name| neighbours.as_ref().is_some_and(|n| n.moving.contains(&v));
+    let (mut unrolled, rolled): (Vec<Loop>, Vec<Loop>) = taps.iter().partition(|l| all || moves(l.0));
+    if let Some(n) = &neighbours {
+        unrolled.push((neighbour(), n.windows));
+        order.iter_mut().filter(|l| l.0 == n.along).for_each(|l| l.1 = (l.1 + n.windows - 1) / n.windows);
+        demand.reads.iter_mut().for_each(|x| x.spread(n.along, n.windows));
     }
-    let lanes = Lanes { order: &own, width, along: None };
+    let (mut tally, width) = flat_tally(stages, &order);
+    tally.results = width as f64 * neighbours.as_ref().map_or(1.0, |n| n.windows as f64);
+    tally.operations += demand.operations * iterations(&order) * iterations(&unrolled) * iterations(&rolled);
+    let lanes = Lanes { order: &order, width, along: None };
+    demand
+        .reads
+        .iter()
+        .for_each(|x| stages.count_window(&mut tally, x, &lanes, &Window { unrolled: &unrolled, rolled: &rolled }));
+    let lanes = Lanes { order: &own, width: flat_shape(stages, &own).0, along: None };
     finish(stages, &mut tally, p.output, Some(stages.list[r].block.buffer), &lanes, 1.0);
     tally
 }

@@ -13,6 +13,8 @@ use crate::schedule::{ComputeAt, LocalScope};
 
 /// Iterations of reduction loops that are unrolled, at most.
 const MOST_UNROLLED: i64 = 64;
+/// The same where nobody chooses.
+pub(in crate::schedule) const USUALLY_UNROLLED: i64 = 9;
 
 /// Takes any unit.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
@@ -81,7 +83,7 @@ pub(super) fn accumulate_at(
     // Small windows are unrolled: the taps' index arithmetic then folds into constants.
     let taps: i64 = reductions.iter().map(|v| sketch.extent_of(*v).unwrap_or(i64::MAX).min(1 << 20)).product();
     let domain: &[bool] = if reductions.is_empty() || taps > MOST_UNROLLED { &[false] } else { &[true, false] };
-    let all = sketch.choose("unroll", domain, domain.len() > 1 && taps <= 9)?;
+    let all = sketch.choose("unroll", domain, domain.len() > 1 && taps <= USUALLY_UNROLLED)?;
     for v in reductions.into_iter().filter(|v| all || unrolled.contains(v)) {
         sketch.unroll(v)?;
     }

@@ -52,6 +52,7 @@ mod windows;
 pub use alternatives::{Alternative, alternatives};
 pub use analysis::Unit;
 pub(crate) use attention::one_kernel;
+pub(in crate::schedule) use direct::USUALLY_UNROLLED;
 pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
 pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
@@ -63,7 +64,7 @@ pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{Depth, ProductTile, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
-pub(in crate::schedule) use windows::{different_elements, usual_windows};
+pub(in crate::schedule) use windows::usual_windows;
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};
 use crate::name::Name;

@@ -12,6 +12,9 @@ use crate::schedule::Axis;
 use crate::schedule::estimate::sharing_costs;
 use crate::schedule::{ComputeAt, LocalScope};
 
+/// The shortest reduction that threads share on a GPU, and the fewest threads of those that do: a subgroup of most devices.
+const SHORTEST: i64 = 32;
+
 /// Takes reductions with few results.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     let reduce = unit.reduce.filter(|_| unit.window.is_none()).ok_or_else(Decline::other_kind)?;
@@ -80,9 +83,9 @@ pub(in crate::schedule) fn threads_for_a_result(
         }
         return Ok(lanes);
     }
-    if !asked && depth < 64 {
+    if !asked && depth < SHORTEST {
         return Err(format!("depth {depth} is too short to share"));
     }
     let wanted = ((depth / 4).max(1) as u64).next_power_of_two() as i64;
-    Ok(wanted.clamp(32, 256))
+    Ok(wanted.clamp(SHORTEST, 256))
 }

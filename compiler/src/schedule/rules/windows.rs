@@ -143,19 +143,28 @@ fn tiles_of(
     Ok(tiles)
 }
 
-/// The loop of the results along which a thread has neighbouring windows, and how many, where the rule would take a reduction with
-/// these loops of its window and of its results.
+/// Neighbouring windows of a thread.
+pub(in crate::schedule) struct Neighbours {
+    /// The loop of the results along which they lie.
+    pub along: Name,
+    /// How many.
+    pub windows: i64,
+    /// Loops of the window that move with them, which are unrolled.
+    pub moving: Vec<Name>,
+}
+
+/// The windows that a thread has where the rule would take a reduction with these loops of its window and of its results.
 pub(in crate::schedule) fn usual_windows(
     p: &DeviceProfile,
     r: &Block,
     window: &[(Name, i64)],
     results: &[(Name, i64)],
-) -> Option<(Name, i64)> {
+) -> Option<Neighbours> {
     let loops: Vec<ResultLoop> =
         results.iter().map(|&(v, extent)| ResultLoop { along: v, own: Some(v), extent }).collect();
     let tiles = tiles_of(p, false, r, window, &loops).ok()?;
     let best = tiles.iter().reduce(|b, t| if t.loads <= b.loads { t } else { b })?;
-    Some((best.along, best.windows))
+    Some(Neighbours { along: best.along, windows: best.windows, moving: best.moving.clone() })
 }
 
 /// True when a load has an index with both variables.
@@ -173,11 +182,7 @@ fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Opt
 
 /// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when it follows
 /// from data.
-pub(in crate::schedule) fn different_elements(
-    index: &[Int],
-    window: &[(Name, i64)],
-    tile: Option<(Name, i64)>,
-) -> Option<usize> {
+fn different_elements(index: &[Int], window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Option<usize> {
     let mut loops: Vec<(Name, i64)> = window.to_vec();
     loops.extend(tile);
     let mut seen: FxHashSet<Vec<i64>> = FxHashSet::default();

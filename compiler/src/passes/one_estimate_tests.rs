@@ -1,0 +1,158 @@
+//! The one estimate: what fusion, layouts and schedule rules decide changes with it, and with nothing else here.
+
+use super::auto_layout::AutoLayout;
+use super::fuse_ops::FuseOps;
+use super::*;
+use crate::cost::{CostModel, EstimatedCost, NodeForm};
+use crate::graph::Module;
+use crate::name::Name;
+use crate::ops::DataLayout;
+use crate::ops::control::Call;
+use crate::ops::conv::Conv;
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Cost, Estimate, KernelEstimate};
+use crate::schedule::rules::{choices, schedule};
+use crate::schedule::testing::{matmul, row_sum};
+use crate::text::parse_module;
+use crate::tir::{BufferId, TensorFunction};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A cost model that says the same of everything.
+struct Always(Arc<Result<Estimate, String>>);
+
+impl CostModel for Always {
+    fn node(&self, _: &NodeForm) -> u64 {
+        1000
+    }
+    fn function(&self, _: &TensorFunction, _: &[BufferId]) -> Arc<Result<Estimate, String>> {
+        self.0.clone()
+    }
+}
+
+fn refuses() -> Arc<dyn CostModel> {
+    Arc::new(Always(Arc::new(Err("there is no estimate".into()))))
+}
+
+fn constant() -> Arc<dyn CostModel> {
+    let cost = Cost { launch: 1000.0, ..Cost::default() };
+    let kernel = KernelEstimate { name: Name::new("k"), bindings: 1, shared_bytes: 0, workgroups: 1, threads: 1, cost };
+    Arc::new(Always(Arc::new(Ok(Estimate { kernels: vec![kernel], cost }))))
+}
+
+fn ada() -> DeviceProfile {
+    DeviceProfile::named("ada").expect("a profile")
+}
+
+/// The same device to whatever asks anything but the estimate, which finds that nothing but launches takes time on it.
+fn launches_alone() -> DeviceProfile {
+    DeviceProfile { gflops: 1e15, gb_s: 1e15, ..ada() }
+}
+
+fn context(costs: Arc<dyn CostModel>) -> PassContext {
+    PassContext { cost_model: Some(costs), ..PassContext::new(ada()) }
+}
+
+fn parsed(text: &str) -> Module {
+    parse_module(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// How many ops are in each group that fusion makes of two convolutions, each with pooling behind it: in windows that do not overlap,
+/// and in others that do.
+fn groups(costs: Arc<dyn CostModel>) -> Vec<usize> {
+    let mut m = parsed(
+        "const @w : f32[64,32,3,3] = random(1)
+const @v : f32[64,64,3,3] = random(2)
+graph @main(%x: f32[1,32,64,64]) -> (y: f32[1,64,15,15]) {
+  %w = const @w
+  %v = const @v
+  %0 = conv %x, %w {pads=[1,1,1,1]} : f32[1,64,64,64]
+  %1 = max_pool %0 {kernel=[2,2], strides=[2,2]} : f32[1,64,32,32]
+  %2 = conv %1, %v {pads=[1,1,1,1]} : f32[1,64,32,32]
+  %3 = max_pool %2 {kernel=[3,3], strides=[2,2]} : f32[1,64,15,15]
+  return %3
+}
+",
+    );
+    let pass = FuseOps { mode: Some(FuseMode::Full), ..FuseOps::default() };
+    run_pass(&pass, &mut m, &mut context(costs)).expect("the pass runs");
+    let f = m.main();
+    let called = f.walk().into_iter().filter_map(|n| f.nodes[n].op.downcast::<Call>().map(|c| c.callee));
+    called.map(|callee| m.functions[&callee].walk().len()).collect()
+}
+
+/// How many of two convolutions run in NHWC.
+fn in_nhwc(costs: Arc<dyn CostModel>) -> usize {
+    let mut m = parsed(
+        "const @w : f32[64,64,3,3] = random(1)
+graph @main(%x: f32[1,64,56,56]) -> (y: f32[1,64,56,56]) {
+  %w = const @w
+  %0 = conv %x, %w {pads=[1,1,1,1]} : f32[1,64,56,56]
+  %1 = conv %0, %w {pads=[1,1,1,1]} : f32[1,64,56,56]
+  return %1
+}
+",
+    );
+    run_pass(&AutoLayout::default(), &mut m, &mut context(costs)).expect("the pass runs");
+    let f = m.main();
+    let convs = f.walk().into_iter().filter_map(|n| f.nodes[n].op.downcast::<Conv>().map(|c| c.layout));
+    convs.filter(|l| *l == DataLayout::Nhwc).count()
+}
+
+/// What the rules choose for a function.
+fn chosen(f: &TensorFunction, profile: &DeviceProfile) -> Vec<String> {
+    let made = schedule(f, &[], profile).expect("a schedule").function;
+    choices(&made.trace).iter().map(|c| format!("{}={:?}", c.point, c.value)).collect()
+}
+
+#[test]
+fn fusion_asks_the_estimate() {
+    let with = groups(Arc::new(EstimatedCost::new(&ada())));
+    let others = [refuses(), constant(), Arc::new(EstimatedCost::new(&launches_alone()))].map(groups);
+    for without in &others {
+        assert_ne!(&with, without);
+    }
+    // Nothing is joined that the estimate would have to speak for, and all where it finds that one kernel is less than two.
+    assert_eq!(others[0].len(), 4, "{others:?}");
+    assert_eq!(others[1].len(), 2, "{others:?}");
+}
+
+#[test]
+fn layouts_ask_the_estimate() {
+    assert_eq!(in_nhwc(Arc::new(EstimatedCost::new(&ada()))), 2);
+    for without in [refuses(), constant(), Arc::new(EstimatedCost::new(&launches_alone()))] {
+        assert_eq!(in_nhwc(without), 0);
+    }
+}
+
+#[test]
+fn rules_ask_the_estimate() {
+    for (what, f) in [("a product", matmul(1024, 512, 512)), ("sums of rows", row_sum(4096, 256))] {
+        let (with, without) = (chosen(&f, &ada()), chosen(&f, &launches_alone()));
+        assert!(!with.is_empty() && with != without, "{what}: {with:?}");
+    }
+}
+
+/// What tells [`launches_alone`] from the device is read by the estimate, and by neither passes nor rules.
+#[test]
+fn rates_are_known_to_the_estimate_alone() {
+    fn files(folder: &Path, out: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            match entry.path() {
+                p if p.is_dir() => files(&p, out),
+                p => out.push(p),
+            }
+        }
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut list = vec![];
+    ["passes", "schedule", "cost"].iter().for_each(|m| files(&source.join(m), &mut list));
+    let mut readers = vec![];
+    for file in list.iter().filter(|f| !f.ends_with("one_estimate_tests.rs")) {
+        let text = std::fs::read_to_string(file).expect("a source file");
+        if text.contains("gflops") || text.contains("gb_s") {
+            readers.push(file.strip_prefix(&source).expect("below it").display().to_string());
+        }
+    }
+    assert_eq!(readers, ["schedule/estimate/rates.rs"]);
+}
