@@ -90,7 +90,7 @@ impl Simplifier<'_> {
         self.div_atom(&r, &Linear::constant(c))
     }
 
-    /// The largest `g` with `1 < g < c`, `g | c`, and `l = g*A + R` with `0 <= R < g` proved.
+    /// The largest `g > 1` with `g | c`, and `l = g*A + R` with `0 <= R < g` proved.
     pub(super) fn split_by_factor(&mut self, l: &Linear, c: i64) -> Option<(i64, Split)> {
         let mut candidates: SmallVec<[i64; 8]> = l.terms.iter().map(|t| gcd(t.1, c)).collect();
         if candidates.len() <= 6 {
@@ -103,7 +103,7 @@ impl Simplifier<'_> {
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.dedup();
         for g in candidates {
-            if g <= 1 || g >= c {
+            if g <= 1 {
                 continue;
             }
             let split = split_multiples(l, g);

@@ -72,6 +72,10 @@ impl Simplifier<'_> {
         if let Some((_, _, r, b)) = cancel(&r, &b, by)? {
             return self.div(r, b);
         }
+        // (g*A + R) / (g*m) = A / m for 0 <= R < g
+        if let Some((g, split)) = self.split_by_factor(&r, by.coefficient) {
+            return self.div(split.multiple, reduce(&b, g, None)?);
+        }
         match r.as_atom().map(|a| a.node().clone()) {
             // (x/a) / b = x / (a*b)
             Some(IntNode::Div(x, a)) if a.as_const().is_none_or(|a| a > 0) => {
@@ -117,6 +121,13 @@ impl Simplifier<'_> {
                     self.recombine(scaled)
                 }
             };
+        }
+        // (g*A + R) % (g*m) = g*(A % m) + R for 0 <= R < g
+        if let Some((g, split)) = self.split_by_factor(&r, by.coefficient) {
+            let mut out = split.rest;
+            let high = self.modulo(split.multiple, reduce(&b, g, None)?)?;
+            out.add_scaled(&high, g)?;
+            return self.recombine(out);
         }
         // (x % (b*m)) % b = x % b
         if let Some(IntNode::Mod(x, m)) = r.as_atom().map(|a| a.node().clone()) {
