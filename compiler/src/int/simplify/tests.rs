@@ -134,6 +134,19 @@ fn symbolic_sizes() {
 }
 
 #[test]
+fn vector_lanes_split_off_symbolic_divisors() {
+    let b = bounds(&[("w", 1, 64), ("v", 0, 3), ("q", 0, 1 << 20), ("c", 0, 4)]);
+    let flat = v("q") * 4 + v("v");
+    check(flat.div(v("w") * 16), "q/(w*4)", &b);
+    check(flat.rem(v("w") * 16), "q%(w*4)*4 + v", &b);
+    check(flat.div(v("w") * 4), "q/w", &b);
+    check(flat.rem(v("w") * 4), "q%w*4 + v", &b);
+    check((v("q") * 4 + 3).div(v("w") * 16), "q/(w*4)", &b);
+    check((v("q") * 4 + v("c")).div(v("w") * 16), "(q*4 + c)/(w*16)", &b);
+    check(flat.div(v("w") * 6), "(q*4 + v)/(w*6)", &b);
+}
+
+#[test]
 fn conditions() {
     let b = bounds(&[("i", 0, 7), ("o", 0, 3), ("n", 1, 100)]);
     let flat = v("o") * 8 + v("i");
