@@ -130,7 +130,7 @@ graph @even(%n: i64[], %x: f32[16]) -> (f32[16], bool[]) {
   %r, %p = if %c : f32[16], bool[] {
     %one = const @one
     %m = sub %n, %one
-    %a = sin %x
+    %a = tanh %x
     %b, %q = call @odd %m, %a : f32[16], bool[]
     %d = sub %b, %x
     yield %d, %q
@@ -146,7 +146,7 @@ graph @odd(%n: i64[], %x: f32[16]) -> (f32[16], bool[]) {
   %r, %p = if %c : f32[16], bool[] {
     %one = const @one
     %m = sub %n, %one
-    %a = cos %x
+    %a = sigmoid %x
     %b, %q = call @even %m, %a : f32[16], bool[]
     %d = add %b, %a
     yield %d, %q
