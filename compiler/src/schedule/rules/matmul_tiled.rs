@@ -220,10 +220,10 @@ impl Tiles<'_> {
         if self.lies.channels % DEPTH != 0 && self.goes_odd(self.rows(t), self.columns(t), threads) {
             return ODD_DEPTH;
         }
-        // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them. And what a step takes beside
-        // its arithmetic is as much where a thread has few results.
+        // Halves of whole vectors alone: what is copied in single elements gains nothing by more of them. And the address in a window
+        // takes as much where a thread has few results.
         let halves = run > PIECE && self.rows(t).min(self.columns(t)) * DEPTH < run * threads;
-        let short = self.width == PIECE && (halves || t.4 < PIECE);
+        let short = self.width == PIECE && (halves || t.4 < PIECE && self.whole > self.lies.channels);
         if short && self.lies.channels % (2 * DEPTH) == 0 && self.fits(t, 2 * DEPTH) { 2 * DEPTH } else { DEPTH }
     }
     /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and either is all of it or threads share its copies without

@@ -1,9 +1,12 @@
 //! Rules against the reference evaluator: same results, and the rule that is meant takes the unit.
 
 use super::schedule;
+use crate::attr::Attr;
 use crate::dtype::DType;
-use crate::int::Int;
+use crate::int::{Int, IntNode};
+use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::schedule::Choose;
 use crate::schedule::testing::{
     PoolingSpec, assert_same, conv, conv_windows, depthwise, elementwise_chain, function, matmul, row_sum, softmax,
     stage,
@@ -41,6 +44,38 @@ fn products_on_real_devices_go_through_shared_memory() {
     for p in [DeviceProfile::hopper(), DeviceProfile::baseline()] {
         check(&matmul(40, 36, 20), &p, "matmul-tiled");
         check(&conv(1, 4, 6, 6, 8, 3, 1, 1), &p, "matmul-tiled");
+    }
+}
+
+/// A step of the reduction is a row of windows: in the loop over them nothing is divided.
+#[test]
+fn few_channels_are_added_up_row_of_windows_by_row() {
+    for (f, row) in [(conv(1, 3, 17, 17, 8, 7, 2, 3), 21), (conv(2, 3, 9, 12, 20, 3, 2, 1), 9)] {
+        for name in ["ada", "navi31", "bmg"] {
+            let p = DeviceProfile::named(name).expect("a profile");
+            check(&f, &p, "matmul-tiled");
+            let s = schedule(&f, &[], &p).expect("a schedule");
+            let trace = s.function.trace.iter();
+            let depth = trace.filter_map(Choose::of_instruction).find(|c| c.point.as_str() == "depth");
+            assert_eq!(depth.map(|c| &c.value), Some(&Attr::Int(row)), "{name}");
+            assert_same(&f, &s.function);
+            let step = Name::new("conv_k_o");
+            let blocks = s.function.body.blocks();
+            let indices = blocks.iter().flat_map(|b| b.value.loads()).flat_map(|l| l.1);
+            let moved: Vec<&Int> = indices.filter(|i| i.uses(step)).collect();
+            let divided = |i: &&Int| {
+                let mut found = false;
+                i.visit(&mut |part| {
+                    let of = match part.node() {
+                        IntNode::Div(a, _) | IntNode::Mod(a, _) => a.uses(step),
+                        _ => false,
+                    };
+                    found |= of;
+                });
+                found
+            };
+            assert!(!moved.is_empty() && !moved.iter().any(divided), "{name}: {moved:?}");
+        }
     }
 }
 

@@ -65,3 +65,19 @@ pub(in crate::schedule) fn product_candidates(
         false => matmul_tiled::candidates(p, size, taps, lies),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_windows_with_few_channels_are_steps() {
+        let row = |loops: &[i64]| Depth::of(loops, 4).row;
+        assert_eq!(row(&[7, 7, 3]), Some(21));
+        assert_eq!(row(&[3, 3, 3]), Some(9));
+        assert_eq!(row(&[7, 7]), Some(7), "one channel");
+        assert_eq!(row(&[16, 16, 3]), None, "48 are too many");
+        assert_eq!(row(&[3, 3, 64]), None, "enough channels");
+        assert_eq!(row(&[147]), None, "no windows");
+    }
+}
