@@ -274,6 +274,21 @@ fn the_compiler_touches_nothing_outside() {
     assert_none("compiler reaches outside", broken);
 }
 
+/// Of what passes and rules may ask, the estimate alone knows what a device does in a second, so that its prices are nobody else's.
+#[test]
+fn rates_are_known_to_the_estimate_alone() {
+    let mut readers = Vec::new();
+    for path in product_files(&["compiler"]) {
+        let name = path.display().to_string();
+        let asks = ["src/passes", "src/schedule", "src/cost"].iter().any(|m| name.contains(m));
+        let code = product_code(&path);
+        if asks && !name.ends_with("estimate/rates.rs") && (code.contains(".gflops") || code.contains(".gb_s")) {
+            readers.push(name);
+        }
+    }
+    assert_none("rates of a device are read beside the estimate", readers);
+}
+
 /// The modules of the crate's root that code names: `crate::a::b`, `use crate::{a, b::c}`.
 fn modules_named(code: &str) -> BTreeSet<String> {
     let word = |s: &str| s.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
