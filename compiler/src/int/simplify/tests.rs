@@ -122,6 +122,10 @@ fn symbolic_sizes() {
     check(v("x").div(v("h")).div(v("w")), "x/(h*w)", &b);
     check(v("x").rem(v("h") * v("w")).rem(v("w")), "x%w", &b);
     check((v("n") + 1).div(v("n") + 1), "1", &b);
+    // Nothing is said of the divisor but that it is positive.
+    let each = v("p").ceil_div(4) * v("q");
+    check((v("r") * &each).div(&each), "r", &Bounds::new());
+    check((v("r") * &each).rem(&each), "0", &Bounds::new());
     check(v("x").div(v("h")).rem(v("w")) * v("h") + v("x").rem(v("h")), "x%(h*w)", &b);
 }
 
