@@ -53,9 +53,9 @@ attr_struct! {
         /// Results of a tile along each axis: 2 or 4.
         pub tile: i64 = 4,
         /// Rows of the result.
-        pub height: i64 = 0,
+        pub height: Int = Int::new(0),
         /// Columns of the result.
-        pub width: i64 = 0,
+        pub width: Int = Int::new(0),
         /// Layout of the result.
         pub layout: DataLayout = DataLayout::Nchw,
     }
@@ -168,20 +168,20 @@ fn row_times(m: Matrix, row: &Int, value: &dyn Fn(usize) -> Expr, dtype: DType) 
     all.unwrap_or_else(|| Expr::constant(0.0, dtype))
 }
 
-fn fixed(d: &Int, what: &str) -> OpResult<i64> {
-    d.as_const().ok_or_else(|| format!("the {what} is {d}, needs a number").into())
+/// Tiles along an axis of so many results.
+fn tiles(results: &Int, tile: i64) -> Int {
+    tidy(&results.ceil_div(tile))
 }
 
-/// Tiles along an axis of so many results.
-fn tiles(results: i64, tile: i64) -> i64 {
-    (results + tile - 1) / tile
+fn below_one(d: &Int) -> bool {
+    d.as_const().is_some_and(|d| d < 1)
 }
 
 impl WinogradInput {
     /// The type of the tiles of such data.
     ///
     /// # Errors
-    /// When the data are no images of fixed sizes.
+    /// When the data are no images.
     pub fn result(&self, x: &TensorType) -> OpResult<TensorType> {
         self.layout.check(x)?;
         if x.rank() != 4 || !x.dtype.is_float() {
@@ -189,20 +189,20 @@ impl WinogradInput {
         }
         let t = Int::new(transform(self.tile)?.input.len() as i64);
         let [h, w] = self.results(&x.shape)?;
-        let count = tidy(&(x.shape[0].clone() * (tiles(h, self.tile) * tiles(w, self.tile))));
+        let count = tidy(&(x.shape[0].clone() * (tiles(&h, self.tile) * tiles(&w, self.tile))));
         let channels = self.layout.channels(&x.shape);
         let inner = if channels_last(self.layout)? { [count, channels] } else { [channels, count] };
         Ok(TensorType::new(x.dtype, [t.clone(), t].into_iter().chain(inner).collect()))
     }
     /// Rows and columns of the convolution's result.
-    fn results(&self, data: &[Int]) -> OpResult<[i64; 2]> {
+    fn results(&self, data: &[Int]) -> OpResult<[Int; 2]> {
         let [top, left, bottom, right] = self.pads[..] else {
             return Err(format!("pads are {:?}, needs four", self.pads).into());
         };
         let spatial = self.layout.spatial(data);
-        let (h, w) =
-            (fixed(&spatial[0], "height")? + top + bottom - 2, fixed(&spatial[1], "width")? + left + right - 2);
-        if h < 1 || w < 1 || self.pads.iter().any(|p| *p < 0) {
+        let result = |d: &Int, pads: i64| tidy(&(d.clone() + (pads - 2)));
+        let (h, w) = (result(&spatial[0], top + bottom), result(&spatial[1], left + right));
+        if below_one(&h) || below_one(&w) || self.pads.iter().any(|p| *p < 0) {
             return Err(format!("3x3 windows with pads {:?} do not fit data {data:?}", self.pads).into());
         }
         Ok([h, w])
@@ -221,11 +221,11 @@ impl Op for WinogradInput {
         let (xs, out, last) = (cx.shape(x), cx.output_type(0).clone(), channels_last(self.layout)?);
         let (matrix, acc) = (transform(self.tile)?.input, out.dtype.accumulator());
         let [h, w] = self.results(&xs)?;
-        let (down, across) = (tiles(h, self.tile), tiles(w, self.tile));
+        let (down, across) = (tiles(&h, self.tile), tiles(&w, self.tile));
         let side = [Int::new(matrix.len() as i64)];
         let rows = cx.reduce("rows", &out.shape, acc, &side, Combiner::Sum, |o, r| {
             let (tile, channel) = if last { (&o[2], &o[3]) } else { (&o[3], &o[2]) };
-            let corner = [tile.div(across).rem(down), tile.rem(across)];
+            let corner = [tile.div(&across).rem(&down), tile.rem(&across)];
             let spatial = self.layout.spatial(&xs);
             let (mut at, mut conds) = (Vec::with_capacity(2), vec![]);
             for (d, inside) in [&r[0], &o[1]].into_iter().enumerate() {
@@ -236,7 +236,7 @@ impl Op for WinogradInput {
                 conds.push(Cond::lt(i.clone(), spatial[d].clone()));
                 at.push(i);
             }
-            let index = self.layout.with_spatial(&own_index(last, tile.div(down * across), channel), at);
+            let index = self.layout.with_spatial(&own_index(last, tile.div(down.clone() * &across), channel), at);
             let value = Expr::load(x, index).cast(out.dtype, acc);
             weighted(matrix, &o[0], &r[0], Expr::guarded(conds, value, Expr::constant(0.0, acc)), acc)
         });
@@ -320,17 +320,13 @@ impl Op for WinogradOutput {
         if m.rank() != 4 || !m.shape[0].is(t) || !m.shape[1].is(t) || !m.dtype.is_float() {
             return Err(format!("products are {m:?}, needs [{t}, {t}, tiles, c] of a float type").into());
         }
-        if self.height < 1 || self.width < 1 {
+        if below_one(&self.height) || below_one(&self.width) {
             return Err(format!("the result is {}x{}", self.height, self.width).into());
         }
-        let (count, channels) = self.tiles_and_channels(&m.shape)?;
-        let each = tiles(self.height, self.tile) * tiles(self.width, self.tile);
-        if count.as_const().is_some_and(|n| n % each != 0) {
-            return Err(format!("{count} tiles are no images of {}x{}", self.height, self.width).into());
-        }
+        let images = self.images(&m.shape)?;
+        let channels = self.tiles_and_channels(&m.shape)?.1;
         super::conv::check_vector(cx, 1, "bias", channels)?;
-        let images = tidy(&count.div(each));
-        let spatial = vec![Int::new(self.height), Int::new(self.width)];
+        let spatial = vec![self.height.clone(), self.width.clone()];
         Ok(vec![TensorType::new(m.dtype, self.layout.shape(&images, channels, spatial)?)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
@@ -343,11 +339,11 @@ impl Op for WinogradOutput {
             let index = vec![r[0].clone(), o[1].clone(), o[2].clone(), o[3].clone()];
             weighted(matrix, &o[0], &r[0], Expr::load(m, index).cast(dtype, acc), acc)
         });
-        let (down, across) = (tiles(self.height, self.tile), tiles(self.width, self.tile));
+        let (down, across) = (tiles(&self.height, self.tile), tiles(&self.width, self.tile));
         let bias = cx.input(1).map(|b| (b, cx.dtype(b)));
         let result = cx.compute("", &out.shape, out.dtype, |o| {
             let (at, channel) = (self.layout.spatial(o), self.layout.channel(o));
-            let tile = (o[0].clone() * down + at[0].div(self.tile)) * across + at[1].div(self.tile);
+            let tile = (o[0].clone() * &down + at[0].div(self.tile)) * &across + at[1].div(self.tile);
             let row = at[0].rem(self.tile);
             let value = |b: usize| {
                 let inner = if last { [&tile, &channel] } else { [&channel, &tile] };
@@ -367,6 +363,18 @@ impl Op for WinogradOutput {
 }
 
 impl WinogradOutput {
+    /// How many images products of this shape are.
+    ///
+    /// # Errors
+    /// Tiles that are no whole images.
+    pub fn images(&self, products: &[Int]) -> OpResult<Int> {
+        let count = self.tiles_and_channels(products)?.0;
+        let each = tiles(&self.height, self.tile) * tiles(&self.width, self.tile);
+        if count.as_const().zip(each.as_const()).is_some_and(|(n, each)| n % each != 0) {
+            return Err(format!("{count} tiles are no images of {}x{}", self.height, self.width).into());
+        }
+        Ok(tidy(&count.div(each)))
+    }
     fn tiles_and_channels<'a>(&self, shape: &'a [Int]) -> OpResult<(&'a Int, &'a Int)> {
         Ok(if channels_last(self.layout)? { (&shape[2], &shape[3]) } else { (&shape[3], &shape[2]) })
     }

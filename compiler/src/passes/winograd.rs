@@ -6,7 +6,7 @@
 //!                                                 %y = winograd_output %1 {tile=4, height=.., width=..}
 //! ```
 //!
-//! Taken are convolutions in f32 of one group, 3x3 windows and step 1, with constant weights and fixed sizes; `@u` are the weights
+//! Taken are convolutions in f32 of one group, 3x3 windows and step 1, with constant weights; `@u` are the weights
 //! transformed when they are read. F(4, 3) multiplies a quarter as often as the convolution and F(2, 3) less than half as often, but
 //! both read and write tiles that overlap, and weights of 4 or 1.8 times the size: the cost model decides. What the sums lose in
 //! precision is said in [`crate::ops::winograd`]; for it the gain must be a tenth.
@@ -96,8 +96,7 @@ fn taken(r: &Rewriter<'_>, n: NodeId) -> Option<Conv> {
         && x.dtype == DType::F32
         && conv.group == 1
         && [&conv.strides, &conv.dilations].iter().all(|list| list.iter().all(|s| *s == 1))
-        && conv.layout.block().is_none()
-        && const_dims(conv.layout.spatial(&x.shape)).is_some();
+        && conv.layout.block().is_none();
     fits.then(|| conv.clone())
 }
 
@@ -119,9 +118,9 @@ impl Tiles {
         let window = conv.window(&x.shape, &w.shape).ok()?;
         let pads = window.begin.iter().chain(&window.end).map(Int::as_const).collect::<Option<_>>()?;
         let result = r.f.ty(*node.outputs.first()?).clone();
-        let [height, width] = const_dims(layout.spatial(&result.shape))?.try_into().ok()?;
+        let [height, width] = layout.spatial(&result.shape) else { return None };
         let (input, weights) = (WinogradInput { tile, pads, layout }, WinogradWeights { tile, layout });
-        let output = WinogradOutput { tile, height: height as i64, width: width as i64, layout };
+        let output = WinogradOutput { tile, height: height.clone(), width: width.clone(), layout };
         let (v, u) = (input.result(&x).ok()?, weights.result(&w).ok()?);
         if u.bytes()? > MOST_BYTES {
             return None;
@@ -133,6 +132,10 @@ impl Tiles {
             if last { [(v.clone(), false), (u.clone(), true)] } else { [(u.clone(), true), (v.clone(), false)] };
         let (input_op, product, output_op) = (input.clone().into(), MatMul {}.into(), output.clone().into());
         let bias = node.inputs.get(2).copied().flatten().map(|b| (r.f.ty(b).clone(), true));
+        // Open sizes may leave it unproved.
+        if output.images(&m.shape).ok()? != result.shape[0] {
+            return None;
+        }
         let forms = [
             NodeForm { op: input_op, inputs: vec![Some((x, false))], outputs: vec![v] },
             NodeForm { op: product, inputs: operands.map(Some).to_vec(), outputs: vec![m.clone()] },

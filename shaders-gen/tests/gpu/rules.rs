@@ -303,7 +303,7 @@ fn products(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunc
     let (t, count) = (tile + 2, n * ((h + tile - 1) / tile) * ((w + tile - 1) / tile));
     let shape = if last { [t, t, count, c] } else { [t, t, c, count] };
     let image = if last { [n, h, w, c] } else { [n, c, h, w] };
-    let op = WinogradOutput { tile, height: h, width: w, layout };
+    let op = WinogradOutput { tile, height: h.into(), width: w.into(), layout };
     function(DType::F32, &[("x", &shape), ("bias", &[c])], |f, ids| {
         let made = TensorType::new(DType::F32, ints(&image));
         let y = stage_of(f, &op, vec![Some(ids[0]), Some(ids[1])], made);

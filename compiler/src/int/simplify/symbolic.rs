@@ -72,8 +72,8 @@ impl Simplifier<'_> {
     }
 
     fn div_rest_symbolic(&mut self, r: Linear, b: Linear, by: &Product) -> Option<Linear> {
-        // R / b = 0 for 0 <= R < b
-        if self.below(&r, &b) {
+        // 0 / b = 0, R / b = 0 for 0 <= R < b
+        if r.as_const() == Some(0) || self.below(&r, &b) {
             return Some(Linear::constant(0));
         }
         // (g*R) / (g*b) = R / b
@@ -115,8 +115,8 @@ impl Simplifier<'_> {
         };
         // (b*A + R) % b = R % b
         let (_, r) = split(&a, &by)?;
-        // R % b = R for 0 <= R < b
-        if self.below(&r, &b) {
+        // 0 % b = 0, R % b = R for 0 <= R < b
+        if r.as_const() == Some(0) || self.below(&r, &b) {
             return Some(r);
         }
         // (g*R) % (g*b) = g*(R % b)

@@ -130,6 +130,10 @@ fn symbolic_sizes() {
     check((v("x") * v("h") + v("i")).div(v("h") * v("w")), "x/w", &b);
     check((v("x") * v("h") + v("i")).rem(v("h") * v("w")), "i + h*(x%w)", &b);
     check((v("x") * 4 + v("i")).div(v("w") * 4), "(x*4 + i)/(w*4)", &b);
+    // Nothing is said of the divisor but that it is positive.
+    let each = v("p").ceil_div(4) * v("q");
+    check((v("r") * &each).div(&each), "r", &Bounds::new());
+    check((v("r") * &each).rem(&each), "0", &Bounds::new());
     check(v("x").div(v("h")).rem(v("w")) * v("h") + v("x").rem(v("h")), "x%(h*w)", &b);
 }
 

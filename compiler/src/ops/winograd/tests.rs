@@ -10,7 +10,7 @@ fn by_tiles(x: &Tensor, w: &Tensor, tile: i64, pads: &[i64], layout: DataLayout,
     let m = if layout == DataLayout::Nhwc { run(MatMul {}, &[&v, &u]) } else { run(MatMul {}, &[&u, &v]) };
     let spatial = layout.spatial(&x.shape().iter().map(|&d| Int::from(d)).collect::<Vec<_>>()).to_vec();
     let size = |d: usize| spatial[d].as_const().expect("constant") + pads[d] + pads[d + 2] - 2;
-    let op = WinogradOutput { tile, height: size(0), width: size(1), layout };
+    let op = WinogradOutput { tile, height: size(0).into(), width: size(1).into(), layout };
     run(op, &[&m].into_iter().chain(bias).collect::<Vec<_>>())
 }
 
@@ -76,6 +76,6 @@ fn other_shapes_are_refused() {
         refused(WinogradInput { pads: vec![0; 4], ..Default::default() }.into(), &[1, 2, 2, 4]).contains("not fit")
     );
     assert!(refused(WinogradWeights::default().into(), &[1, 2, 5, 5]).contains("[out, c, 3, 3]"));
-    let op = WinogradOutput { height: 8, width: 8, ..Default::default() };
+    let op = WinogradOutput { height: 8.into(), width: 8.into(), ..Default::default() };
     assert!(refused(op.into(), &[6, 6, 2, 5]).contains("no images"));
 }

@@ -201,7 +201,7 @@ pub fn tiles(input: bool) -> TensorFunction {
     let (layout, pads) = (DataLayout::Nhwc, vec![1; 4]);
     let (shape, op): (&[i64], OpRef) = match input {
         true => (&[2, 6, 5, 6], WinogradInput { tile: 4, pads, layout }.into()),
-        false => (&[4, 4, 12, 6], WinogradOutput { tile: 2, height: 6, width: 3, layout }.into()),
+        false => (&[4, 4, 12, 6], WinogradOutput { tile: 2, height: 6.into(), width: 3.into(), layout }.into()),
     };
     function(&[("x", shape)], |c, ids| {
         let ty = match input {
