@@ -11,7 +11,7 @@
 //!
 //! What the function captured goes along as operands, also from one call of a recursive function to the next. A call that gives a
 //! function is put in place of its callee's nodes. One of two functions that an `if` chooses becomes an `if` around what uses it. What is left
-//! is a function value that only a run knows: a parameter of a loop, a result of recursion, more functions than `max_functions`.
+//! is a function value that only a run knows: a parameter of a loop, a result of recursion, more functions than `max_functions` or `max_depth`.
 
 mod choices;
 
@@ -32,6 +32,9 @@ attr_struct! {
     pub struct SpecializeFunctions("specialize-functions") {
         /// Functions that it makes, at most.
         pub max_functions: usize = 256,
+        /// Functions that it makes for calls in others that it made, one in another, at most: recursion that wraps a function once more in
+        /// each call has no end of them, and each applies twice as many.
+        pub max_depth: usize = 16,
     }
 }
 
@@ -44,7 +47,7 @@ impl Pass for SpecializeFunctions {
             return Ok(false);
         }
         ToANormalForm {}.run(module, cx)?;
-        let mut made = Made { options: self, copies: FxHashMap::default() };
+        let mut made = Made { options: self, copies: FxHashMap::default(), depths: FxHashMap::default() };
         let mut seen: FxHashSet<Name> = FxHashSet::default();
         let mut open = vec![module.entry];
         while let Some(name) = open.pop() {
@@ -87,7 +90,8 @@ fn report(pass: &SpecializeFunctions, f: &Function, cx: &mut PassContext) {
             ValueDef::Arg(b, _) if b == f.body => "is a parameter".to_string(),
             ValueDef::Arg(..) => "goes from one iteration of a loop to the next".to_string(),
             ValueDef::Result(d, _) if f.nodes[d].op.is::<FunctionValue>() => {
-                format!("is known, and {} functions were made of others", pass.max_functions)
+                let (most, depth) = (pass.max_functions, pass.max_depth);
+                format!("is known, and {most} functions were made of others, or {depth} for calls in each other")
             }
             ValueDef::Result(d, _) => format!("is what `{}` ({}) gives", f.nodes[d].name, f.nodes[d].op.name()),
         };
@@ -106,6 +110,8 @@ type Copied = (Name, Vec<(usize, Name, usize)>);
 struct Made<'a> {
     options: &'a SpecializeFunctions,
     copies: FxHashMap<Copied, Name>,
+    /// How many functions that were made each of them is in.
+    depths: FxHashMap<Name, usize>,
 }
 
 impl Made<'_> {
@@ -149,7 +155,7 @@ impl Made<'_> {
             cx.applied(self.options, &[name], format!("{name} calls @{callee}"));
             return true;
         };
-        let Some(copy) = self.copy(module, callee, &values) else { return false };
+        let Some(copy) = self.copy(module, f.name, callee, &values) else { return false };
         let mut inputs = vec![];
         for (i, &v) in f.nodes[n].inputs.iter().enumerate() {
             match values.iter().find(|k| k.0 == i) {
@@ -167,12 +173,20 @@ impl Made<'_> {
     }
 
     /// The function with these parameters known, what they captured in their places.
-    fn copy(&mut self, module: &mut Module, callee: Name, values: &[(usize, (Name, Vec<ValueId>))]) -> Option<Name> {
+    fn copy(
+        &mut self,
+        module: &mut Module,
+        caller: Name,
+        callee: Name,
+        values: &[(usize, (Name, Vec<ValueId>))],
+    ) -> Option<Name> {
         let key = (callee, values.iter().map(|(i, (name, captured))| (*i, *name, captured.len())).collect());
         if let Some(&copy) = self.copies.get(&key) {
             return Some(copy);
         }
-        if self.copies.len() >= self.options.max_functions {
+        let depth_of = |name: Name| self.depths.get(&name).copied().unwrap_or(0);
+        let depth = depth_of(caller).max(depth_of(callee)) + 1;
+        if self.copies.len() >= self.options.max_functions || depth > self.options.max_depth {
             return None;
         }
         let passed: Vec<&str> = values.iter().map(|(_, (name, _))| name.as_str()).collect();
@@ -180,6 +194,7 @@ impl Made<'_> {
         let copy = specialized(module, callee, name, values)?;
         module.functions.insert(name, copy);
         self.copies.insert(key, name);
+        self.depths.insert(name, depth);
         Some(name)
     }
 }
