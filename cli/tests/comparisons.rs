@@ -88,7 +88,7 @@ fn a_model_that_no_device_takes_is_no_agreement() {
     need_a_device();
     let folder = Folder::new("host");
     let model = folder.path("open.weft");
-    let text = "graph @main(%x: f32[6]) -> (i: f32[n]) {\n  %i, %a, %b, %c = unique %x {count=n}\n  return %i\n}\n";
+    let text = "graph @main(%x: f64[6]) -> (i: f64[n]) {\n  %i, %a, %b, %c = unique %x {count=n}\n  return %i\n}\n";
     std::fs::write(&model, text).expect("writes");
     let (_, err) = ends(weft(&["compare", &model, "--against", "cpu"]), 5);
     assert!(err.contains("no device ran the model"), "{err}");

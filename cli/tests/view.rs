@@ -123,14 +123,14 @@ fn without_a_display_the_window_says_what_needs_none() {
 }
 
 #[test]
-fn a_model_that_calls_itself_is_shown_without_kernels() {
-    let out = folder("view-recursion").join("a.png");
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/recursion.weft");
+fn a_model_for_the_cpu_executor_alone_is_shown_without_kernels() {
+    let out = folder("view-functions").join("a.png");
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filetests/specialize-functions/no_end.weft");
     let o = weft(&["view", text(&model), "--target", "lavapipe", "--screenshot", text(&out), "--view", "remarks"]);
     if cannot_draw(&o) {
         return;
     }
     assert!(o.status.success(), "{}", said(&o));
-    assert!(said(&o).contains("no kernels: `call_6` calls @doubled, which only the CPU executor runs"), "{}", said(&o));
+    assert!(said(&o).contains("has the function value %f, which only a run knows"), "{}", said(&o));
     assert!(out.exists());
 }
