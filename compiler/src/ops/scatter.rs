@@ -1,7 +1,7 @@
 //! Updates at indices that are data.
 //!
 //! Several updates may meet in one element, so no kernel stores by index: each element of the result looks for the updates
-//! that are meant for it, of those that can be, in their order. That is quadratic; where it is more than [`MOST_COMPARED`] comparisons, the host
+//! that are meant for it, of those that can be, in their order. That is quadratic; where it is more than 2^26 comparisons, the host
 //! scatters.
 
 use super::host_copy::for_each_index;

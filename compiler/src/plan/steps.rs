@@ -94,7 +94,7 @@ pub enum Step {
 /// Hands operands to a function of the plan, runs its steps and takes its results.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Call {
-    /// Index into [`Plan::functions`].
+    /// Index into [`Plan::functions`](super::Plan::functions).
     pub callee: usize,
     /// Copied before: from buffers of the caller to those of the callee.
     pub arguments: Vec<Handover>,
