@@ -19,7 +19,7 @@ const ALIGNMENT: u64 = 64;
 /// Constants of a plan, packed.
 pub struct Prepacked {
     file: Mapped,
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, Packed>,
 }
 
 impl std::fmt::Debug for Prepacked {
@@ -28,9 +28,9 @@ impl std::fmt::Debug for Prepacked {
     }
 }
 
-/// Where the data of a buffer is.
+/// Where the packed data of a buffer stand in the file.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
-struct Place {
+struct Packed {
     offset: u64,
     bytes: u64,
     /// What it was packed from.
@@ -86,7 +86,7 @@ impl Prepacked {
         let file = folder.map(WEIGHTS, key)?;
         let (rest, length) = file.split_last_chunk::<8>()?;
         let index = rest.len().checked_sub(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-        let places: BTreeMap<usize, Place> = postcard::from_bytes(&rest[index..]).ok()?;
+        let places: BTreeMap<usize, Packed> = postcard::from_bytes(&rest[index..]).ok()?;
         let fits = |(i, on_host): (usize, bool)| {
             places.get(&i).is_some_and(|p| {
                 let inside = p.offset.checked_add(p.bytes).is_some_and(|end| end <= index as u64);
@@ -115,7 +115,7 @@ impl Prepacked {
 }
 
 /// Writes the data of buffer `i` and says where it is, from `offset` on.
-fn one(plan: &Plan, module: &Module, i: usize, offset: u64, to: &mut dyn Write) -> Result<Place, GpuError> {
+fn one(plan: &Plan, module: &Module, i: usize, offset: u64, to: &mut dyn Write) -> Result<Packed, GpuError> {
     let write_error = |e: io::Error| GpuError::Host(format!("packed weights: {e}"));
     let (Content::Constant { name, .. } | Content::Host(HostContent::Constant(name))) = &plan.buffers[i].content else {
         return Err(GpuError::Internal(format!("buffer {i} is no constant")));
@@ -137,5 +137,5 @@ fn one(plan: &Plan, module: &Module, i: usize, offset: u64, to: &mut dyn Write) 
             host = Some((t.dtype(), t.shape().to_vec()));
         }
     }
-    Ok(Place { offset, bytes, source, host })
+    Ok(Packed { offset, bytes, source, host })
 }

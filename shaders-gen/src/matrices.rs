@@ -19,8 +19,8 @@ use naga::{BinaryOperator as B, BuiltIn, CooperativeRole, CooperativeSize, Expre
 /// Iterations of a lane that stand one after another instead of in a loop, at most.
 const MOST_ROUNDS: i64 = 4;
 
-/// Where a matrix lies in memory.
-struct Place {
+/// Where the elements of a fragment lie in memory.
+struct FragmentSource {
     pointer: Handle<Expression>,
     stride: Handle<Expression>,
     row_major: bool,
@@ -203,7 +203,7 @@ impl KernelEmitter<'_> {
             (true, None, [(from, indices)]) if matches!(leaf.value, Expr::Load(..)) => {
                 let place = self.place(leaf, *from, indices)?;
                 let (_, rows, columns, role) = self.matrix_type(leaf.buffer)?;
-                let Place { pointer, stride, row_major } = place;
+                let FragmentSource { pointer, stride, row_major } = place;
                 let data = naga::CooperativeData { pointer, stride, row_major };
                 let loaded = self.b.emit(Expression::CooperativeLoad { columns, rows, role, data });
                 let into = self.matrix_variable(leaf.buffer, &leaf.indices)?;
@@ -211,7 +211,7 @@ impl KernelEmitter<'_> {
             }
             (false, None, [(from, indices)]) if is_fragment(self, *from) && matches!(leaf.value, Expr::Load(..)) => {
                 let target = self.matrix(*from, indices)?;
-                let Place { pointer, stride, row_major } = self.place(leaf, leaf.buffer, &leaf.indices)?;
+                let FragmentSource { pointer, stride, row_major } = self.place(leaf, leaf.buffer, &leaf.indices)?;
                 let data = naga::CooperativeData { pointer, stride, row_major };
                 self.b.statement(Statement::CooperativeStore { target, data });
                 self.b.forget(&|b| b == leaf.buffer);
@@ -285,7 +285,7 @@ impl KernelEmitter<'_> {
     }
 
     /// The memory that the operation goes through, with the variables of its loops in `indices`.
-    fn place(&mut self, leaf: &Leaf, buffer: BufferId, indices: &[Int]) -> Result<Place, EmitError> {
+    fn place(&mut self, leaf: &Leaf, buffer: BufferId, indices: &[Int]) -> Result<FragmentSource, EmitError> {
         let b = &self.f.buffers[buffer];
         let refused = |why: &str| EmitError::unsupported(format!("block `{}`: `{}` {why}", leaf.block, b.name));
         let vars: Vec<Name> = leaf.tensor.iter().map(|l| l.0).collect();
@@ -306,6 +306,6 @@ impl KernelEmitter<'_> {
         }
         let pointer = self.pointer(buffer, 0, &Address { unit: at, part: Part::Whole })?;
         let stride = self.b.u32(u32::try_from(stride / unit).map_err(|_| refused("is too large"))?);
-        Ok(Place { pointer, stride, row_major })
+        Ok(FragmentSource { pointer, stride, row_major })
     }
 }
