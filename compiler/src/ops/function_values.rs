@@ -22,23 +22,9 @@ impl Op for FunctionValue {
         (0, usize::MAX)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let f = if cx.function.name == self.callee {
-            cx.function
-        } else {
-            let missing = || format!("function @{} is not in the module", self.callee);
-            cx.module.functions.get(&self.callee).ok_or_else(missing)?
-        };
-        let types = types_of(f, f.params());
-        let (captured, params) = types.split_at_checked(cx.len()).ok_or_else(|| {
-            format!("@{} takes {} operands, {} are captured", self.callee, f.params().len(), cx.len())
-        })?;
-        for (i, want) in captured.iter().enumerate() {
-            let got = cx.require(i)?;
-            if want != got {
-                return Err(format!("operand {i} of @{} is {want:?}, got {got:?}", self.callee).into());
-            }
-        }
-        Ok(vec![TensorType::function(Signature { params: params.to_vec(), results: f.result_types.clone() })])
+        let f = cx.callee(self.callee)?;
+        let params = types_of(f, &f.params()[cx.len()..]);
+        Ok(vec![TensorType::function(Signature { params, results: f.result_types.clone() })])
     }
     fn callee(&self) -> Option<Name> {
         Some(self.callee)

@@ -5,6 +5,7 @@ use super::control::{Call, CallTensor, Const};
 use crate::dtype::DType;
 use crate::graph::{BlockId, Function, Module, TensorType, ValueId};
 use crate::int::Dim;
+use crate::name::Name;
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -53,6 +54,25 @@ impl<'a> InferContext<'a> {
     /// When it is absent.
     pub fn require(&self, i: usize) -> OpResult<&'a TensorType> {
         self.input(i).ok_or_else(|| format!("operand {i} is missing").into())
+    }
+    /// A graph function of the module, the node's own among them, whose first parameters take the operands.
+    ///
+    /// # Errors
+    /// Without such a function, with more operands than it has parameters, and for one of another type.
+    pub fn callee(&self, name: Name) -> OpResult<&'a Function> {
+        let missing = || format!("function @{name} is not in the module");
+        let own = self.function.name == name;
+        let f = if own { self.function } else { self.module.functions.get(&name).ok_or_else(missing)? };
+        if f.params().len() < self.len() {
+            return Err(format!("@{name} takes {} operands, got {}", f.params().len(), self.len()).into());
+        }
+        for (i, &p) in f.params()[..self.len()].iter().enumerate() {
+            let (want, got) = (f.ty(p), self.require(i)?);
+            if want != got {
+                return Err(format!("operand {i} of @{name} is {want:?}, got {got:?}").into());
+            }
+        }
+        Ok(f)
     }
     /// Blocks owned by the node.
     pub fn regions(&self) -> &'a [BlockId] {
