@@ -1,7 +1,7 @@
 //! Indices as sums of digits: a variable of which quotients and remainders are taken is a number in mixed radix, and each
 //! of its digits stands by itself.
 
-use crate::int::{Int, IntNode};
+use crate::int::{self, Bounds, Int, IntNode, divisor, gcd};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -144,6 +144,39 @@ impl<K: Key> Sum<K> {
             *slot = slot.checked_add(k.checked_mul(d.base / s.low)?)?;
         }
         Some(())
+    }
+}
+
+/// The index with `(d*a + b) / (d*c)` written as `(a + b/d) / c`, the largest `d` first: the same sum as in remainders of
+/// `a + b/d`, where the other form would be another sum.
+pub(super) fn divide_in_steps(e: &Int) -> Int {
+    match e.node() {
+        IntNode::Add(a, b) => divide_in_steps(a) + divide_in_steps(b),
+        IntNode::Sub(a, b) => divide_in_steps(a) - divide_in_steps(b),
+        IntNode::Mul(a, b) => divide_in_steps(a) * divide_in_steps(b),
+        IntNode::Mod(a, b) => divide_in_steps(a).rem(b),
+        IntNode::Div(a, b) => b.as_const().and_then(|c| quotient_in_steps(a, c)).unwrap_or_else(|| e.clone()),
+        _ => e.clone(),
+    }
+}
+
+fn quotient_in_steps(sum: &Int, by: i64) -> Option<Int> {
+    let mut addends = Vec::new();
+    collect_addends(sum, &mut addends);
+    let step = addends.iter().map(|t| gcd(by, divisor(t))).filter(|d| (2..by).contains(d)).max()?;
+    let (whole, rest): (Vec<&Int>, Vec<&Int>) = addends.iter().partition(|t| divisor(t) % step == 0);
+    let total = |list: &[&Int]| list.iter().fold(Int::new(0), |sum, t| sum + *t);
+    let whole = int::simplify(&total(&whole).div(step), &Bounds::new());
+    Some((whole + total(&rest).div(step)).div(by / step))
+}
+
+fn collect_addends(e: &Int, out: &mut Vec<Int>) {
+    match e.node() {
+        IntNode::Add(a, b) => {
+            collect_addends(a, out);
+            collect_addends(b, out);
+        }
+        _ => out.push(e.clone()),
     }
 }
 

@@ -5,7 +5,7 @@
 //! quotients and remainders are taken is itself a number of such digits, each told by itself. Where the indices
 //! are not of that form, the flat index is tried, and then every combination of the variables' values, if they are few.
 
-use super::digits::{self, Radix, divided_sums};
+use super::digits::{self, Radix, divide_in_steps, divided_sums};
 use super::view::{Leaf, Parallel};
 use crate::int::{self, Bounds, Int};
 use crate::name::Name;
@@ -198,9 +198,24 @@ fn agree_on(
     wanted: &[Term],
     tries: i64,
 ) -> Verdict {
-    if wanted.is_empty() {
+    if wanted.is_empty() || digits_agree(buffer, (a, ai), (b, bi), wanted) {
         return Verdict::Proved;
     }
+    let stepwise = |list: &[Int]| list.iter().map(divide_in_steps).collect::<Vec<Int>>();
+    let (ax, bx) = (stepwise(ai), stepwise(bi));
+    if (ax != ai || bx != bi) && digits_agree(buffer, (a, &ax), (b, &bx), wanted) {
+        return Verdict::Proved;
+    }
+    try_values((a, ai), (b, bi), wanted, tries)
+}
+
+/// [`agree_on`] by the digits of the indices.
+fn digits_agree(
+    buffer: &Buffer,
+    (a, ai): (&AccessContext<'_, '_>, &[Int]),
+    (b, bi): (&AccessContext<'_, '_>, &[Int]),
+    wanted: &[Term],
+) -> bool {
     let (asums, bsums) = (Sums::of(a, ai), Sums::of(b, bi));
     let mut radix = Radix::new();
     ai.iter().for_each(|i| radix.add(i, &|e| asums.term(a, e)));
@@ -217,7 +232,7 @@ fn agree_on(
             told(d, &mut equal);
         }
         if wanted.iter().all(|w| radix.digits(*w).all(|d| equal.contains(&d) || zero(d))) {
-            return Verdict::Proved;
+            return true;
         }
         open.retain(|&k| {
             if !radix.digits(Term::Sum(k)).all(|d| equal.contains(&d)) {
@@ -231,7 +246,7 @@ fn agree_on(
             false
         });
         if equal.len() == before && !progress {
-            return try_values((a, ai), (b, bi), wanted, tries);
+            return false;
         }
     }
 }

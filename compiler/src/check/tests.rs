@@ -132,3 +132,18 @@ fn quotients_and_remainders_of_a_sum_tell_its_loops() {
     assert_eq!(unproved("16"), 0);
     assert!(unproved("8") > 0);
 }
+
+#[test]
+fn quotients_are_taken_in_steps_where_a_remainder_is_of_the_smaller_sum() {
+    let unproved = |times: &str| {
+        let store = format!("%y[(g*128 + t)/832, (g*{times} + t/64) % 13, t % 64] <- %x[g]");
+        let text = format!(
+            "tensor @f(%x: f32[85], out %y: f32[14,13,64]) {{\n  kernel k {{ group_x for g in 0..85 {{ local_x for t in 0..128 {{ \
+             block y {{ {store} }} }} }} }}\n}}\n"
+        );
+        let m = parse_module(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        super::sharing::unproved(m.tensor_functions.values().next().expect("a function")).len()
+    };
+    assert_eq!(unproved("2"), 0);
+    assert!(unproved("3") > 0);
+}

@@ -2,8 +2,13 @@
 
 use super::{Int, IntNode};
 
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.checked_abs().unwrap_or(1) } else { gcd(b, a.checked_rem(b).unwrap_or(0)) }
+/// Greatest common divisor, not negative; 0 only for two zeros.
+pub(crate) fn gcd(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    i64::try_from(a).unwrap_or(1)
 }
 
 /// A number that divides every value of `e`, whatever its variables; 0 when `e` is always 0.

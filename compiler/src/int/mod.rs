@@ -23,6 +23,7 @@ mod tests;
 pub use cond::{Cond, CondOp};
 pub use dims::{DimRanges, typical_size};
 pub use divisor::divisor;
+pub(crate) use divisor::gcd;
 pub use facts::Facts;
 pub use interval::Interval;
 pub use range::{interval, range};

@@ -17,7 +17,7 @@ mod symbolic;
 #[cfg(test)]
 mod tests;
 
-use super::{Bounds, Int, IntNode, Interval};
+use super::{Bounds, Int, IntNode, Interval, gcd};
 use super::{Cond, CondOp};
 use linear::Linear;
 use rustc_hash::FxHashMap;
@@ -64,7 +64,7 @@ pub fn prove_cond(c: &Cond, bounds: &Bounds) -> Option<bool> {
 
 /// g*A + r == 0 has no solution unless g divides r.
 pub(super) fn never_zero(coefficients: impl Iterator<Item = i64>, constant: i64) -> bool {
-    let g = coefficients.fold(0, linear::gcd);
+    let g = coefficients.fold(0, gcd);
     g > 1 && constant % g != 0
 }
 

@@ -6,7 +6,7 @@ use super::{InferContext, Op, OpRef, OpResult};
 use crate::attr_struct;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
-use crate::int::{Bounds, Dim, Int, flatten_index, product, simplify, unflatten_index};
+use crate::int::{Bounds, Dim, Int, flatten_index, gcd, product, simplify, unflatten_index};
 use crate::name::Name;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
@@ -138,7 +138,7 @@ pub fn divide_dims(all: &[Dim], known: &[Dim]) -> Option<Dim> {
     if d == 0 {
         return None;
     }
-    let common = gcd(n, d);
+    let common = gcd(n, d).max(1);
     (n, d) = (n / common, d / common);
     if top.is_empty() && bottom.is_empty() && d != 1 {
         return None;
@@ -146,10 +146,6 @@ pub fn divide_dims(all: &[Dim], known: &[Dim]) -> Option<Dim> {
     top.sort_by_key(|t| t.to_string());
     let numerator = top.into_iter().fold(Dim::new(n), |a, t| t * a);
     Some(numerator.div(bottom.into_iter().fold(Dim::new(d), |a, b| b * a)))
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs().max(1) } else { gcd(b, a % b) }
 }
 
 attr_struct! {

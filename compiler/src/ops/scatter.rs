@@ -4,6 +4,7 @@
 //! that are meant for it, of those that can be, in their order. That is quadratic; where it is more than 2^26 comparisons, the host
 //! scatters.
 
+use super::broadcast::{same_dim, unify_dims};
 use super::host_copy::for_each_index;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::{InferContext, Op, OpResult};
@@ -102,6 +103,26 @@ fn infer_scatter(cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
     Ok(vec![x.clone()])
 }
 
+/// Refuses updates whose shape cannot be the one that the indices ask for.
+fn require_same(asked: &[Int], updates: &[Int]) -> OpResult<()> {
+    if asked.len() != updates.len() {
+        return Err(
+            format!("the updates have {} dimensions, the indices ask for {}", updates.len(), asked.len()).into()
+        );
+    }
+    asked.iter().zip(updates).try_for_each(|(a, u)| {
+        unify_dims(a, u).map(drop).map_err(|_| format!("the updates are {u} where the indices ask for {a}").into())
+    })
+}
+
+/// Refuses a kernel where the shape of the updates is checked at run time: reads beyond them would be clamped.
+fn known_same(asked: &[Int], updates: &[Int]) -> OpResult<()> {
+    if asked.len() == updates.len() && asked.iter().zip(updates).all(|(a, u)| same_dim(a, u)) {
+        return Ok(());
+    }
+    Err("whether the updates fit the indices is known at run time: the host scatters".into())
+}
+
 fn operands(inputs: &[Option<Tensor>]) -> Option<[&Tensor; 3]> {
     Some([inputs.first()?.as_ref()?, inputs.get(1)?.as_ref()?, inputs.get(2)?.as_ref()?])
 }
@@ -181,9 +202,15 @@ impl Op for ScatterElements {
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let rank = cx.require(0)?.rank();
-        normalize_axis(self.axis, rank)?;
-        if cx.require(1)?.rank() != rank || cx.require(2)?.rank() != rank {
+        let [x, indices, updates] = [cx.require(0)?, cx.require(1)?, cx.require(2)?].map(|t| &t.shape[..]);
+        if indices.len() != rank || updates.len() != rank {
             return Err("operand, indices and updates differ in rank".into());
+        }
+        require_same(indices, updates)?;
+        let axis = normalize_axis(self.axis, rank)?;
+        let larger = |d: &usize| indices[*d].as_const().zip(x[*d].as_const()).is_some_and(|(i, x)| i > x);
+        if let Some(d) = (0..rank).filter(|d| *d != axis).find(larger) {
+            return Err(format!("dimension {d} of the indices is {}, of the operand {}", indices[d], x[d]).into());
         }
         infer_scatter(cx)
     }
@@ -191,12 +218,16 @@ impl Op for ScatterElements {
         let [indices, updates] = [cx.require(1)?, cx.require(2)?];
         let (shape, given) = (cx.output_type(0).shape.clone(), cx.shape(indices));
         let axis = normalize_axis(self.axis, shape.len())?;
+        known_same(&given, &cx.shape(updates))?;
+        let smaller: Vec<usize> = (0..shape.len()).filter(|&d| d != axis && !same_dim(&given[d], &shape[d])).collect();
+        if smaller.iter().any(|&d| given[d].as_const().is_none() || shape[d].as_const().is_none()) {
+            return Err("whether the indices fit the operand is known at run time: the host scatters".into());
+        }
         let along = |i: &[Int], n: &Int| {
             let mut at = i.to_vec();
             at[axis] = n.clone();
             at
         };
-        let smaller: Vec<usize> = (0..shape.len()).filter(|&d| d != axis && given[d] != shape[d]).collect();
         let there = |i: &[Int]| smaller.iter().map(|&d| Cond::lt(&i[d], &given[d])).collect();
         let meant = |i: &[Int], n: &Int| same(&Int::load(indices, along(i, n)).rem(&shape[axis]), &i[axis]);
         let update = |i: &[Int], n: &Int| Expr::load(updates, along(i, n));
@@ -254,8 +285,12 @@ impl Op for ScatterNd {
         (3, 3)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        if cx.require(1)?.rank() == 0 {
-            return Err("indices are a scalar".into());
+        let [x, indices, updates] = [cx.require(0)?, cx.require(1)?, cx.require(2)?].map(|t| &t.shape[..]);
+        let [outer @ .., depth] = indices else { return Err("indices are a scalar".into()) };
+        if let Some(depth) = depth.as_const() {
+            let fits = usize::try_from(depth).ok().and_then(|d| x.get(d..));
+            let inner = fits.ok_or_else(|| format!("{depth} coordinates of {} dimensions", x.len()))?;
+            require_same(&[outer, inner].concat(), updates)?;
         }
         infer_scatter(cx)
     }
@@ -265,6 +300,7 @@ impl Op for ScatterNd {
         let [outer @ .., depth] = &given[..] else { return Err("indices are a scalar".into()) };
         let depth = depth.as_const().and_then(|d| usize::try_from(d).ok()).filter(|&d| d <= shape.len());
         let depth = depth.ok_or("the number of coordinates is not known, or more than there are dimensions")?;
+        known_same(&[outer, &shape[depth..]].concat(), &cx.shape(updates))?;
         let tuples = outer.iter().fold(Int::new(1), |n, d| n * d.clone());
         let tuple = |n: &Int| unflatten_index(n, outer);
         let meant = |i: &[Int], n: &Int| {

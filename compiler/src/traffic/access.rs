@@ -2,7 +2,7 @@
 
 use super::transactions::{bank_passes, distinct_bytes, sectors};
 use super::{AccessTraffic, SECTOR_BYTES, element_bytes};
-use crate::int::{self, Bounds, Int, IntNode};
+use crate::int::{self, Bounds, Int, IntNode, gcd};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::{Block, BufferId, Cond, CondOp, For, LoopKind, Scope, Stmt, TensorFunction};
@@ -436,8 +436,4 @@ pub(super) fn unrolled(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64
         sectors(&bytes, ((*count as f64 * element) as i64).max(1), shift(step, element))
     };
     (merged.len() as f64, merged.iter().map(of).sum())
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.saturating_abs() } else { gcd(b, a.checked_rem(b).unwrap_or(0)) }
 }

@@ -1,8 +1,8 @@
 //! Floor division by positive constants.
 
 use super::Simplifier;
-use super::linear::{Linear, gcd};
-use crate::int::{Int, IntNode};
+use super::linear::Linear;
+use crate::int::{Int, IntNode, gcd};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -131,15 +131,6 @@ pub(super) fn compare(a: &Int, b: &Int) -> Ordering {
     }
 }
 
-/// Greatest common divisor, not negative; 0 only for two zeros.
-pub(super) fn gcd(a: i64, b: i64) -> i64 {
-    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    i64::try_from(a).unwrap_or(1)
-}
-
 /// The factors of a product atom, sorted; the atom itself where it is no product.
 pub(super) fn factors(atom: &Int) -> SmallVec<[Int; 2]> {
     let mut out = SmallVec::new();

@@ -1,8 +1,8 @@
 //! Division and remainder by divisors that are not constant. They are positive in every valid program.
 
 use super::Simplifier;
-use super::linear::{Linear, divide_factors, factors, gcd, monomial};
-use crate::int::{Int, IntNode};
+use super::linear::{Linear, divide_factors, factors, monomial};
+use crate::int::{Int, IntNode, gcd};
 use smallvec::SmallVec;
 
 /// A divisor that is one product: `coefficient * factors`.
