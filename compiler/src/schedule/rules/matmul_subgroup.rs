@@ -82,7 +82,7 @@ fn usual_rows(rows: i64, (low, high): (i64, i64)) -> i64 {
     let best = (low..=high).rev().find(|r| rows % r == 0);
     best.unwrap_or_else(|| {
         // No divisor in range: the size that wastes least, larger first.
-        (low.min(rows)..=high).rev().min_by_key(|r| (rows + r - 1) / r * r - rows).unwrap_or(1).max(1)
+        (low.min(rows).max(1)..=high).rev().min_by_key(|r| (rows + r - 1) / r * r - rows).unwrap_or(1).max(1)
     })
 }
 
