@@ -105,12 +105,19 @@ impl Facts {
     }
     /// Range of `e` where the conditions hold.
     pub fn span_here(&mut self, e: &Int) -> Interval {
+        let r = self.span_of_sum(e);
+        let Some((whole, _)) = terms(e).filter(|_| !self.facts.is_empty()) else { return r };
+        let quotients = whole.iter().filter(|t| matches!(t.0.node(), IntNode::Div(..)));
+        quotients.filter_map(|(atom, times)| self.span_of_quotient(e, atom, *times)).fold(r, Interval::intersect)
+    }
+    /// The same from conditions on parts of `e` as they stand.
+    fn span_of_sum(&mut self, e: &Int) -> Interval {
         let mut r = self.span(e);
         if self.facts.is_empty() || e.as_const().is_some() {
             return r;
         }
         if !matches!(e.node(), IntNode::Var(_) | IntNode::Load(..)) {
-            r = r.intersect(Interval::of_node(e, |operand| self.span_here(operand)));
+            r = r.intersect(Interval::of_node(e, |operand| self.span_of_sum(operand)));
         }
         let Some((whole, _)) = terms(e) else { return r };
         for k in 0..self.facts.len() {
@@ -123,6 +130,24 @@ impl Facts {
             }
         }
         r
+    }
+    /// Range of the sum `e` that contains `times * (x/n)` where a condition speaks of what `x` does: `n*e` is a sum of `times * x`, less
+    /// `times` what the division leaves over. With `i*16 + j < 168`, `i*2 + j/8` is below 21.
+    fn span_of_quotient(&mut self, e: &Int, atom: &Int, times: i64) -> Option<Interval> {
+        let IntNode::Div(x, n) = atom.node() else { return None };
+        let n = n.as_const().filter(|n| *n > 1 && times.unsigned_abs() < 1 << 31)?;
+        let (parts, _) = terms(x)?;
+        let speaks = |f: &Fact| f.terms.iter().any(|(of, _)| parts.iter().any(|(p, _)| p == of));
+        if !self.facts.iter().any(speaks) {
+            return None;
+        }
+        let scaled = self.simplify(&((e.clone() - atom.clone() * times) * n + x.clone() * times));
+        let left_over = Interval::new(0, n - 1).scale(-times);
+        let Interval { low, high } = self.span_of_sum(&scaled) + left_over;
+        let quotient = |of: i64| if matches!(of, i64::MIN | i64::MAX) { of } else { of.div_euclid(n) };
+        // Upwards from below: `n*e >= low`.
+        let low = if low == i64::MIN { low } else { -quotient(low.saturating_neg()) };
+        Some(Interval::new(low, quotient(high)))
     }
     /// True when `low <= e <= high` is proved here; `i64::MIN` and `i64::MAX` ask for nothing.
     pub fn prove(&mut self, e: &Int, low: i64, high: i64) -> bool {
@@ -210,6 +235,21 @@ mod tests {
         assert!(f.prove(&row, 0, 55));
         assert!(!f.prove(&row, 0, 54));
         assert!(f.prove(&(row * -2), -110, 0));
+    }
+
+    #[test]
+    fn a_condition_counts_for_quotients_of_its_terms() {
+        let (i, j) = (Int::var("i"), Int::var("j"));
+        let mut f = Facts::new(bounds(&[("i", 0, 10), ("j", 0, 15)]));
+        let e = i.clone() * 2 + j.clone().div(8);
+        assert!(!f.prove(&e, 0, 20), "21 without a condition");
+        f.assume(&[Cond::lt(i.clone() * 16 + j.clone(), 168)]);
+        assert!(f.prove(&e, 0, 20));
+        assert!(!f.prove(&e, 0, 19), "i = 10, j = 7");
+        assert!(f.prove(&(Int::new(20) - e.clone()), 0, 20));
+        f.assume(&[Cond::ge(i * 16 + j, 24)]);
+        assert!(f.prove(&e, 3, 20));
+        assert!(!f.prove(&e, 4, 20), "i = 1, j = 8");
     }
 
     #[test]

@@ -4,9 +4,10 @@ use super::rates::{MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::dtype::DType;
+use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Depth, ProductTile, dot_candidates, product_candidates};
-use crate::tir::{BinaryOp, Block, Combiner, Expr};
+use crate::schedule::rules::{Depth, ProductTile, dot_candidates, innermost, product_candidates};
+use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::element_bytes;
 
 /// A product of a unit, by the loops of its reduction.
@@ -87,22 +88,16 @@ impl<'f> Product<'f> {
             };
             list.push(l);
         }
-        p.order_depth();
+        p.order_depth(stages);
         Some(p)
     }
     /// The loop whose elements lie next to each other innermost, as the rules order them.
-    fn order_depth(&mut self) {
-        let mut plain: Vec<Name> = Vec::new();
-        for (_, index) in self.left.loads() {
-            plain.extend(index.iter().filter_map(|i| i.as_var()));
-        }
-        let longest = |only: &dyn Fn(&Loop) -> bool| {
-            let list = self.depth.iter().filter(|l| only(l));
-            list.max_by_key(|l| l.1).copied()
-        };
-        if let Some(inner) = longest(&|l| plain.contains(&l.0)).or_else(|| longest(&|_| true)) {
-            self.depth.retain(|l| *l != inner);
-            self.depth.push(inner);
+    fn order_depth(&mut self, stages: &Stages<'_>) {
+        let demand = stages.demand(self.left);
+        let reads: Vec<(BufferId, &[Int])> = demand.reads.iter().map(|r| (r.buffer, r.index.as_slice())).collect();
+        if let Some(inner) = innermost(stages.f, &reads, &self.depth) {
+            let (rest, inner) = self.depth.iter().partition::<Vec<Loop>, _>(|l| l.0 != inner);
+            self.depth = [rest, inner].concat();
         }
     }
     /// How the elements that are added up lie, of so many bytes.

@@ -9,7 +9,7 @@ use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::InstrRef;
 use crate::schedule::rewritten;
-use crate::schedule::rules::{group_splits, rows_together, worth_a_workgroup};
+use crate::schedule::rules::{group_splits, rows_together, threads_for_rows, worth_a_workgroup};
 use crate::tir::{BufferId, TensorFunction};
 
 /// The kernel of a function of which one stored stage reads row reductions; `None` for another.
@@ -25,17 +25,18 @@ pub(super) fn rows(stages: &Stages<'_>, stored: &[usize]) -> Option<KernelEstima
     }
 }
 
-/// What the kernel of a function of rows costs in nanoseconds where a workgroup has so many neighbouring rows; `None` for a function
-/// that is none.
+/// What the kernel of a function of rows costs in nanoseconds where a workgroup has so many neighbouring rows, and so many threads
+/// share them; `None` for a function that is none.
 pub(in crate::schedule) fn row_costs(
     f: &TensorFunction,
     constants: &[BufferId],
     profile: &DeviceProfile,
-    together: &[i64],
+    shapes: &[(i64, i64)],
 ) -> Option<Vec<f64>> {
     let stages = Stages::of(f, constants, profile);
     let rows = Rows::of(&stages, &stages.stored())?;
-    Some(together.iter().map(|n| named(&stages, rows.output, &rows.tally(true, *n)).cost.total()).collect())
+    let of = |(rows_together, threads): &(i64, i64)| rows.tally(true, *rows_together, *threads as f64);
+    Some(shapes.iter().map(|shape| named(&stages, rows.output, &of(shape)).cost.total()).collect())
 }
 
 /// The stages, and the loops of the one that is stored: those that tell rows apart and those inside a row.
@@ -98,19 +99,15 @@ impl<'a, 'f> Rows<'a, 'f> {
         let shared = worth_a_workgroup(self.stages.profile, count as i64, length as i64, self.run > 1);
         let last = self.outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
         let together = if shared { rows_together(self.stages.profile, last, self.run) } else { vec![1] };
-        let of = |n: i64| named(self.stages, self.output, &self.tally(shared, n));
-        together.into_iter().map(of).min_by(|a, b| a.cost.total().total_cmp(&b.cost.total()))
+        let threads = |n: i64| threads_for_rows(self.stages.profile, shared, length as i64 * n, n);
+        let shapes = together.into_iter().flat_map(|n| threads(n).into_iter().map(move |t| (n, t)));
+        let of = |(n, threads)| named(self.stages, self.output, &self.tally(shared, n, threads as f64));
+        shapes.map(of).min_by(|a, b| a.cost.total().total_cmp(&b.cost.total()))
     }
-    /// What the kernel does where the threads of a workgroup share `together` neighbouring rows, or have rows of their own.
-    fn tally(&self, shared: bool, together: i64) -> Tally {
+    /// What the kernel does where so many threads of a workgroup share `together` neighbouring rows, or have rows of their own.
+    fn tally(&self, shared: bool, together: i64, threads: f64) -> Tally {
         let stages = self.stages;
-        let (count, length, lanes) = (iterations(&self.outer), iterations(&self.inner), stages.rates.lanes as f64);
-        let threads: f64 = match (shared, stages.rates.software) {
-            (true, true) => lanes,
-            (true, false) => (length * together as f64 / 4.0).clamp(32.0, 256.0),
-            (false, true) => 8.0,
-            (false, false) => 32.0,
-        };
+        let (count, length) = (iterations(&self.outer), iterations(&self.inner));
         let workgroups = if shared { count / together as f64 } else { (count / threads).ceil() };
         let mut tally = Tally { workgroups, threads, ..Tally::default() };
         // Neighbouring threads have neighbouring rows, then neighbours in a row.
@@ -125,7 +122,10 @@ impl<'a, 'f> Rows<'a, 'f> {
             d.operations += 1.0;
             d.reads.retain(|x| !self.of_reduction(x.buffer));
             let (order, times) = if shared { shares(&taps, &own) } else { (own, iterations(&taps)) };
-            stages.count(&mut tally, &d, &Lanes { order: &order, width: 1, along: None }, times);
+            // Vectors, as long as each thread has one.
+            let vectors = shared && together == 1 && taps.last().is_some_and(|l| l.1 % 4 == 0);
+            let width = if vectors && iterations(&taps) / 4.0 >= threads { 4 } else { 1 };
+            stages.count(&mut tally, &d, &Lanes { order: &order, width, along: None }, times);
             if shared {
                 let p = stages.profile;
                 let (all, tree) = (threads as i64, together > 1);

@@ -200,8 +200,9 @@ fn reduction(stages: &Stages<'_>, p: &Part, r: usize) -> Tally {
     let (results, depth) = (iterations(&order), iterations(&taps));
     let alone = thread_a_result(stages, p, r);
     let Ok(threads) = threads_for_a_result(stages.profile, results as i64, depth as i64, false) else { return alone };
-    let shared = workgroup_a_result(stages, p, r, threads);
     let cost = |t: &Tally| named(stages, p.output, t).cost.total();
+    let of = |n: i64| workgroup_a_result(stages, p, r, n);
+    let Some(shared) = threads.into_iter().map(of).min_by(|a, b| cost(a).total_cmp(&cost(b))) else { return alone };
     if depth > 1.0 && (stages.rates.software || cost(&shared) < cost(&alone)) { shared } else { alone }
 }
 

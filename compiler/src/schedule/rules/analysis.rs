@@ -2,6 +2,7 @@
 
 use super::pooling::{PoolingWindow, window_index};
 use super::sketch::{Decline, Sketch};
+use super::tiles::innermost;
 use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::schedule::ScheduleError;
@@ -273,26 +274,13 @@ fn window_variables(f: &TensorFunction, r: &Block, w: &Block, c: &Block) -> Resu
     Ok((map, between))
 }
 
-/// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels inside.
+/// Reduction loops with the one along which the left operand lies contiguously innermost: windows outside, channels inside, or rows
+/// of windows where these alone make vectors.
 fn order_reduction(sketch: &Sketch<'_>, reduce: Name, k: &[Name], left: &Expr) -> Vec<Name> {
-    let mut plain: Vec<Name> = Vec::new();
-    for (_, ix) in left.loads() {
-        for i in ix {
-            if let Some(v) = i.as_var()
-                && k.contains(&v)
-            {
-                plain.push(v);
-            }
-        }
-    }
-    let extent = |v: &Name| {
-        sketch
-            .loops(reduce)
-            .ok()
-            .and_then(|l| l.iter().find(|h| h.var == *v).and_then(|h| h.extent.as_const()))
-            .unwrap_or(1)
-    };
-    let inner = plain.iter().max_by_key(|v| extent(v)).or_else(|| k.iter().max_by_key(|v| extent(v))).copied();
+    let around = sketch.loops(reduce).unwrap_or_default();
+    let extent = |v: Name| around.iter().find(|h| h.var == v).and_then(|h| h.extent.as_const()).unwrap_or(1);
+    let loops: Vec<(Name, i64)> = k.iter().map(|v| (*v, extent(*v))).collect();
+    let inner = innermost(&sketch.f, &left.loads(), &loops);
     let mut out: Vec<Name> = k.iter().copied().filter(|v| Some(*v) != inner).collect();
     out.extend(inner);
     out

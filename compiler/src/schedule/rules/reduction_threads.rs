@@ -14,6 +14,8 @@ use crate::schedule::{ComputeAt, LocalScope};
 
 /// The shortest reduction that threads share on a GPU, and the fewest threads of those that do: a subgroup of most devices.
 const SHORTEST: i64 = 32;
+/// Elements of a vector.
+const VECTOR: i64 = 4;
 
 /// Takes reductions with few results.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
@@ -51,16 +53,18 @@ fn choose_threads(sketch: &mut Sketch<'_>, unit: &Unit, results: i64, depth: i64
     sketch.choose("threads", &domain, default)
 }
 
-/// Threads that share each result of a reduction, or why it has one of its own.
+/// Threads that share each result of a reduction, the cheapest of those that may, or why it has one of its own.
 fn default_threads(sketch: &Sketch<'_>, unit: &Unit, results: i64, depth: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
     let threads = threads_for_a_result(p, results, depth, sketch.asked).map_err(Decline)?;
     if p.software || sketch.asked {
-        return Ok(threads);
+        return Ok(threads[0]);
     }
     let blocks = [unit.name(), unit.output];
-    let (shared, alone) = sharing_costs(&sketch.f, sketch.constants, p, blocks, threads)
-        .ok_or_else(|| Decline("whether a workgroup a result pays cannot be estimated".into()))?;
+    let costs = |&n: &i64| sharing_costs(&sketch.f, sketch.constants, p, blocks, n).map(|c| (n, c));
+    let least = threads.iter().filter_map(costs).min_by(|a, b| a.1.0.round().total_cmp(&b.1.0.round()));
+    let (threads, (shared, alone)) =
+        least.ok_or_else(|| Decline("whether a workgroup a result pays cannot be estimated".into()))?;
     if shared >= alone {
         let [shared, alone] = [shared, alone].map(|ns| ns / 1e3);
         let why = format!("{results} results of depth {depth} take {alone:.1} us with a thread each");
@@ -69,23 +73,50 @@ fn default_threads(sketch: &Sketch<'_>, unit: &Unit, results: i64, depth: i64) -
     Ok(threads)
 }
 
-/// Threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`: they are wished for anyway.
+/// Numbers of threads that could share each of `results` reductions of `depth` elements, or why they do not. `asked`: they are wished
+/// for anyway.
 pub(in crate::schedule) fn threads_for_a_result(
     p: &DeviceProfile,
     results: i64,
     depth: i64,
     asked: bool,
-) -> Result<i64, String> {
+) -> Result<Vec<i64>, String> {
     if p.software {
         let (cores, lanes) = (i64::from(p.cores.max(1)), i64::from(p.fixed_subgroup().unwrap_or(8)));
         if !asked && (results >= cores * lanes || depth < 8 * lanes) {
             return Err(format!("{results} results of depth {depth} keep {cores} cores of {lanes} lanes busy"));
         }
-        return Ok(lanes);
+        return Ok(vec![lanes]);
     }
     if !asked && depth < SHORTEST {
         return Err(format!("depth {depth} is too short to share"));
     }
-    let wanted = ((depth / 4).max(1) as u64).next_power_of_two() as i64;
-    Ok(wanted.clamp(SHORTEST, 256))
+    Ok(threads_for_a_row(depth, 256))
+}
+
+/// Numbers of threads of a GPU that may share `length` neighbouring elements, `most` at most: a quarter of these; and where that
+/// leaves some thread without a vector, before it so many that each has some, as many as each other where that can be.
+pub(in crate::schedule) fn threads_for_a_row(length: i64, most: i64) -> Vec<i64> {
+    let vectors = (length / VECTOR).max(1);
+    let all = ((vectors as u64).next_power_of_two() as i64).clamp(SHORTEST, most.max(SHORTEST));
+    if length % VECTOR != 0 || all <= vectors || vectors < SHORTEST {
+        return vec![all];
+    }
+    let fewer = std::iter::successors(Some(all / 2), |t| Some(t / 2)).take_while(|t| *t >= SHORTEST);
+    let even = fewer.filter(|t| *t >= 2 * SHORTEST).find(|t| vectors % t == 0);
+    vec![even.unwrap_or(all / 2), all]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::threads_for_a_row;
+
+    #[test]
+    fn threads_of_a_row_may_have_whole_vectors_each() {
+        assert_eq!(threads_for_a_row(2048, 256), [256], "two vectors each");
+        assert_eq!(threads_for_a_row(768, 256), [64, 256], "three");
+        assert_eq!(threads_for_a_row(1000, 256), [128, 256], "250 vectors");
+        assert_eq!(threads_for_a_row(197, 256), [64], "no vectors");
+        assert_eq!(threads_for_a_row(64, 256), [32]);
+    }
 }

@@ -7,6 +7,7 @@
 
 use super::analysis::{Unit, readers};
 use super::cooperate::{Team, choose_combination, reduce_over_threads};
+use super::reduction_threads::threads_for_a_row;
 use super::sketch::{Decline, Sketch};
 use crate::int::{Int, IntNode};
 use crate::name::Name;
@@ -134,20 +135,45 @@ pub(in crate::schedule) fn rows_together(p: &DeviceProfile, neighbours: i64, run
     std::iter::once(1).chain(more).collect()
 }
 
-/// How many rows a workgroup has: what the estimate finds cheapest.
-fn choose_rows(sketch: &mut Sketch<'_>, rows: &Rows) -> Result<i64, Decline> {
-    let domain = rows_together(sketch.profile, rows.neighbours, rows.run);
-    // A packed store owns whole words of one row.
-    if domain.len() == 1 || sketch.elements_per_word(rows.output) > 1 {
-        return Ok(1);
+/// Numbers of threads that may share `elements` of `together` neighbouring rows; where rows are not `shared`, threads that have a row
+/// each.
+pub(in crate::schedule) fn threads_for_rows(p: &DeviceProfile, shared: bool, elements: i64, together: i64) -> Vec<i64> {
+    match (shared, p.software) {
+        // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
+        (true, true) => vec![i64::from(p.fixed_subgroup().unwrap_or(8))],
+        (true, false) if together == 1 => threads_for_a_row(elements, 256),
+        (true, false) => vec![(((elements / 4).max(1) as u64).next_power_of_two() as i64).clamp(32, 256)],
+        (false, true) => vec![8],
+        (false, false) => vec![32],
     }
-    let costs = row_costs(&sketch.f, sketch.constants, sketch.profile, &domain).unwrap_or_default();
-    let best = domain.iter().zip(costs).min_by(|a, b| a.1.total_cmp(&b.1)).map_or(1, |b| *b.0);
-    sketch.choose("rows", &domain, best)
 }
 
-/// Threads that share `together` rows.
-fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows, together: i64) -> Result<i64, Decline> {
+/// How many rows a workgroup has, and threads that share them: what the estimate finds cheapest.
+fn choose_rows(sketch: &mut Sketch<'_>, rows: &Rows) -> Result<(i64, i64), Decline> {
+    let mut domain = rows_together(sketch.profile, rows.neighbours, rows.run);
+    // A packed store owns whole words of one row.
+    if sketch.elements_per_word(rows.output) > 1 {
+        domain.truncate(1);
+    }
+    let p = sketch.profile;
+    let threads = |n: i64| threads_for_rows(p, true, rows.length * n, n).into_iter().map(move |t| (n, t));
+    let shapes: Vec<(i64, i64)> = domain.iter().flat_map(|n| threads(*n)).collect();
+    let costs = if shapes.len() > 1 { row_costs(&sketch.f, sketch.constants, p, &shapes) } else { None };
+    let costs = costs.unwrap_or_else(|| vec![0.0; shapes.len()]);
+    let least = |only: &dyn Fn(i64) -> bool| {
+        let list = shapes.iter().zip(&costs).filter(|(s, _)| only(s.0));
+        // Of equals the first.
+        list.min_by(|a, b| a.1.round().total_cmp(&b.1.round())).map_or((1, 32), |l| *l.0)
+    };
+    let (mut together, _) = least(&|_| true);
+    if domain.len() > 1 {
+        together = sketch.choose("rows", &domain, together)?;
+    }
+    Ok((together, workgroup_threads(sketch, rows, together, least(&|n| n == together).1)?))
+}
+
+/// Threads that share `together` rows, `usual` unless another number is chosen.
+fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows, together: i64, usual: i64) -> Result<i64, Decline> {
     let p = sketch.profile;
     // Rows together are along x, those who share one along y.
     let along =
@@ -155,13 +181,12 @@ fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows, together: i64) -> Res
     let device = prev_power_of_two(i64::from(p.max_invocations).min(along));
     // Each reduction keeps a word a thread in workgroup memory, and a sixteenth of that for the tree.
     let shared = prev_power_of_two(i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5));
-    let default = if p.software {
-        // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
-        i64::from(p.fixed_subgroup().unwrap_or(8))
-    } else {
-        let most = if rows.count >= i64::from(p.cores.max(1)) { 256 } else { 1024 };
-        let wanted = ((rows.length * together / 4).max(1) as u64).next_power_of_two() as i64;
-        wanted.clamp(32, most).min(device).min(shared)
+    // Of few rows a workgroup is the only one of its core.
+    let alone = !p.software && usual == 256 && rows.count < i64::from(p.cores.max(1));
+    let wanted = ((rows.length * together / 4).max(1) as u64).next_power_of_two() as i64;
+    let default = match p.software {
+        true => usual,
+        false => if alone { wanted.clamp(256, 1024) } else { usual }.min(device).min(shared),
     };
     let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= device.min(shared) && *t > together).collect();
     if !domain.contains(&default) {
@@ -206,8 +231,7 @@ fn row_a_thread(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
 }
 
 fn row_a_workgroup(sketch: &mut Sketch<'_>, r: &Rows) -> Result<(), Decline> {
-    let together = choose_rows(sketch, r)?;
-    let threads = workgroup_threads(sketch, r, together)?;
+    let (together, threads) = choose_rows(sketch, r)?;
     let how = choose_combination(sketch, &r.reductions, threads, together == 1)?;
     let order: Vec<Name> = r.row.iter().chain(&r.inner).copied().collect();
     sketch.reorder(&order)?;

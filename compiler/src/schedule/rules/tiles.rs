@@ -1,7 +1,10 @@
 //! The tiles that the rules for products would take, in numbers: what the estimate counts with.
 
 use super::{matmul_subgroup, matmul_tiled};
+use crate::int::{self, Int};
+use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::tir::{BufferId, Scope, TensorFunction};
 
 /// A workgroup's part of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +36,8 @@ pub(in crate::schedule) struct Depth {
     pub bytes: i64,
 }
 
+/// Elements of a vector.
+const VECTOR: i64 = 4;
 /// Elements of a step through rows of windows, at least and at most.
 const ROW: (i64, i64) = (7, 40);
 
@@ -42,9 +47,34 @@ impl Depth {
         let channels = loops.last().copied().unwrap_or(1);
         let inner = (1..loops.len()).rev().map(|n| loops[n..].iter().product::<i64>());
         let mut fitting = inner.filter(|n| (ROW.0..=ROW.1).contains(n));
-        let row = if channels % 4 == 0 { None } else { fitting.next() };
+        let row = if channels % VECTOR == 0 { None } else { fitting.next() };
         Depth { channels, row, bytes }
     }
+}
+
+/// The loop of a reduction that goes innermost, of `loops` with their iterations, where the left operand is read at these places: the
+/// longest that is a dimension by itself (channels), else the longest. Where that makes no whole vectors and a row of windows does,
+/// whose elements are vectors in device memory, it is the row: patches of an image of three planes.
+pub(in crate::schedule) fn innermost(
+    f: &TensorFunction,
+    reads: &[(BufferId, &[Int])],
+    loops: &[(Name, i64)],
+) -> Option<Name> {
+    let extent = |v: Name| loops.iter().find(|l| l.0 == v).map(|l| l.1);
+    let plain = reads.iter().flat_map(|r| r.1).filter_map(|i| i.as_var()).filter(|v| extent(*v).is_some());
+    let longest = plain.max_by_key(|v| extent(*v)).or_else(|| loops.iter().max_by_key(|l| l.1).map(|l| l.0))?;
+    let vectors = |n: i64| n % VECTOR == 0;
+    let bounds = f.bounds();
+    let next = |v: Name| {
+        reads.iter().all(|(b, ix)| {
+            let flat = int::flatten_index(ix, &f.buffers[*b].shape);
+            let start = int::simplify(&flat.substitute(v, &Int::new(0)), &bounds);
+            let along = int::simplify(&(flat - &start - Int::var(v)), &bounds);
+            f.buffers[*b].scope == Scope::Global && along.is(0) && vectors(int::divisor(&start))
+        })
+    };
+    let row = || loops.iter().find(|l| vectors(l.1) && next(l.0)).map(|l| l.0);
+    if extent(longest).is_some_and(vectors) { Some(longest) } else { row().or(Some(longest)) }
 }
 
 /// The tiles that a product of `[batch, rows, columns, depth]` may have, whose reduction lies like `lies`, and windows of `taps` rows
