@@ -86,8 +86,8 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run of `length` neighbours along the loop `v`, or along it and one of the other `loops` where it is a vector itself;
-    /// `None` where they are no neighbours.
+    /// A run of `length` neighbours along the loop `v`, or along it and one of the other `loops` where it is a vector itself or less
+    /// than one; `None` where they are no neighbours.
     fn along(
         sketch: &Sketch<'a>,
         copy: Name,
@@ -109,6 +109,22 @@ impl<'a> Run<'a> {
                 let mut split = sketch.clone();
                 let parts = split.split(outer, &[0, vectors], &["q", "p"])?;
                 tries.push(Run { split, of: vec![outer, v], groups: parts[0], parts: vec![parts[1], v] });
+            }
+        } else if length == VECTOR {
+            // A thread's rows, fewer than a vector, with those of its neighbours.
+            let rows = sketch.extent_of(v).filter(|n| *n > 1 && strides(sketch, copy, v).0 == 1).unwrap_or(0);
+            let several = |o: &Name| {
+                let whole = sketch.extent_of(*o).is_some_and(|n| n * rows % VECTOR == 0);
+                *o != v && rows > 0 && whole && strides(sketch, copy, *o).0 == rows
+            };
+            for outer in loops.iter().copied().filter(several) {
+                let mut split = sketch.clone();
+                let rest = loops.iter().copied().filter(|l| *l != outer && *l != v);
+                split.reorder(&rest.chain([outer, v]).collect::<Vec<Name>>())?;
+                let both = split.fuse(&[outer, v], Name::new(&format!("{copy}_r")))?;
+                let mut parts = split.split(both, &[0, VECTOR], &["q", "v"])?;
+                let groups = parts.remove(0);
+                tries.push(Run { split, of: vec![outer, v], groups, parts });
             }
         }
         Ok(tries.into_iter().find(|r| reads_neighbours(&r.split, copy, &r.parts, length)))
