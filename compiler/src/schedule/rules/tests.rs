@@ -79,24 +79,6 @@ fn few_channels_are_added_up_row_of_windows_by_row() {
     }
 }
 
-/// Patches of an image of three planes: a row of a window is whole vectors, three channels are none. Windows that overlap with an
-/// uneven border are copied by elements.
-#[test]
-fn patches_are_copied_by_rows_of_windows() {
-    for name in ["ada", "navi31", "bmg"] {
-        let p = DeviceProfile::named(name).expect("a profile");
-        let f = conv(1, 3, 40, 56, 32, 8, 8, 0);
-        let constants: Vec<_> = f.inputs().skip(1).collect();
-        let s = schedule(&f, &constants, &p).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(s.rule, "matmul-tiled", "{:?}", s.declined);
-        let all = traffic(&s.function, s.function.kernels()[0].1, &p);
-        let copies: Vec<_> = all.iter().filter(|a| !a.shared && a.block.as_str().contains("_next")).collect();
-        assert!(copies.len() >= 2 && copies.iter().all(|a| a.width == 16 && a.used() >= 0.9), "{name}: {all:?}");
-        assert_same(&f, &schedule(&f, &[], &p).expect("a schedule").function);
-        check(&conv(1, 3, 18, 18, 8, 4, 2, 1), &p, "matmul-tiled");
-    }
-}
-
 /// Tiles of every size, with and without tails; what the subgroups of a real device do to memory is counted.
 #[test]
 fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
