@@ -1,12 +1,12 @@
 //! Sums of products: matrix products and convolutions, in the tiles that the rules would take.
 
-use super::rates::{MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
-use super::reads::{Demand, Lanes, Loop, Stages, Touch, iterations};
+use super::rates::{FRAGMENT, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
+use super::reads::{Demand, Lanes, Loop, Read, Stages, Touch, iterations};
 use super::tally::Tally;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Depth, ProductTile, dot_candidates, innermost, product_candidates};
+use crate::schedule::rules::{Depth, MatrixTile, ProductTile, dot_candidates, innermost, product_candidates};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::element_bytes;
 
@@ -32,6 +32,23 @@ pub(super) struct PoolingWindows {
 
 /// Bytes of a packed word.
 const WORD: f64 = 4.0;
+/// How threads copy an operand.
+#[derive(Clone, Copy)]
+struct Copying {
+    /// In the order in which it is read.
+    packed: bool,
+    /// Elements of the reduction at a time.
+    depth: i64,
+    /// Neighbours along the rows may be a vector.
+    across: bool,
+}
+
+/// Bytes that all banks of workgroup memory serve in a pass.
+const PASS_BYTES: f64 = 128.0;
+/// Bytes of a half.
+const HALF: f64 = 2.0;
+/// Neighbouring halves that a thread loads at once, at most.
+const WIDE: f64 = 8.0;
 
 /// True when both operands are bytes as they lie in memory, or constants in their place, and the device multiplies words of them.
 fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
@@ -156,12 +173,14 @@ impl<'f> Product<'f> {
         let at_once = self.at_once(stages, windows);
         let word = if self.bytes { WORD } else { 1.0 };
         tally.operations = 2.0 * left * tile.columns as f64 / at_once;
+        // Words of bytes lie along the depth.
+        let of = |packed| Copying { packed, depth: tile.depth, across: !self.bytes };
         let left_demand = stages.demand(self.left);
         tally.operations += left_demand.operations * left;
-        self.operand(stages, &mut tally, &left_demand, (&self.rows, left), (false, tile.depth));
+        self.operand(stages, &mut tally, &left_demand, (&self.rows, left), of(false));
         let right_demand = stages.demand(self.right);
         tally.operations += right_demand.operations * right;
-        self.operand(stages, &mut tally, &right_demand, (&self.columns, right), (self.packed, tile.depth));
+        self.operand(stages, &mut tally, &right_demand, (&self.columns, right), of(self.packed));
         if !stages.rates.software {
             tally.results = (tile.thread_rows * tile.thread_columns) as f64;
             // Vectors of both operands for each step of a thread, short ones as much as whole ones; half of them are the same for
@@ -175,6 +194,62 @@ impl<'f> Product<'f> {
         }
         tally
     }
+    /// Counts a kernel on matrix units with this tile: both operands, their way through workgroup memory into fragments, and the products.
+    pub fn count_matrices(&self, stages: &Stages<'_>, tile: &MatrixTile) -> Tally {
+        let (t, lanes) = (&tile.tile, stages.rates.lanes as f64);
+        let up = |n: f64, by: i64| (n / by as f64).ceil();
+        let steps = up(iterations(&self.depth), t.depth);
+        let depth = steps * t.depth as f64;
+        let tiles =
+            up(iterations(&self.rows), t.rows) * up(iterations(&self.columns), t.columns) * iterations(&self.batch);
+        let [left, right] = [t.rows, t.columns].map(|n| tiles * n as f64 * depth);
+        let threads = t.threads as f64;
+        let mut tally = Tally { workgroups: tiles * t.slices as f64, threads, ..Tally::default() };
+        tally.results = (t.thread_rows * t.thread_columns) as f64;
+        tally.operations = 2.0 * left * t.columns as f64 / MATRICES + tiles * threads * steps * STEP;
+        for (side, outer, elements, packed) in
+            [(self.left, &self.rows, left, false), (self.right, &self.columns, right, self.packed)]
+        {
+            let demand = stages.demand(side);
+            tally.operations += demand.operations * elements;
+            // What a thread copies of the operand in a step.
+            let own = elements / (tiles * steps * threads);
+            let mut loads = Tally::default();
+            self.operand(
+                stages,
+                &mut loads,
+                &demand,
+                (outer, elements),
+                Copying { packed, depth: t.depth, across: false },
+            );
+            let vectors = self.loads_vectors(stages, &demand, outer, packed);
+            if vectors && own >= WIDE && self.lies(2).channels % WIDE as i64 == 0 {
+                loads.accesses /= 2.0;
+            }
+            tally.add(loads);
+        }
+        // Each subgroup takes its rows and columns out of workgroup memory, where the copies have put all.
+        let of_subgroups =
+            (left / tile.rows as f64) * t.columns as f64 / tile.columns as f64 * (tile.rows + tile.columns) as f64;
+        tally.operations += of_subgroups * FRAGMENT;
+        tally.passes = (of_subgroups + left + right) * HALF / PASS_BYTES;
+        tally.accesses += (left + right) / lanes / WIDE;
+        tally.shared_bytes = tile.shared_bytes;
+        tally
+    }
+    /// Whether threads copy neighbours of an operand together.
+    fn loads_vectors(&self, stages: &Stages<'_>, d: &Demand, outer: &[Loop], packed: bool) -> bool {
+        packed || d.reads.iter().all(|r| self.copied(stages, r, outer, false).1 > 1)
+    }
+    /// Whether each operand's neighbours are copied together.
+    pub fn vectors(&self, stages: &Stages<'_>) -> [bool; 2] {
+        let of = |e: &Expr, outer: &[Loop], packed| self.loads_vectors(stages, &stages.demand(e), outer, packed);
+        [of(self.left, &self.rows, false), of(self.right, &self.columns, self.packed)]
+    }
+    /// Several loops make the reduction, as those of a convolution's windows and channels.
+    pub fn has_windows(&self) -> bool {
+        self.depth.len() > 1
+    }
     /// Counts the loads of an operand, `elements` of it in all.
     fn operand(
         &self,
@@ -182,7 +257,7 @@ impl<'f> Product<'f> {
         tally: &mut Tally,
         d: &Demand,
         (outer, elements): (&[Loop], f64),
-        (packed, depth): (bool, i64),
+        Copying { packed, depth, across }: Copying,
     ) {
         let lanes = stages.rates.lanes;
         let Some(&(inner, channels)) = self.depth.last() else { return };
@@ -196,20 +271,7 @@ impl<'f> Product<'f> {
                 let width = [4, 2].into_iter().find(|w| channels % w == 0).unwrap_or(1);
                 (stages.touch(r, &Lanes { order: outer, width, along: Some(inner) }), width)
             } else {
-                // Copied together: along the depth or along the rows, whichever lies next to each other.
-                let step = (inner, channels.min(16));
-                let by_depth: Vec<Loop> = outer.iter().copied().chain([step]).collect();
-                let by_rows: Vec<Loop> = [step].into_iter().chain(outer.iter().copied()).collect();
-                let last = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
-                // Elements that are no neighbours are copied one by one, each lane another.
-                let of = |order: &[Loop], n: i64| {
-                    let by = |width: i64| (stages.touch(r, &Lanes { order, width, along: None }), width);
-                    Some(by(4)).filter(|t| n % 4 == 0 && t.0.accesses == 1.0).unwrap_or_else(|| by(1))
-                };
-                let (a, b) = (of(&by_depth, step.1), of(&by_rows, last));
-                let each = |t: &(Touch, i64)| (t.0.accesses / t.1 as f64, t.0.sectors / t.1 as f64);
-                // Along the rows only in whole vectors, and no words of bytes.
-                if !self.bytes && b.1 > 1 && each(&b) < each(&a) { b } else { a }
+                self.copied(stages, r, outer, across)
             };
             // Where a step goes through several elements of a window.
             let apart = channels % 4 != 0 && self.depth.len() > 1;
@@ -219,6 +281,24 @@ impl<'f> Product<'f> {
             }
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);
         }
+    }
+    /// An operand that threads copy together, along the depth or along the rows, whichever lies next to each other: a subgroup's access,
+    /// and the neighbours that each lane loads.
+    fn copied(&self, stages: &Stages<'_>, r: &Read, outer: &[Loop], across: bool) -> (Touch, i64) {
+        let Some(&(inner, channels)) = self.depth.last() else { return (Touch { accesses: 1.0, sectors: 1.0 }, 1) };
+        let step = (inner, channels.min(16));
+        let by_depth: Vec<Loop> = outer.iter().copied().chain([step]).collect();
+        let by_rows: Vec<Loop> = [step].into_iter().chain(outer.iter().copied()).collect();
+        let last = outer.iter().rev().find(|l| l.1 > 1).map_or(1, |l| l.1);
+        // Elements that are no neighbours are copied one by one, each lane another.
+        let of = |order: &[Loop], n: i64| {
+            let by = |width: i64| (stages.touch(r, &Lanes { order, width, along: None }), width);
+            Some(by(4)).filter(|t| n % 4 == 0 && t.0.accesses == 1.0).unwrap_or_else(|| by(1))
+        };
+        let (a, b) = (of(&by_depth, step.1), of(&by_rows, last));
+        let each = |t: &(Touch, i64)| (t.0.accesses / t.1 as f64, t.0.sectors / t.1 as f64);
+        // Along the rows only in whole vectors.
+        if across && b.1 > 1 && each(&b) < each(&a) { b } else { a }
     }
     /// Loops of the result with the columns innermost, as threads store it, under the names that `name` gives them.
     pub fn store_order(&self, name: &dyn Fn(Name) -> Name) -> Vec<Loop> {

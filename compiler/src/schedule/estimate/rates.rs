@@ -54,6 +54,9 @@ pub(super) const PLACE_IN_ROW: f64 = 40.0;
 /// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16 (data-centre GPUs); others
 /// reach about half of that.
 pub(super) const MATRICES: f64 = 4.0;
+/// Operations for each element of a fragment that a subgroup loads: lanes pass elements on, address them and wait. The loops of Mesa's
+/// compilers take 2.5 to 3 instructions an element and lane beside copies and products, in subgroups of 32 (bmg, ada) and 64 (navi31).
+pub(super) const FRAGMENT: f64 = 5.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
 

@@ -69,6 +69,14 @@ impl Tally {
     pub fn touch(&mut self, b: BufferId, elements: f64) {
         *self.touched.entry(b).or_default() += elements;
     }
+    /// Counts what `other` does in the same workgroups.
+    pub fn add(&mut self, other: Tally) {
+        self.operations += other.operations;
+        self.accesses += other.accesses;
+        self.passes += other.passes;
+        self.sector_bytes += other.sector_bytes;
+        other.touched.into_iter().for_each(|(b, elements)| self.touch(b, elements));
+    }
     /// The kernel on its device.
     pub fn kernel(&self, f: &TensorFunction, name: Name, profile: &DeviceProfile, rates: &Rates) -> KernelEstimate {
         let (mut bindings, mut bytes, mut shared_bytes) = (0, 0.0, self.shared_bytes);
@@ -121,6 +129,9 @@ impl Tally {
 /// What an extent counts as that depends on loops around it.
 pub(super) const OPEN: i64 = 16;
 
+/// Scalar operations of a function like an exponential.
+pub(super) const FUNCTION: f64 = 16.0;
+
 /// Scalar operations of an expression without its operands.
 pub(super) fn operations(e: &Expr) -> f64 {
     match e {
@@ -129,9 +140,9 @@ pub(super) fn operations(e: &Expr) -> f64 {
             UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not | UnaryOp::BitNot | UnaryOp::Sign => 1.0,
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc | UnaryOp::IsNan | UnaryOp::IsInf => 1.0,
             UnaryOp::Sqrt => 4.0,
-            _ => 16.0,
+            _ => FUNCTION,
         },
-        Expr::Binary(BinaryOp::Pow, ..) => 16.0,
+        Expr::Binary(BinaryOp::Pow, ..) => FUNCTION,
         Expr::Binary(BinaryOp::Div | BinaryOp::FloorMod | BinaryOp::TruncMod, ..) => 4.0,
         Expr::Select(..) | Expr::Binary(..) => 1.0,
     }

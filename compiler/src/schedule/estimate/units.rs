@@ -4,16 +4,16 @@ use super::combination::Combination;
 use super::product::{PoolingWindows, Product};
 use super::reads::{Demand, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
 use super::rows::rows;
-use super::tally::{KernelEstimate, Tally};
+use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
 use super::transform;
 use super::transpose;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::rules::{
-    LARGEST_WINDOW, ProductTile, USUALLY_UNROLLED, one_kernel, threads_for_a_result, tiles_pay, usual_windows,
-    window_index,
+    LARGEST_WINDOW, MatrixTile, ProductTile, USUALLY_UNROLLED, one_kernel, threads_for_a_result, tiles_pay,
+    usual_windows, window_index,
 };
-use crate::tir::{BufferId, TensorFunction};
+use crate::tir::{BufferId, Expr, TensorFunction};
 
 /// A reduction with the stage that consumes it, or a stage alone; by position.
 #[derive(Clone, Copy)]
@@ -135,7 +135,12 @@ fn total(kernels: &[KernelEstimate]) -> f64 {
 
 /// The kernels of a product with this tile: one, or that of the slices and that of their sum.
 fn in_slices(stages: &Stages<'_>, p: &Part, r: usize, tile: ProductTile) -> Vec<KernelEstimate> {
-    match product(stages, p, r, &tile, None) {
+    sliced(stages, p, r, &tile, product(stages, p, r, &tile, None))
+}
+
+/// The kernels of a product whose own is counted in `tally`; none where it is not.
+fn sliced(stages: &Stages<'_>, p: &Part, r: usize, tile: &ProductTile, tally: Option<Tally>) -> Vec<KernelEstimate> {
+    match tally {
         None => vec![],
         Some(tally) if tile.slices == 1 => vec![named(stages, p.output, &tally)],
         Some(tally) => {
@@ -263,7 +268,19 @@ fn product(
     windows: Option<(PoolingWindows, &Part)>,
 ) -> Option<Tally> {
     let product = Product::of(stages, r)?;
-    let mut tally = product.count(stages, tile, windows.map(|w| w.0));
+    let tally = product.count(stages, tile, windows.map(|w| w.0));
+    Some(with_results(stages, p, (&product, r), tally, tile, windows))
+}
+
+/// Counts what is made of a product's results, and their stores, beside `tally`.
+fn with_results(
+    stages: &Stages<'_>,
+    p: &Part,
+    (product, r): (&Product<'_>, usize),
+    mut tally: Tally,
+    tile: &ProductTile,
+    windows: Option<(PoolingWindows, &Part)>,
+) -> Tally {
     let block = stages.list[r].block;
     let width = if tile.columns % 4 == 0 { 4 } else { 1 };
     // Loops of the consumer that store what those of the reduction compute.
@@ -299,7 +316,7 @@ fn product(
             finish(stages, &mut tally, outer.output, made, &Lanes { order: &own, width, along: None }, 1.0);
         }
     }
-    Some(tally)
+    tally
 }
 
 /// Two kernels as one, and as they are.
@@ -396,6 +413,57 @@ pub(in crate::schedule) fn product_costs(
     let p = part(&stages, blocks)?;
     let r = p.reduce?;
     Some(tiles.iter().map(|tile| total(&in_slices(&stages, &p, r, *tile))).collect())
+}
+
+/// The same as [`product_costs`] for tiles on matrix units.
+pub(in crate::schedule) fn matrix_costs(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    blocks: [Name; 2],
+    tiles: &[MatrixTile],
+) -> Option<Vec<f64>> {
+    let stages = Stages::of(f, constants, profile);
+    let p = part(&stages, blocks)?;
+    let r = p.reduce?;
+    let product = Product::of(&stages, r)?;
+    let cost = |t: &MatrixTile| {
+        let tally = product.count_matrices(&stages, t);
+        let tally = with_results(&stages, &p, (&product, r), tally, &t.tile, None);
+        total(&sliced(&stages, &p, r, &t.tile, Some(tally)))
+    };
+    Some(tiles.iter().map(cost).collect())
+}
+
+/// What a thread of a product in tiles holds beside sums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::schedule) struct Holdings {
+    /// Whether threads copy neighbours of the left and of the right operand at once.
+    pub vectors: [bool; 2],
+    /// Whether the left operand is read in windows.
+    pub windows: bool,
+    /// Whether functions (exponentials, error functions) are computed of its results.
+    pub functions: bool,
+}
+
+/// What a thread of a product holds beside sums: `blocks` are the product and what stores what is made of it; `None` where they are no
+/// plain stages.
+pub(in crate::schedule) fn holdings(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    blocks: [Name; 2],
+) -> Option<Holdings> {
+    let stages = Stages::of(f, constants, profile);
+    let p = part(&stages, blocks)?;
+    let r = p.reduce?;
+    let product = Product::of(&stages, r)?;
+    let mut functions = false;
+    let is_function = |e: &Expr| matches!(e, Expr::Unary(..)) && operations(e) >= FUNCTION;
+    if p.output != r {
+        stages.list[p.output].block.value.visit(&mut |e| functions |= is_function(e));
+    }
+    Some(Holdings { vectors: product.vectors(&stages), windows: product.has_windows(), functions })
 }
 
 fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {

@@ -7,8 +7,9 @@
 
 use super::analysis::{Contraction, Unit, contraction, strip_casts, whole_unit};
 use super::cooperate::{Team, reduce_over_threads};
-use super::matmul_matrix::{self, Matrix, Product};
+use super::matmul_matrix::Product;
 use super::matmul_tiled::{Tile, TileLoops, accumulate, fuse_output, split_tile};
+use super::matrix_tile::{self, Matrix, Operands};
 use super::pooling::inside;
 use super::script;
 use super::sketch::{Decline, Sketch};
@@ -135,7 +136,7 @@ enum Way {
     /// By threads, in a tile of registers each.
     Vector(Tile),
     /// By subgroups, on matrix units.
-    Matrix(Matrix, matmul_matrix::Tile),
+    Matrix(Matrix, matrix_tile::Tile),
 }
 
 impl Way {
@@ -207,11 +208,12 @@ impl Plan {
         // Those of a software device are slower than its vectors.
         let wanted = !p.software || p.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
+        let operands = Operands::plain(self.depth);
         let of = |rows: i64, matrix: Matrix| {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
-            let tile = matmul_matrix::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
-            tile.is_held(p, matrix, self.depth).then_some(Way::Matrix(matrix, tile))
+            let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
+            tile.is_held(p, matrix, operands).then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
         let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));
@@ -276,7 +278,7 @@ impl Plan {
         accumulate(sketch, parts.scores, None, &self.scores, own, &of_scores)?;
         accumulate(sketch, parts.mix, None, &self.mix, thread, &tile)
     }
-    fn on_matrices(&self, sketch: &mut Sketch<'_>, matrix: Matrix, tile: matmul_matrix::Tile) -> Result<(), Decline> {
+    fn on_matrices(&self, sketch: &mut Sketch<'_>, matrix: Matrix, tile: matrix_tile::Tile) -> Result<(), Decline> {
         let all = tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1);
         let threads = (ACROSS.min(all), (all / ACROSS).max(1));
         let product = |reduce: Name, contraction| Product { reduce, contraction, matrix, tile, threads };

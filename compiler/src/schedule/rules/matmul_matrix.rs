@@ -6,134 +6,31 @@
 //! through a slice of workgroup memory of the subgroup's own, from where its lanes take them for what is fused behind the product.
 //! How many lanes there are, no address knows.
 //!
-//! Where the grid leaves cores idle, a long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups,
-//! and a second kernel sums their results: where the estimate says that this takes less.
+//! A long reduction may be cut into slices ([`split_depth`](super::split_depth)) that become workgroups, and a second kernel sums their
+//! results. Every tile that fits the device and whose registers a lane has, with each K step and number of slices, is a candidate; the
+//! estimate finds the cheapest.
 
 use super::analysis::{Contraction, Unit, contraction};
 use super::cooperate::copy_cooperatively;
 use super::direct;
 use super::matmul_tiled::fuse_output;
+use super::matrix_tile::{DEPTH, DEPTHS, Matrix, Operands, PAD, Tile, VECTOR};
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use super::split_depth::{slices, split_depth};
-use super::tiles::ProductTile;
+use super::tiles::MatrixTile;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::product_costs;
+use crate::schedule::estimate::{holdings, matrix_costs};
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, SplitEpilogue,
     StageInFragment, StageInShared, Tensorize, TransformLayout,
 };
 use crate::tir::{LoopKind, MatrixRole};
 
-/// Elements of the reduction that a workgroup has at a time.
-const DEPTH: i64 = 32;
-/// Elements behind a row of a staged tile: 16 bytes.
-const PAD: i64 = 8;
-/// Registers of a lane for addresses and conditions.
-const OTHERS: i64 = 8;
-/// Neighbours of a result that a lane computes at once.
-const VECTOR: i64 = 4;
-
-/// Rows of a lane's results, at most, where it has more of them.
-const ROWS: i64 = 8;
-
-/// Steps of a reduction that drivers unroll whole, at most, where they unroll at all: they load the elements of all steps before the
-/// first is computed.
-const UNROLLED_STEPS: i64 = 8;
-
 /// Rows and columns of a product that matrices are filled with, at least.
 const LEAST: i64 = 4;
-
-/// What a workgroup computes at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Tile {
-    /// Subgroups along rows and along columns.
-    pub subgroups: (i64, i64),
-    /// Matrices of a subgroup along rows and along columns.
-    pub pieces: (i64, i64),
-    /// Elements of the reduction at a time.
-    pub depth: i64,
-}
-
-impl Tile {
-    pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> Tile {
-        Tile { subgroups, pieces, depth }
-    }
-    /// From the most to the least, for matrices of 16 rows and columns.
-    const LARGE: [Tile; 5] = [
-        Tile::new((2, 2), (4, 4), DEPTH),
-        Tile::new((2, 2), (2, 4), DEPTH),
-        Tile::new((2, 2), (2, 2), DEPTH),
-        Tile::new((2, 2), (1, 2), DEPTH),
-        Tile::new((2, 2), (1, 1), DEPTH),
-    ];
-    /// The same for smaller ones, which more subgroups share: each copies less of the tiles and keeps less in registers.
-    const SMALL: [Tile; 5] = [
-        Tile::new((4, 4), (4, 2), DEPTH / 2),
-        Tile::new((4, 4), (4, 1), DEPTH),
-        Tile::new((4, 4), (2, 1), DEPTH),
-        Tile::new((2, 2), (4, 1), DEPTH / 2),
-        Tile::new((2, 2), (2, 1), DEPTH),
-    ];
-    /// Those for a matrix shape.
-    fn all(m: Matrix) -> &'static [Tile] {
-        if m.m * m.n >= 256 { &Tile::LARGE } else { &Tile::SMALL }
-    }
-    /// 32-bit registers that a lane needs where a subgroup has so many: accumulators, the operands of a K step, and what is loaded
-    /// for the next one.
-    fn registers(&self, m: Matrix, lanes: i64) -> i64 {
-        let (rows, columns) = (self.pieces.0 * m.m, self.pieces.1 * m.n);
-        rows * columns / lanes + (rows + columns) * self.depth / 2 / lanes + self.copied(m, lanes)
-    }
-    /// 32-bit registers of a lane for what it copies in a K step.
-    fn copied(&self, m: Matrix, lanes: i64) -> i64 {
-        let (rows, columns) = (self.subgroups.0 * self.pieces.0 * m.m, self.subgroups.1 * self.pieces.1 * m.n);
-        (rows + columns) * self.depth / 2 / (self.subgroups.0 * self.subgroups.1 * lanes)
-    }
-    /// Whether a lane has the registers for a reduction of so many elements.
-    pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, reduction: i64) -> bool {
-        let (most, lanes) = (p.registers_of_largest_subgroup() - OTHERS, i64::from(p.subgroup.1.max(1)));
-        let steps = (reduction + self.depth - 1) / self.depth;
-        let others = if p.unrolls_loops() && steps <= UNROLLED_STEPS { (steps - 1).max(0) } else { 0 };
-        most <= 0 || self.registers(m, lanes) + others * self.copied(m, lanes) <= most
-    }
-    /// For the estimate, which asks for results of a thread as rows and columns.
-    fn in_numbers(&self, m: Matrix, lanes: i64, slices: i64) -> ProductTile {
-        let (rows, columns) = (self.subgroups.0 * self.pieces.0 * m.m, self.subgroups.1 * self.pieces.1 * m.n);
-        let threads = self.subgroups.0 * self.subgroups.1 * lanes;
-        let results = (rows * columns / threads).max(1);
-        let thread_rows = results.min(ROWS);
-        ProductTile {
-            rows,
-            columns,
-            depth: self.depth,
-            threads,
-            thread_rows,
-            thread_columns: results / thread_rows,
-            slices,
-        }
-    }
-    fn listed(&self) -> Vec<i64> {
-        vec![self.subgroups.0, self.subgroups.1, self.pieces.0, self.pieces.1]
-    }
-}
-
-/// A shape's rows, columns and depth.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Matrix {
-    pub m: i64,
-    pub n: i64,
-    pub k: i64,
-}
-
-impl Matrix {
-    pub(super) fn of(mnk: [u32; 3]) -> Matrix {
-        let [m, n, k] = mnk.map(i64::from);
-        Matrix { m, n, k }
-    }
-}
 
 /// Takes products of f16 operands on devices with matrix units; asked for by name, on software devices too.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
@@ -194,9 +91,11 @@ fn check_types(sketch: &Sketch<'_>, reduce: Name) -> Result<(), Decline> {
     wide.map_or(Ok(()), |b| Err(Decline(format!("`{}` is {}, matrix units take f16", b.name, b.dtype))))
 }
 
-/// The largest tile that leaves every core a workgroup, else the smallest or, where that takes less, any with the reduction in slices.
-/// Also the number of slices.
-fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix) -> Result<(Tile, i64), Decline> {
+/// A tile, and the number of slices of the reduction.
+type Candidate = (Tile, i64);
+
+/// The tile and the number of slices that the estimate says take least.
+fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix) -> Result<Candidate, Decline> {
     let p = sketch.profile;
     let product = |names: &[Name]| -> i64 { names.iter().filter_map(|v| sketch.extent_of(*v)).product() };
     let (batch, rows, columns) = (product(&c.batch), product(&c.m), product(&c.n));
@@ -204,35 +103,53 @@ fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix)
         return Err(Decline(format!("{rows} rows and {columns} columns are too few for matrices")));
     }
     let lanes = i64::from(p.subgroup.1.max(1));
-    let size = |t: &Tile| (t.subgroups.0 * t.pieces.0 * m.m, t.subgroups.1 * t.pieces.1 * m.n);
-    let shared = |t: &Tile| {
-        let (tile_rows, tile_columns) = size(t);
-        (tile_rows + tile_columns) * (t.depth + PAD) * 2 + t.subgroups.0 * t.subgroups.1 * m.m * m.n * 4
+    let fits =
+        |t: &Tile| t.tasks() * lanes <= i64::from(p.max_invocations) && t.shared_bytes(m) <= i64::from(p.shared_memory);
+    let depths: Vec<i64> = DEPTHS.into_iter().filter(|d| d % m.k == 0).collect();
+    let all: Vec<Tile> =
+        Tile::all(m).iter().flat_map(|t| depths.iter().map(|d| Tile { depth: *d, ..*t })).filter(fits).collect();
+    let blocks = [unit.name(), unit.output];
+    let plain = Operands::plain(product(&c.k));
+    let holdings = holdings(&sketch.f, sketch.constants, p, blocks).unwrap_or(plain.holdings);
+    let operands = Operands { holdings, ..plain };
+    let mut held: Vec<Tile> = all.iter().filter(|t| t.is_held(p, m, operands)).copied().collect();
+    if held.is_empty() {
+        held.extend(all.iter().rfind(|t| t.depth == DEPTH.max(m.k)).or(all.last()).copied());
+    }
+    let slices = |t: &Tile| if batch == 1 { slices_of(sketch, c, t) } else { vec![1] };
+    let candidates: Vec<Candidate> = held.iter().flat_map(|t| slices(t).into_iter().map(|n| (*t, n))).collect();
+    let numbers: Vec<MatrixTile> = candidates.iter().map(|(t, n)| t.in_numbers(m, lanes, *n)).collect();
+    let costs = matrix_costs(&sketch.f, sketch.constants, p, blocks, &numbers);
+    let costs = costs.unwrap_or_else(|| candidates.iter().map(|c| idle(p, c, m, [batch, rows, columns])).collect());
+    let least = |of: &dyn Fn(&Candidate) -> bool| {
+        let list = candidates.iter().zip(&costs).filter(|(c, _)| of(c));
+        list.min_by(|a, b| a.1.total_cmp(b.1)).map(|(c, _)| *c)
     };
-    let fits = |t: &&Tile| {
-        t.subgroups.0 * t.subgroups.1 * lanes <= i64::from(p.max_invocations) && shared(t) <= i64::from(p.shared_memory)
-    };
-    let usable: Vec<Tile> = Tile::all(m).iter().filter(fits).copied().collect();
-    let reduction = product(&c.k);
-    let held: Vec<Tile> = usable.iter().filter(|t| t.is_held(p, m, reduction)).copied().collect();
-    let over = |n: i64, by: i64| (n + by - 1) / by;
-    let groups = |t: &Tile| batch * over(rows, size(t).0) * over(columns, size(t).1);
-    let enough = held.iter().find(|t| groups(t) >= i64::from(p.cores)).copied();
-    let usual = enough.or(held.last().copied()).or(usable.last().copied());
-    let usual = usual.ok_or_else(|| Decline("no tile fits the device".into()))?;
-    let sliced = if enough.is_none() && batch == 1 { cheapest_slices(sketch, unit, c, m, usual, &held) } else { None };
-    let usual = sliced.map_or(usual, |s| s.0);
-    let domain: Vec<Vec<i64>> = usable.iter().map(Tile::listed).collect();
-    let chosen = sketch.choose("tile", &domain, usual.listed())?;
-    let tile = usable.iter().find(|t| t.listed() == chosen).copied().unwrap_or(usual);
-    let depths: Vec<i64> = [2 * DEPTH, DEPTH, DEPTH / 2].into_iter().filter(|d| d % m.k == 0).collect();
-    let depth = sketch.choose("depth", &depths, tile.depth)?;
-    let tile = Tile { depth, ..tile };
+    let best = least(&|_| true).ok_or_else(|| Decline("no tile fits the device".into()))?;
+    let mut domain: Vec<Vec<i64>> = all.iter().map(Tile::listed).collect();
+    domain.dedup();
+    let chosen = sketch.choose("tile", &domain, best.0.listed())?;
+    let same = |c: &Candidate| c.0.listed() == chosen;
+    let of_tile = all.iter().find(|t| t.listed() == chosen).copied().unwrap_or(best.0);
+    let best = least(&same).unwrap_or((of_tile, 1));
+    let fitting: Vec<i64> = depths.into_iter().filter(|d| fits(&Tile { depth: *d, ..best.0 })).collect();
+    let depth = sketch.choose("depth", &fitting, best.0.depth)?;
+    let tile = Tile { depth, ..best.0 };
     let numbers = if batch == 1 { slices_of(sketch, c, &tile) } else { vec![1] };
-    // Another tile or depth may have been chosen, of which fewer slices are whole steps.
-    let usual = sliced.map(|s| s.1).filter(|n| numbers.contains(n)).unwrap_or(1);
+    let usual = least(&|c| c.0 == tile).map_or(1, |c| c.1);
     let parts = if numbers.len() > 1 { sketch.choose("slices", &numbers, usual)? } else { 1 };
     Ok((tile, parts))
+}
+
+/// What stands for the cost of a product of `[batch, rows, columns]` that the estimate cannot weigh: the largest tile that leaves every
+/// core a workgroup goes first, without slices, else the smallest.
+fn idle(p: &DeviceProfile, (tile, slices): &Candidate, m: Matrix, [batch, rows, columns]: [i64; 3]) -> f64 {
+    let over = |n: i64, by: i64| (n + by - 1) / by;
+    let (own_rows, own_columns) = tile.size(m);
+    let elements = own_rows * own_columns;
+    let enough = batch * over(rows, own_rows) * over(columns, own_columns) >= i64::from(p.cores);
+    let first = if enough { 1.0 / elements as f64 } else { elements as f64 };
+    first * (*slices as f64) * (1.0 + (tile.depth - DEPTH).abs() as f64)
 }
 
 /// Into how many slices of whole K steps the reduction may be cut.
@@ -240,25 +157,6 @@ fn slices_of(sketch: &Sketch<'_>, c: &Contraction, tile: &Tile) -> Vec<i64> {
     let whole: i64 = c.k.iter().filter_map(|v| sketch.extent_of(*v)).product();
     let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
     slices(whole, if channels % tile.depth == 0 { channels / tile.depth } else { 1 })
-}
-
-/// The tile and the number of slices that take less than `usual` does without slices; none where that takes least.
-fn cheapest_slices(
-    sketch: &Sketch<'_>,
-    unit: &Unit,
-    c: &Contraction,
-    m: Matrix,
-    usual: Tile,
-    held: &[Tile],
-) -> Option<(Tile, i64)> {
-    let lanes = i64::from(sketch.profile.subgroup.1.max(1));
-    let sliced = held.iter().flat_map(|t| slices_of(sketch, c, t).into_iter().map(|n| (*t, n)).filter(|s| s.1 > 1));
-    let all: Vec<(Tile, i64)> = std::iter::once((usual, 1)).chain(sliced).collect();
-    let numbers: Vec<ProductTile> = all.iter().map(|(t, n)| t.in_numbers(m, lanes, *n)).collect();
-    let blocks = [unit.name(), unit.output];
-    let costs = product_costs(&sketch.f, sketch.constants, sketch.profile, blocks, &numbers)?;
-    let least = all.iter().zip(&costs).min_by(|a, b| a.1.total_cmp(b.1)).map(|(s, _)| *s);
-    least.filter(|s| s.1 > 1)
 }
 
 /// The loops of a tile.

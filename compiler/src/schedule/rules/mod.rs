@@ -28,6 +28,7 @@ mod matmul_subgroup;
 mod matmul_tiled;
 #[cfg(test)]
 mod matrix_tests;
+mod matrix_tile;
 mod open;
 mod packing;
 mod partition;
@@ -61,7 +62,7 @@ pub(in crate::schedule) use reduction_threads::threads_for_a_result;
 pub(in crate::schedule) use rows::{group_splits, rows_together, threads_for_rows, worth_a_workgroup};
 pub use script::Choice;
 pub use sketch::{Decline, Sketch};
-pub(in crate::schedule) use tiles::{Depth, ProductTile, innermost, product_candidates};
+pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
 pub(in crate::schedule) use windows::usual_windows;

@@ -25,6 +25,18 @@ pub(in crate::schedule) struct ProductTile {
     pub slices: i64,
 }
 
+/// A workgroup's part of a product on matrix units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::schedule) struct MatrixTile {
+    pub tile: ProductTile,
+    /// Rows of a subgroup.
+    pub rows: i64,
+    /// Columns of a subgroup.
+    pub columns: i64,
+    /// Bytes of workgroup memory.
+    pub shared_bytes: u64,
+}
+
 /// How the elements that a product adds up lie in memory.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::schedule) struct Depth {

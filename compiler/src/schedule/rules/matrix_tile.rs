@@ -1,0 +1,196 @@
+//! The tiles of products on matrix units: what a subgroup and a workgroup have, and what that takes of registers and of workgroup memory.
+
+use super::tiles::{MatrixTile, ProductTile};
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::Holdings;
+
+/// Elements of the reduction that a workgroup has at a time.
+pub(super) const DEPTH: i64 = 32;
+/// How many it may have.
+pub(super) const DEPTHS: [i64; 3] = [DEPTH, 2 * DEPTH, DEPTH / 2];
+/// Elements behind a row of a staged tile: 16 bytes.
+pub(super) const PAD: i64 = 8;
+/// Neighbours of a result that a lane computes at once.
+pub(super) const VECTOR: i64 = 4;
+/// Registers of a lane for addresses and conditions.
+const OTHERS: i64 = 8;
+/// Rows of a lane's results, at most, where it has more of them.
+const ROWS: i64 = 8;
+
+/// Neighbouring halves that a lane copies at once, and the registers that their place in a window takes.
+const RUN: i64 = 8;
+const REGISTERS_OF_RUN: i64 = 4;
+
+/// Vectors of a lane's results that live at once where little is made of them, and where functions are: the result and what is added,
+/// the argument, its magnitude and its square, two polynomials, a condition.
+const PLAIN_VECTORS: i64 = 2;
+const FUNCTION_VECTORS: i64 = 7;
+
+/// Instructions that the compilers which unroll loops let a loop become (nir_opt_loop_unroll: 26 for each of 32 iterations), those of a
+/// K step, and those that each of its products adds.
+const UNROLLED_INSTRUCTIONS: i64 = 832;
+const STEP_INSTRUCTIONS: i64 = 24;
+const PRODUCT_INSTRUCTIONS: i64 = 4;
+
+/// What a workgroup computes at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tile {
+    /// Subgroups along rows and along columns.
+    pub subgroups: (i64, i64),
+    /// Matrices of a subgroup along rows and along columns.
+    pub pieces: (i64, i64),
+    /// Elements of the reduction at a time.
+    pub depth: i64,
+}
+
+/// What a product is as far as registers go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operands {
+    /// Elements of the reduction.
+    pub reduction: i64,
+    /// What a lane holds beside sums.
+    pub holdings: Holdings,
+}
+
+impl Operands {
+    /// Both operands are rows of neighbours, and little is made of the results.
+    pub(super) const fn plain(reduction: i64) -> Operands {
+        Operands { reduction, holdings: Holdings { vectors: [true; 2], windows: false, functions: false } }
+    }
+}
+
+impl Tile {
+    pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> Tile {
+        Tile { subgroups, pieces, depth }
+    }
+    /// From the most to the least, for matrices of 16 rows and columns.
+    const LARGE: [Tile; 5] = [
+        Tile::new((2, 2), (4, 4), DEPTH),
+        Tile::new((2, 2), (2, 4), DEPTH),
+        Tile::new((2, 2), (2, 2), DEPTH),
+        Tile::new((2, 2), (1, 2), DEPTH),
+        Tile::new((2, 2), (1, 1), DEPTH),
+    ];
+    /// The same for smaller ones, which more subgroups share: each copies less of the tiles and keeps less in registers.
+    const SMALL: [Tile; 9] = [
+        Tile::new((4, 4), (4, 2), DEPTH / 2),
+        Tile::new((2, 4), (4, 2), DEPTH / 2),
+        Tile::new((4, 4), (2, 2), DEPTH / 2),
+        Tile::new((8, 2), (2, 2), DEPTH / 2),
+        Tile::new((2, 2), (4, 2), DEPTH / 2),
+        Tile::new((4, 4), (2, 1), DEPTH),
+        Tile::new((2, 2), (2, 2), DEPTH / 2),
+        Tile::new((2, 2), (4, 1), DEPTH / 2),
+        Tile::new((2, 2), (2, 1), DEPTH),
+    ];
+    /// Those for a matrix shape.
+    pub(super) fn all(m: Matrix) -> &'static [Tile] {
+        if m.m * m.n >= 256 { &Tile::LARGE } else { &Tile::SMALL }
+    }
+    /// Rows and columns of a subgroup.
+    fn of_subgroup(&self, m: Matrix) -> (i64, i64) {
+        (self.pieces.0 * m.m, self.pieces.1 * m.n)
+    }
+    /// Rows and columns of the workgroup.
+    pub(super) fn size(&self, m: Matrix) -> (i64, i64) {
+        let (rows, columns) = self.of_subgroup(m);
+        (self.subgroups.0 * rows, self.subgroups.1 * columns)
+    }
+    /// Subgroups of the workgroup.
+    pub(super) fn tasks(&self) -> i64 {
+        self.subgroups.0 * self.subgroups.1
+    }
+    /// Bytes of workgroup memory: both operands, and a slice of each subgroup for its results.
+    pub(super) fn shared_bytes(&self, m: Matrix) -> i64 {
+        let (rows, columns) = self.size(m);
+        (rows + columns) * (self.depth + PAD) * 2 + self.tasks() * m.m * m.n * 4
+    }
+    /// 32-bit registers of a lane for what it copies in a K step. A half that is loaded alone has one of its own, and one for its
+    /// address; a run of neighbours out of a window has an address, a row, a column and a condition.
+    fn copied(&self, m: Matrix, lanes: i64, h: Holdings) -> i64 {
+        let (rows, columns) = self.size(m);
+        let threads = self.tasks() * lanes;
+        let halves = [(rows, h.vectors[0]), (columns, h.vectors[1])].map(|(n, v)| if v { n } else { 4 * n });
+        let left = rows * self.depth / threads;
+        let runs = if h.windows && h.vectors[0] { (left + RUN - 1) / RUN } else { 0 };
+        halves.iter().sum::<i64>() * self.depth / 2 / threads + runs * REGISTERS_OF_RUN
+    }
+    /// Whether a compiler that unrolls loops would unroll that over the K steps, which are so many.
+    fn is_unrolled(&self, m: Matrix, steps: i64) -> bool {
+        let products = self.pieces.0 * self.pieces.1 * self.depth / m.k;
+        steps > 1 && steps * (STEP_INSTRUCTIONS + PRODUCT_INSTRUCTIONS * products) <= UNROLLED_INSTRUCTIONS
+    }
+    /// How many times a lane has the operands of a matrix of depth in registers: those of a whole K step, or where the compiler unrolls
+    /// loops, those of three at most and, where others follow in the same code, of the next.
+    fn operands_held(&self, p: &DeviceProfile, m: Matrix, steps: i64) -> i64 {
+        let all = (self.depth / m.k).max(1);
+        if !p.unrolls_loops() {
+            return all;
+        }
+        all.min(3) + i64::from(all > 1 || self.is_unrolled(m, steps))
+    }
+    /// Whether a lane has the registers for a product: accumulators beside operands and what is loaded for the next K step, or beside what
+    /// is made of the results.
+    pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, o: Operands) -> bool {
+        let (most, lanes) = (p.registers_of_largest_subgroup() - OTHERS, i64::from(p.subgroup.1.max(1)));
+        let steps = (o.reduction + self.depth - 1) / self.depth;
+        let (rows, columns) = self.of_subgroup(m);
+        let operands = (rows + columns) * m.k / 2 * self.operands_held(p, m, steps);
+        let results = if o.holdings.functions { FUNCTION_VECTORS } else { PLAIN_VECTORS } * VECTOR;
+        let others = (operands / lanes + self.copied(m, lanes, o.holdings)).max(results);
+        most <= 0 || rows * columns / lanes + others <= most
+    }
+    /// For the estimate, which asks for results of a thread as rows and columns.
+    pub(super) fn in_numbers(&self, m: Matrix, lanes: i64, slices: i64) -> MatrixTile {
+        let ((rows, columns), own) = (self.size(m), self.of_subgroup(m));
+        let threads = self.tasks() * lanes;
+        let results = (rows * columns / threads).max(1);
+        let thread_rows = results.min(ROWS);
+        let thread_columns = results / thread_rows;
+        let tile = ProductTile { rows, columns, depth: self.depth, threads, thread_rows, thread_columns, slices };
+        MatrixTile { tile, rows: own.0, columns: own.1, shared_bytes: self.shared_bytes(m) as u64 }
+    }
+    pub(super) fn listed(&self) -> Vec<i64> {
+        vec![self.subgroups.0, self.subgroups.1, self.pieces.0, self.pieces.1]
+    }
+}
+
+/// A shape's rows, columns and depth.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Matrix {
+    pub m: i64,
+    pub n: i64,
+    pub k: i64,
+}
+
+impl Matrix {
+    pub(super) fn of(mnk: [u32; 3]) -> Matrix {
+        let [m, n, k] = mnk.map(i64::from);
+        Matrix { m, n, k }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Mesa's compiler for Intel spills and what it holds (benches/results/2026-11-23-matrix-units.md).
+    #[test]
+    fn tiles_that_spill_are_not_held() {
+        let p = DeviceProfile::named("bmg").expect("a profile");
+        let m = Matrix { m: 8, n: 16, k: 16 };
+        let held = |s, pieces, depth, o: Operands| Tile::new(s, pieces, depth).is_held(&p, m, o);
+        let (long, short) = (Operands::plain(768), Operands::plain(192));
+        assert!(held((4, 4), (4, 2), 16, long), "a loop of 48 steps stays one");
+        assert!(!held((4, 4), (4, 2), 16, short), "12 steps are unrolled");
+        assert!(held((2, 2), (2, 2), 16, short), "with room for what is loaded ahead");
+        assert!(!held((2, 2), (4, 1), 32, long), "two matrices of depth");
+        let of = |holdings| Operands { holdings, ..long };
+        let plain = long.holdings;
+        assert!(!held((4, 4), (4, 2), 16, of(Holdings { functions: true, ..plain })), "before GELU");
+        assert!(!held((4, 4), (4, 2), 16, of(Holdings { vectors: [false; 2], ..plain })), "single halves");
+        let windows = of(Holdings { windows: true, ..plain });
+        assert!(held((4, 4), (4, 2), 16, windows));
+        assert!(!held((2, 2), (4, 2), 16, windows), "longer runs out of windows");
+    }
+}
