@@ -153,6 +153,7 @@ const REFUSED: &[(&str, i32)] = &[
     ("compile-bug-", 5),
     ("conv_four_operands", 3),
     ("scale_that_broadcasts", 2),
+    ("scatter_of_unlike_sizes", 3),
     ("sixteen_open_dimensions", 3),
     ("min_", 3),
     ("panic-", 3),
