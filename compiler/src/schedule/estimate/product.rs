@@ -8,7 +8,7 @@ use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::rules::{Depth, MatrixTile, ProductTile, dot_candidates, innermost, product_candidates};
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
-use crate::traffic::element_bytes;
+use crate::traffic::{BANK_BYTES, BANKS, element_bytes};
 
 /// A product of a unit, by the loops of its reduction.
 pub(super) struct Product<'f> {
@@ -32,6 +32,7 @@ pub(super) struct PoolingWindows {
 
 /// Bytes of a packed word.
 const WORD: f64 = 4.0;
+
 /// How threads copy an operand.
 #[derive(Clone, Copy)]
 struct Copying {
@@ -43,8 +44,6 @@ struct Copying {
     across: bool,
 }
 
-/// Bytes that all banks of workgroup memory serve in a pass.
-const PASS_BYTES: f64 = 128.0;
 /// Bytes of a half.
 const HALF: f64 = 2.0;
 /// Neighbouring halves that a thread loads at once, at most.
@@ -232,7 +231,7 @@ impl<'f> Product<'f> {
         let of_subgroups =
             (left / tile.rows as f64) * t.columns as f64 / tile.columns as f64 * (tile.rows + tile.columns) as f64;
         tally.operations += of_subgroups * FRAGMENT;
-        tally.passes = (of_subgroups + left + right) * HALF / PASS_BYTES;
+        tally.passes = (of_subgroups + left + right) * HALF / (BANKS * BANK_BYTES) as f64;
         tally.accesses += (left + right) / lanes / WIDE;
         tally.shared_bytes = tile.shared_bytes;
         tally

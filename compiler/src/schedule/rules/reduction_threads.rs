@@ -97,14 +97,19 @@ pub(in crate::schedule) fn threads_for_a_result(
 /// Numbers of threads of a GPU that may share `length` neighbouring elements, `most` at most: a quarter of these; and where that
 /// leaves some thread without a vector, before it so many that each has some, as many as each other where that can be.
 pub(in crate::schedule) fn threads_for_a_row(length: i64, most: i64) -> Vec<i64> {
-    let vectors = (length / VECTOR).max(1);
-    let all = ((vectors as u64).next_power_of_two() as i64).clamp(SHORTEST, most.max(SHORTEST));
+    let (vectors, all) = ((length / VECTOR).max(1), thread_a_vector(length, most));
     if length % VECTOR != 0 || all <= vectors || vectors < SHORTEST {
         return vec![all];
     }
     let fewer = std::iter::successors(Some(all / 2), |t| Some(t / 2)).take_while(|t| *t >= SHORTEST);
     let even = fewer.filter(|t| *t >= 2 * SHORTEST).find(|t| vectors % t == 0);
     vec![even.unwrap_or(all / 2), all]
+}
+
+/// The power of two of threads that have a vector of `elements` each, a subgroup at least and `most` at most.
+pub(super) fn thread_a_vector(elements: i64, most: i64) -> i64 {
+    let vectors = (elements / VECTOR).max(1);
+    ((vectors as u64).next_power_of_two() as i64).clamp(SHORTEST, most.max(SHORTEST))
 }
 
 #[cfg(test)]

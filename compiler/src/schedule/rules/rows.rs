@@ -7,7 +7,7 @@
 
 use super::analysis::{Unit, readers};
 use super::cooperate::{Team, choose_combination, reduce_over_threads};
-use super::reduction_threads::threads_for_a_row;
+use super::reduction_threads::{thread_a_vector, threads_for_a_row};
 use super::sketch::{Decline, Sketch};
 use crate::int::{Int, IntNode};
 use crate::name::Name;
@@ -142,7 +142,7 @@ pub(in crate::schedule) fn threads_for_rows(p: &DeviceProfile, shared: bool, ele
         // A workgroup is a loop on one core: more than one subgroup of it brings nothing but barriers.
         (true, true) => vec![i64::from(p.fixed_subgroup().unwrap_or(8))],
         (true, false) if together == 1 => threads_for_a_row(elements, 256),
-        (true, false) => vec![(((elements / 4).max(1) as u64).next_power_of_two() as i64).clamp(32, 256)],
+        (true, false) => vec![thread_a_vector(elements, 256)],
         (false, true) => vec![8],
         (false, false) => vec![32],
     }
@@ -183,10 +183,10 @@ fn workgroup_threads(sketch: &mut Sketch<'_>, rows: &Rows, together: i64, usual:
     let shared = prev_power_of_two(i64::from(p.shared_memory) / (rows.reductions.len() as i64 * 5));
     // Of few rows a workgroup is the only one of its core.
     let alone = !p.software && usual == 256 && rows.count < i64::from(p.cores.max(1));
-    let wanted = ((rows.length * together / 4).max(1) as u64).next_power_of_two() as i64;
     let default = match p.software {
         true => usual,
-        false => if alone { wanted.clamp(256, 1024) } else { usual }.min(device).min(shared),
+        false if alone => thread_a_vector(rows.length * together, 1024).min(device).min(shared),
+        false => usual.min(device).min(shared),
     };
     let mut domain: Vec<i64> = (2..=10).map(|n| 1 << n).filter(|t| *t <= device.min(shared) && *t > together).collect();
     if !domain.contains(&default) {
