@@ -144,10 +144,10 @@ impl Facts {
         let scaled = self.simplify(&((e.clone() - atom.clone() * times) * n + x.clone() * times));
         let left_over = Interval::new(0, n - 1).scale(-times);
         let Interval { low, high } = self.span_of_sum(&scaled) + left_over;
-        let quotient = |of: i64| if matches!(of, i64::MIN | i64::MAX) { of } else { of.div_euclid(n) };
-        // Upwards from below: `n*e >= low`.
-        let low = if low == i64::MIN { low } else { -quotient(low.saturating_neg()) };
-        Some(Interval::new(low, quotient(high)))
+        // Only the open end stays as it is: a sum that is held at the other one has a value. Upwards from below, `n*e >= low`.
+        let low = if low == i64::MIN { low } else { -low.saturating_neg().div_euclid(n) };
+        let high = if high == i64::MAX { high } else { high.div_euclid(n) };
+        Some(Interval::new(low, high))
     }
     /// True when `low <= e <= high` is proved here; `i64::MIN` and `i64::MAX` ask for nothing.
     pub fn prove(&mut self, e: &Int, low: i64, high: i64) -> bool {
@@ -250,6 +250,17 @@ mod tests {
         f.assume(&[Cond::ge(i * 16 + j, 24)]);
         assert!(f.prove(&e, 3, 20));
         assert!(!f.prove(&e, 4, 20), "i = 1, j = 8");
+    }
+
+    #[test]
+    fn quotients_at_the_ends_of_the_word_have_a_range() {
+        let v = Int::var("v");
+        let e = v.clone() * 2 + v.clone().div(i64::MAX - 1);
+        let mut f = Facts::new(Bounds::new());
+        f.assume(&[Cond::eq(v, i64::from(i32::MIN) - 1)]);
+        let r = f.span_here(&e);
+        assert!(r.low <= r.high, "{r:?}");
+        assert!(f.prove(&e, i64::MIN, 2 * i64::from(i32::MIN) - 3));
     }
 
     #[test]
