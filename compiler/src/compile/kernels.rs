@@ -9,6 +9,7 @@ use crate::arena::Id;
 use crate::define_id;
 use crate::fingerprint::Fingerprint;
 use crate::graph::Module;
+use crate::int::{Cond, Int};
 use crate::name::Name;
 use crate::plan::{EmitFailure, EmitKernel, EmittedKernel, PlanKernel};
 use crate::profile::DeviceProfile;
@@ -74,6 +75,18 @@ impl Requests {
         std::iter::once(base).chain(numbered).find(|n| !self.taken.contains(n)).unwrap_or(base)
     }
 
+    /// Names of versions must be free too.
+    fn name_versions(&self, built: &mut [Built]) {
+        let mut taken = self.taken.clone();
+        for v in built.iter_mut().flat_map(|b| &mut b.versions) {
+            let base = v.built.function.name;
+            let numbered = (2..).map(|i| Name::new(&format!("{base}_{i}")));
+            let name = std::iter::once(base).chain(numbered).find(|n| !taken.contains(n)).unwrap_or(base);
+            taken.insert(name);
+            (v.built.function.name, v.built.before.name) = (name, name);
+        }
+    }
+
     /// Schedules and emits all of them; the progress is called on this thread.
     ///
     /// # Errors
@@ -103,7 +116,9 @@ impl Requests {
                 progress("kernels", n + 1, self.list.len());
             }
         });
-        done.into_iter().flatten().collect()
+        let mut built = done.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
+        self.name_versions(&mut built);
+        Ok(built)
     }
 }
 
@@ -121,6 +136,17 @@ pub(super) struct Built {
     pub declined: Vec<String>,
     /// The kernels, in order.
     pub kernels: Vec<EmittedKernel>,
+    /// Versions for some sizes only, in the order in which they are asked.
+    pub versions: Vec<BuiltVersion>,
+}
+
+/// A function under an assumption about its sizes, with kernels.
+pub(super) struct BuiltVersion {
+    /// What holds for the symbols of the function for all sizes.
+    pub when: Vec<Cond>,
+    /// The version's symbols as expressions of these.
+    pub symbols: Vec<(Name, Int)>,
+    pub built: Built,
 }
 
 impl Built {
@@ -151,7 +177,10 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
         true => as_written(t, &request.constants, profile),
         false => rules::schedule(t, &request.constants, profile).map_err(|e| e.to_string()),
     };
-    let rules::Scheduled { function, rule, mut applied, declined } = scheduled.map_err(fail)?;
+    let scheduled = scheduled.map_err(fail)?;
+    let open = !written && !t.symbols.is_empty();
+    let versions = if open { rules::versions(t, &request.constants, profile, &scheduled) } else { vec![] };
+    let rules::Scheduled { function, rule, mut applied, declined } = scheduled;
     if !written && !profile.software && profile.subgroup.1 > 0 {
         applied.extend(traffic::describe(&function, profile));
     }
@@ -166,7 +195,27 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     if before.kernels().is_empty() {
         before.pending = function.trace.clone();
     }
-    Ok(Built { before, function, rule, applied, declined, kernels })
+    let versions = versions.into_iter().filter_map(|v| version(v, t.name, profile, emitter)).collect::<Vec<_>>();
+    applied.extend(versions.iter().flat_map(|v: &BuiltVersion| v.built.applied.iter().take(1).cloned()));
+    Ok(Built { before, function, rule, applied, declined, kernels, versions })
+}
+
+/// The kernels of a version; none where the device does not take them, since the function for all sizes is there.
+fn version(v: rules::Version, base: Name, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Option<BuiltVersion> {
+    let rules::Version { when, symbols, suffix, mut before, scheduled, estimates } = v;
+    let rules::Scheduled { mut function, rule, mut applied, declined } = scheduled;
+    function.name = Name::new(&format!("{base}_{suffix}"));
+    let emit = |(kernel, _)| emitter.emit(&function, kernel, profile);
+    let kernels = function.kernels().into_iter().map(emit).collect::<Result<Vec<_>, _>>().ok()?;
+    let (all, own) = (estimates.0 / 1e3, estimates.1 / 1e3);
+    applied.insert(0, format!("a version `{suffix}`, estimated at {own:.1} us instead of {all:.1}, by {rule}"));
+    before.name = function.name;
+    before.pending = function.trace.clone();
+    Some(BuiltVersion {
+        when,
+        symbols,
+        built: Built { before, function, rule, applied, declined, kernels, versions: vec![] },
+    })
 }
 
 /// A function by the schedule that it came with; choices in it that were edited are followed.
@@ -188,8 +237,8 @@ fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfil
 /// Kernels of all functions in a row.
 pub(super) struct Emitted {
     pub kernels: Vec<PlanKernel>,
-    /// For each function the position of its first one.
-    pub first_kernel: Vec<usize>,
+    /// For each function the positions of its first one and of the first one of each version.
+    pub first_kernel: Vec<Vec<usize>>,
     /// The functions before they were scheduled.
     pub unscheduled: IndexMap<Name, TensorFunction>,
 }
@@ -199,16 +248,24 @@ impl Emitted {
     pub fn of(built: &[Built], module: &mut Module) -> Emitted {
         let mut all = Emitted { kernels: vec![], first_kernel: vec![], unscheduled: IndexMap::new() };
         for b in built {
-            all.first_kernel.push(all.kernels.len());
-            all.kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
-                name: String::new(),
-                emitted: e.clone(),
-                function: b.name(),
-                part,
-            }));
-            all.unscheduled.insert(b.name(), b.before.clone());
-            module.tensor_functions.insert(b.name(), b.function.clone());
+            let positions = std::iter::once(b).chain(b.versions.iter().map(|v| &v.built));
+            let positions = positions.map(|b| all.add(b, module)).collect();
+            all.first_kernel.push(positions);
         }
         all
+    }
+
+    /// Takes the kernels of one function, and says where the first one is.
+    fn add(&mut self, b: &Built, module: &mut Module) -> usize {
+        let first = self.kernels.len();
+        self.kernels.extend(b.kernels.iter().zip(b.function.kernels()).map(|(e, (part, _))| PlanKernel {
+            name: String::new(),
+            emitted: e.clone(),
+            function: b.name(),
+            part,
+        }));
+        self.unscheduled.insert(b.name(), b.before.clone());
+        module.tensor_functions.insert(b.name(), b.function.clone());
+        first
     }
 }

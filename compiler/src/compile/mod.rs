@@ -31,7 +31,7 @@ pub use host::bind_host_steps;
 pub use lower::{LowerError, LoweredGroup, assign_encodings, lower_group};
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
-pub use open::{OpenPlan, SizeError};
+pub use open::{KernelVersion, OpenPlan, SizeError};
 pub use stages::{SizedNode, StageValue, Stages, split_stages};
 
 use crate::cost::EstimatedCost;

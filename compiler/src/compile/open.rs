@@ -6,9 +6,9 @@ use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
 use super::{CompileError, MemoryReport};
 use crate::graph::{BindError, Function, Module, ValueId, choose_shapes, input_ports, open_dims, substitute_dims};
-use crate::int::{Bounds, DimRanges, Int, simplify};
+use crate::int::{Bounds, Cond, DimRanges, Int, simplify};
 use crate::name::Name;
-use crate::plan::{Content, Plan, PlanKernel};
+use crate::plan::{Content, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::trace::OpenDim;
 use indexmap::IndexMap;
@@ -78,7 +78,30 @@ pub enum SizeError {
     BeyondDevice(String),
 }
 
+/// The kernel of a group for some sizes only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelVersion {
+    /// Its index among the plan's kernels.
+    pub kernel: KernelIndex,
+    /// The group whose dispatch it is.
+    pub group: usize,
+    /// What must hold for the open dimensions.
+    pub when: Vec<Cond>,
+}
+
 impl OpenPlan {
+    /// The kernels that run for some sizes only: for each group in the order in which a plan for given sizes asks them. Where the
+    /// conditions of none hold, the group has its kernels for all sizes.
+    pub fn versions(&self) -> Vec<KernelVersion> {
+        let of = |p: &Pending| match p {
+            Pending::Dispatch { kernel, group, version: Some(v), .. } => {
+                Some(KernelVersion { kernel: *kernel, group: *group, when: v.when.get(v.index)?.clone() })
+            }
+            _ => None,
+        };
+        self.pending.iter().filter_map(of).collect()
+    }
+
     /// The open dimensions, in the order in which the inputs have them.
     pub fn dims(&self) -> Vec<Name> {
         open_dims(&self.module)
@@ -125,10 +148,14 @@ impl OpenPlan {
         self.dims().into_iter().map(of).collect()
     }
 
-    /// The numbers of the dispatches for any sizes, in order.
+    /// The numbers of the dispatches for any sizes that take the versions of the least ones, in order.
     pub(super) fn calls(&self) -> Vec<OpenNumbers> {
         let of = |p: &Pending| {
-            let Pending::Dispatch { kernel, group, work, part, symbols, .. } = p else { return None };
+            let Pending::Dispatch { kernel, group, work, part, symbols, version, .. } = p else { return None };
+            let least = |v: Name| Some(self.ranges.least(v));
+            if version.as_ref().is_some_and(|v| !v.is_picked(&least)) {
+                return None;
+            }
             let kernel = &self.kernels[*kernel].emitted;
             let of_symbol = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());
             let grid = match &kernel.open_grid {

@@ -8,7 +8,7 @@ use super::callees::{Callees, called, join};
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
 use super::host::host_module;
-use super::kernels::{Built, Emitted, FunctionId, Requests};
+use super::kernels::{Built, BuiltVersion, Emitted, FunctionId, Requests};
 use super::memory::{Pool, PoolId};
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
@@ -17,13 +17,13 @@ use super::residency::{
     Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, symbols_of,
     value_encoding,
 };
-use super::steps::{Pending, Steps};
+use super::steps::{Pending, Steps, VersionChoice};
 use super::storage::StorageLocation;
 use super::work::{GroupWork, KernelWork};
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
 use crate::arena::Id;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
-use crate::int::{DimRanges, Int};
+use crate::int::{Cond, DimRanges, Int};
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::{CallHost, CallTensor, Const, If, Loop};
@@ -171,8 +171,8 @@ pub(super) struct Planner<'a> {
     pub(super) profile: &'a DeviceProfile,
     sources: &'a Sources,
     built: &'a [Built],
-    /// Index of the first kernel of each built function.
-    first_kernel: &'a [KernelIndex],
+    /// Indices of the first kernel of each built function and of its versions.
+    first_kernel: &'a [Vec<KernelIndex>],
     constants: &'a FxHashMap<ValueId, Name>,
     pub(super) on_device: &'a FxHashSet<ValueId>,
     remarks: Vec<Remark>,
@@ -367,8 +367,8 @@ impl Planner<'_> {
 
     fn kernel_group(&mut self, n: NodeId, origin: &Origin) -> Result<(), CompileError> {
         let at = origin.function.index();
-        let (built, first_kernel) = (&self.built[at], self.first_kernel[at]);
-        let (index, report) = self.group();
+        let (built, first_kernel) = (&self.built[at], &self.first_kernel[at]);
+        let report = self.group().1;
         report.rule = built.rule;
         report.tensor_function = Some(built.name());
         for line in &built.applied {
@@ -378,10 +378,37 @@ impl Planner<'_> {
             self.remark(SCHEDULING, RemarkKind::Missed, why.clone());
         }
         let symbols = symbols_of(self.main, n, &built.function);
-        let locations = self.bind(n, built, &symbols);
+        let own = |e: &Int| e.replace(&mut |v| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone()));
+        let conditions = |v: &BuiltVersion| v.when.iter().map(|c| c.map(&mut |e| own(e))).collect();
+        let when: Arc<Vec<Vec<Cond>>> = Arc::new(built.versions.iter().map(conditions).collect());
+        let parameters = self.bind_parameters(n, built);
+        self.group().1.bytes = 0;
+        for (index, v) in built.versions.iter().enumerate() {
+            let symbols: Vec<(Name, Int)> = v.symbols.iter().map(|(q, e)| (*q, own(e))).collect();
+            let version = Some(VersionChoice { when: when.clone(), index });
+            self.dispatches(n, origin, (&v.built, first_kernel[index + 1]), &parameters, (symbols, version))?;
+        }
+        let all = (!when.is_empty()).then(|| VersionChoice { index: when.len(), when });
+        self.dispatches(n, origin, (built, first_kernel[0]), &parameters, (symbols, all))?;
+        self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name() });
+        Ok(())
+    }
+
+    /// The dispatches of a function, or of one of its versions.
+    fn dispatches(
+        &mut self,
+        n: NodeId,
+        origin: &Origin,
+        (built, first_kernel): (&Built, KernelIndex),
+        parameters: &FxHashMap<BufferId, StorageLocation>,
+        (symbols, version): (Vec<(Name, Int)>, Option<VersionChoice>),
+    ) -> Result<(), CompileError> {
+        let index = self.group().0;
+        let mut locations = parameters.clone();
+        self.bind_scratch(built, &symbols, &mut locations);
         let work = Arc::new(KernelWork::of(self.main, n, origin.work.clone(), built, &symbols));
         let least = |v: Name| self.least.get(&v).and_then(Int::as_const);
-        self.group().1.bytes = 0;
+        let shown = version.as_ref().is_none_or(|v| v.is_picked(&least));
         for (at, kernel) in built.kernels.iter().enumerate() {
             let bound = |b: &Binding| {
                 let location = locations.get(&b.buffer).copied().ok_or_else(|| CompileError::Bug {
@@ -391,19 +418,22 @@ impl Planner<'_> {
                 Ok((location, b.slice))
             };
             let locations = kernel.bindings.iter().map(bound).collect::<Result<Vec<_>, CompileError>>()?;
-            self.group().1.bytes += work.bytes(at, &least);
+            if shown {
+                self.group().1.bytes += work.bytes(at, &|v| self.least.get(&v).and_then(Int::as_const));
+            }
             let (kernel, work, symbols) = (first_kernel + at, work.clone(), symbols.clone());
-            self.pending.push(Pending::Dispatch { kernel, locations, group: index, part: at, work, symbols });
+            let version = version.clone();
+            self.pending.push(Pending::Dispatch { kernel, locations, group: index, part: at, work, symbols, version });
         }
-        self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name() });
         Ok(())
     }
 
-    /// The storage locations of the buffers that the kernels of a group bind.
-    fn bind(&mut self, n: NodeId, built: &Built, symbols: &[(Name, Int)]) -> FxHashMap<BufferId, StorageLocation> {
+    /// The storage locations of the operands and results of a group, which all versions of its kernels bind.
+    fn bind_parameters(&mut self, n: NodeId, built: &Built) -> FxHashMap<BufferId, StorageLocation> {
         let (node, f) = (&self.main.nodes[n], &built.function);
         let first = self.pending.len();
-        let last = first + built.kernels.len().saturating_sub(1);
+        let dispatches = built.kernels.len() + built.versions.iter().map(|v| v.built.kernels.len()).sum::<usize>();
+        let last = first + dispatches.saturating_sub(1);
         let mut locations: FxHashMap<BufferId, StorageLocation> = FxHashMap::default();
         for (b, &v) in f.inputs().zip(node.inputs.iter().flatten()) {
             self.touch(v, last);
@@ -419,6 +449,19 @@ impl Planner<'_> {
             self.touch(v, last);
             locations.insert(b, self.location[&v]);
         }
+        locations
+    }
+
+    /// Adds the storage locations of the buffers that only the kernels of `built` bind, whose first one comes next.
+    fn bind_scratch(
+        &mut self,
+        built: &Built,
+        symbols: &[(Name, Int)],
+        locations: &mut FxHashMap<BufferId, StorageLocation>,
+    ) {
+        let f = &built.function;
+        let first = self.pending.len();
+        let last = first + built.kernels.len().saturating_sub(1);
         // Scratch is what kernels really bind: buffers of inlined stages are left behind in the arena.
         let bound: FxHashSet<BufferId> = built.kernels.iter().flat_map(|k| &k.bindings).map(|b| b.buffer).collect();
         for (b, buffer) in f.buffers.iter() {
@@ -431,7 +474,6 @@ impl Planner<'_> {
                 locations.insert(b, StorageLocation::Pool(id));
             }
         }
-        locations
     }
 
     /// Which group reads which, and which hold the model's results.

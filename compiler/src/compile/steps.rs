@@ -9,7 +9,7 @@ use super::storage::{StorageLocation, Tensors};
 use super::work::KernelWork;
 use super::{CompileError, MemoryReport};
 use crate::graph::{Function, Module, Node, NodeId, ValueId};
-use crate::int::Int;
+use crate::int::{Cond, Int};
 use crate::name::Name;
 use crate::ops::control::CallHost;
 use crate::plan::{
@@ -35,6 +35,8 @@ pub(super) enum Pending {
         part: usize,
         /// The symbols of the kernel's function, and what they are in open sizes of the module.
         symbols: Vec<(Name, Int)>,
+        /// For which sizes it runs; none: for all.
+        version: Option<VersionChoice>,
     },
     Host {
         node: NodeId,
@@ -64,6 +66,23 @@ pub(super) enum Pending {
     EndFunction {
         on_host: Range<usize>,
     },
+}
+
+/// One of several versions of the kernels of a group.
+#[derive(Clone)]
+pub(super) struct VersionChoice {
+    /// The conditions of each version, in open sizes of the module, in the order in which they are asked.
+    pub when: Arc<Vec<Vec<Cond>>>,
+    /// Which of them this is; their number for the one for all sizes.
+    pub index: usize,
+}
+
+impl VersionChoice {
+    /// True when a run of these sizes takes this version: it is the first whose conditions hold.
+    pub fn is_picked(&self, size: &dyn Fn(Name) -> Option<i64>) -> bool {
+        let holds = |when: &Vec<Cond>| when.iter().all(|c| c.holds(size) == Some(true));
+        self.when.iter().position(holds).unwrap_or(self.when.len()) == self.index
+    }
 }
 
 /// A loop before buffers have numbers.
@@ -277,7 +296,9 @@ impl Steps<'_> {
         steps: &mut Vec<Step>,
     ) -> Result<(), CompileError> {
         match pending {
-            Pending::Dispatch { kernel, locations, group, work, part, symbols } => {
+            Pending::Dispatch { version: Some(v), .. }
+                if !v.is_picked(&|v| self.sizes.get(&v).and_then(Int::as_const)) => {}
+            Pending::Dispatch { kernel, locations, group, work, part, symbols, version: _ } => {
                 let number = |&(location, slice): &(StorageLocation, u32)| Ok((tensors.buffer(location, None)?, slice));
                 let buffers = locations.iter().map(number).collect::<Result<Vec<_>, CompileError>>()?;
                 let (kernel, group) = (*kernel, *group);

@@ -1,6 +1,7 @@
 //! Conditions on index expressions.
 
 use super::Int;
+use crate::name::Name;
 
 /// Comparison of two index expressions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
@@ -35,6 +36,15 @@ impl Cond {
     /// `a == b`
     pub fn eq(a: impl Into<Int>, b: impl Into<Int>) -> Cond {
         Cond { lhs: a.into(), op: CondOp::Eq, rhs: b.into() }
+    }
+    /// Whether it holds where variables have these values; none where one has none.
+    pub fn holds(&self, value: &dyn Fn(Name) -> Option<i64>) -> Option<bool> {
+        let (lhs, rhs) = (self.lhs.eval(value)?, self.rhs.eval(value)?);
+        Some(match self.op {
+            CondOp::Lt => lhs < rhs,
+            CondOp::Ge => lhs >= rhs,
+            CondOp::Eq => lhs == rhs,
+        })
     }
     /// Rewrites both sides.
     pub fn map(&self, f: &mut dyn FnMut(&Int) -> Int) -> Cond {

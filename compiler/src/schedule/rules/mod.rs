@@ -48,6 +48,7 @@ mod transform;
 mod transpose_tests;
 mod transpose_tiled;
 mod units;
+mod versions;
 mod windows;
 
 pub use alternatives::{Alternative, alternatives};
@@ -65,6 +66,7 @@ pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
+pub use versions::{Version, versions};
 pub(in crate::schedule) use windows::usual_windows;
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};
