@@ -7,6 +7,7 @@
 mod callees;
 mod check;
 mod constant_encodings;
+mod dispatches;
 mod groups;
 mod host;
 mod kernels;

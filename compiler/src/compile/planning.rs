@@ -8,29 +8,26 @@ use super::callees::{Callees, called, join};
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
 use super::host::host_module;
-use super::kernels::{Built, BuiltVersion, Emitted, FunctionId, Requests};
+use super::kernels::{Built, Emitted, FunctionId, Requests};
 use super::memory::{Pool, PoolId};
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
 use super::open::{OpenPlan, at_sizes};
 use super::residency::{
-    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, symbols_of,
-    value_encoding,
+    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, value_encoding,
 };
-use super::steps::{Pending, Steps, VersionChoice};
+use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
-use super::work::{GroupWork, KernelWork};
+use super::work::GroupWork;
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
-use crate::arena::Id;
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
-use crate::int::{Cond, DimRanges, Int};
+use crate::int::{DimRanges, Int};
 use crate::name::Name;
-use crate::ops::OpRef;
 use crate::ops::control::{CallHost, CallTensor, Const, If, Loop};
-use crate::plan::{Binding, EmitKernel, HostContent, KernelIndex, Plan, PlanKernel};
+use crate::plan::{EmitKernel, HostContent, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
-use crate::tir::{BufferId, Scope, TensorFunction};
+use crate::tir::TensorFunction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -38,7 +35,7 @@ use std::sync::Arc;
 pub(super) const LOWERING: &str = "lower-groups";
 
 /// The pass of remarks about schedules.
-const SCHEDULING: &str = "schedule";
+pub(super) const SCHEDULING: &str = "schedule";
 
 /// What the nodes of the entry function become.
 pub(super) type Lowering = FxHashMap<NodeId, Lowered>;
@@ -48,11 +45,11 @@ pub(super) type Origins = FxHashMap<NodeId, Origin>;
 
 /// What a node's kernels come from.
 pub(super) struct Origin {
-    function: FunctionId,
+    pub(super) function: FunctionId,
     /// The nodes of the tensor function's stages, in the primitive function that was lowered.
     stages: Vec<Option<NodeId>>,
     /// The work of the group; none for a function that came with the module.
-    work: Option<Arc<GroupWork>>,
+    pub(super) work: Option<Arc<GroupWork>>,
 }
 
 /// Plans a module whose groups are formed.
@@ -162,24 +159,24 @@ fn requests_of(module: &Module, lowered: &mut Lowering, constants: &FxHashMap<Va
 
 /// Makes steps of the nodes of the entry function and gives its values storage locations.
 pub(super) struct Planner<'a> {
-    module: &'a mut Module,
+    pub(super) module: &'a mut Module,
     pub(super) main: &'a Function,
     /// The module with numbers for open sizes, for what is reported.
     shown: &'a Module,
     /// The least sizes, which those of `shown` are.
-    least: &'a FxHashMap<Name, Int>,
+    pub(super) least: &'a FxHashMap<Name, Int>,
     pub(super) profile: &'a DeviceProfile,
     sources: &'a Sources,
-    built: &'a [Built],
+    pub(super) built: &'a [Built],
     /// Indices of the first kernel of each built function and of its versions.
-    first_kernel: &'a [Vec<KernelIndex>],
+    pub(super) first_kernel: &'a [Vec<KernelIndex>],
     constants: &'a FxHashMap<ValueId, Name>,
     pub(super) on_device: &'a FxHashSet<ValueId>,
     remarks: Vec<Remark>,
     groups: Vec<Group>,
     pub(super) location: FxHashMap<ValueId, StorageLocation>,
     pub(super) pool: Pool,
-    packers: Packers,
+    pub(super) packers: Packers,
     pub(super) pending: Vec<Pending>,
     /// Values in host memory so far.
     pub(super) on_host: usize,
@@ -362,117 +359,6 @@ impl Planner<'_> {
     pub(super) fn touch(&mut self, v: ValueId, step: usize) {
         if let Some(&StorageLocation::Pool(id)) = self.location.get(&v) {
             self.pool.touch(id, step);
-        }
-    }
-
-    fn kernel_group(&mut self, n: NodeId, origin: &Origin) -> Result<(), CompileError> {
-        let at = origin.function.index();
-        let (built, first_kernel) = (&self.built[at], &self.first_kernel[at]);
-        let report = self.group().1;
-        report.rule = built.rule;
-        report.tensor_function = Some(built.name());
-        for line in &built.applied {
-            self.remark(SCHEDULING, RemarkKind::Applied, line.clone());
-        }
-        for why in &built.declined {
-            self.remark(SCHEDULING, RemarkKind::Missed, why.clone());
-        }
-        let symbols = symbols_of(self.main, n, &built.function);
-        let own = |e: &Int| e.replace(&mut |v| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone()));
-        let conditions = |v: &BuiltVersion| v.when.iter().map(|c| c.map(&mut |e| own(e))).collect();
-        let when: Arc<Vec<Vec<Cond>>> = Arc::new(built.versions.iter().map(conditions).collect());
-        let parameters = self.bind_parameters(n, built);
-        self.group().1.bytes = 0;
-        for (index, v) in built.versions.iter().enumerate() {
-            let symbols: Vec<(Name, Int)> = v.symbols.iter().map(|(q, e)| (*q, own(e))).collect();
-            let version = Some(VersionChoice { when: when.clone(), index });
-            self.dispatches(n, origin, (&v.built, first_kernel[index + 1]), &parameters, (symbols, version))?;
-        }
-        let all = (!when.is_empty()).then(|| VersionChoice { index: when.len(), when });
-        self.dispatches(n, origin, (built, first_kernel[0]), &parameters, (symbols, all))?;
-        self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name() });
-        Ok(())
-    }
-
-    /// The dispatches of a function, or of one of its versions.
-    fn dispatches(
-        &mut self,
-        n: NodeId,
-        origin: &Origin,
-        (built, first_kernel): (&Built, KernelIndex),
-        parameters: &FxHashMap<BufferId, StorageLocation>,
-        (symbols, version): (Vec<(Name, Int)>, Option<VersionChoice>),
-    ) -> Result<(), CompileError> {
-        let index = self.group().0;
-        let mut locations = parameters.clone();
-        self.bind_scratch(built, &symbols, &mut locations);
-        let work = Arc::new(KernelWork::of(self.main, n, origin.work.clone(), built, &symbols));
-        let least = |v: Name| self.least.get(&v).and_then(Int::as_const);
-        let shown = version.as_ref().is_none_or(|v| v.is_picked(&least));
-        for (at, kernel) in built.kernels.iter().enumerate() {
-            let bound = |b: &Binding| {
-                let location = locations.get(&b.buffer).copied().ok_or_else(|| CompileError::Bug {
-                    at: built.name().to_string(),
-                    message: format!("{} binds a buffer without a storage location", kernel.name),
-                })?;
-                Ok((location, b.slice))
-            };
-            let locations = kernel.bindings.iter().map(bound).collect::<Result<Vec<_>, CompileError>>()?;
-            if shown {
-                self.group().1.bytes += work.bytes(at, &|v| self.least.get(&v).and_then(Int::as_const));
-            }
-            let (kernel, work, symbols) = (first_kernel + at, work.clone(), symbols.clone());
-            let version = version.clone();
-            self.pending.push(Pending::Dispatch { kernel, locations, group: index, part: at, work, symbols, version });
-        }
-        Ok(())
-    }
-
-    /// The storage locations of the operands and results of a group, which all versions of its kernels bind.
-    fn bind_parameters(&mut self, n: NodeId, built: &Built) -> FxHashMap<BufferId, StorageLocation> {
-        let (node, f) = (&self.main.nodes[n], &built.function);
-        let first = self.pending.len();
-        let dispatches = built.kernels.len() + built.versions.iter().map(|v| v.built.kernels.len()).sum::<usize>();
-        let last = first + dispatches.saturating_sub(1);
-        let mut locations: FxHashMap<BufferId, StorageLocation> = FxHashMap::default();
-        for (b, &v) in f.inputs().zip(node.inputs.iter().flatten()) {
-            self.touch(v, last);
-            let mut location = self.location[&v];
-            let prepack = f.prepacks.iter().find(|p| p.buffer == b);
-            if let (StorageLocation::Own(BufferKey::Constant(name, None)), Some(p)) = (location, prepack) {
-                location = StorageLocation::Own(BufferKey::Constant(name, Some(self.packers.add(&p.packer))));
-            }
-            locations.insert(b, location);
-        }
-        for (b, &v) in f.outputs().zip(&node.outputs) {
-            self.new_value(self.main.ty(v), v, first);
-            self.touch(v, last);
-            locations.insert(b, self.location[&v]);
-        }
-        locations
-    }
-
-    /// Adds the storage locations of the buffers that only the kernels of `built` bind, whose first one comes next.
-    fn bind_scratch(
-        &mut self,
-        built: &Built,
-        symbols: &[(Name, Int)],
-        locations: &mut FxHashMap<BufferId, StorageLocation>,
-    ) {
-        let f = &built.function;
-        let first = self.pending.len();
-        let last = first + built.kernels.len().saturating_sub(1);
-        // Scratch is what kernels really bind: buffers of inlined stages are left behind in the arena.
-        let bound: FxHashSet<BufferId> = built.kernels.iter().flat_map(|k| &k.bindings).map(|b| b.buffer).collect();
-        for (b, buffer) in f.buffers.iter() {
-            if buffer.scope == Scope::Global && !locations.contains_key(&b) && bound.contains(&b) {
-                let of = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());
-                let elements = buffer.numel().replace(&mut |v| of(v));
-                let known = elements.as_const().unwrap_or(0) as u64;
-                let id = self.pool.add_scratch(buffer.encoding.storage_bytes(buffer.dtype, known), first, last);
-                self.pool.leave_open(id, &elements, buffer.dtype, buffer.encoding);
-                locations.insert(b, StorageLocation::Pool(id));
-            }
         }
     }
 
