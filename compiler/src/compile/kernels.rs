@@ -14,8 +14,8 @@ use crate::name::Name;
 use crate::plan::{EmitFailure, EmitKernel, EmittedKernel, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::schedule::accept;
-use crate::schedule::{apply_pending, rules};
-use crate::tir::{BufferId, TensorFunction};
+use crate::schedule::{Version, apply, apply_pending, rules};
+use crate::tir::{BufferId, InstrRef, TensorFunction};
 use crate::traffic;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -179,8 +179,16 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     };
     let scheduled = scheduled.map_err(fail)?;
     let open = !written && !t.symbols.is_empty();
-    let versions = if open { rules::versions(t, &request.constants, profile, &scheduled) } else { vec![] };
-    let rules::Scheduled { function, rule, mut applied, declined } = scheduled;
+    let versions = match open {
+        true => rules::versions(t, &request.constants, profile, &scheduled),
+        false => versions_as_written(request, profile, &scheduled).map_err(fail)?,
+    };
+    let rules::Scheduled { mut function, rule, mut applied, declined } = scheduled;
+    for v in &versions {
+        if !function.trace.iter().any(|i| Version::of_instruction(i) == Some(&v.line)) {
+            apply(&mut function, InstrRef::new(v.line.clone())).map_err(|e| fail(e.to_string()))?;
+        }
+    }
     if !written && !profile.software && profile.subgroup.1 > 0 {
         applied.extend(traffic::describe(&function, profile));
     }
@@ -201,14 +209,17 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
 }
 
 /// The kernels of a version; none where the device does not take them, since the function for all sizes is there.
-fn version(v: rules::Version, base: Name, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Option<BuiltVersion> {
-    let rules::Version { when, symbols, suffix, mut before, scheduled, estimates } = v;
+fn version(v: rules::FunctionVersion, base: Name, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Option<BuiltVersion> {
+    let rules::FunctionVersion { line: _, when, symbols, suffix, mut before, scheduled, estimates } = v;
     let rules::Scheduled { mut function, rule, mut applied, declined } = scheduled;
     function.name = Name::new(&format!("{base}_{suffix}"));
     let emit = |(kernel, _)| emitter.emit(&function, kernel, profile);
     let kernels = function.kernels().into_iter().map(emit).collect::<Result<Vec<_>, _>>().ok()?;
-    let (all, own) = (estimates.0 / 1e3, estimates.1 / 1e3);
-    applied.insert(0, format!("a version `{suffix}`, estimated at {own:.1} us instead of {all:.1}, by {rule}"));
+    let why = match estimates {
+        Some((all, own)) => format!("estimated at {:.1} us instead of {:.1}", own / 1e3, all / 1e3),
+        None => "as the schedule asks".into(),
+    };
+    applied.insert(0, format!("a version `{suffix}`, {why}, by {rule}"));
     before.name = function.name;
     before.pending = function.trace.clone();
     Some(BuiltVersion {
@@ -222,6 +233,11 @@ fn version(v: rules::Version, base: Name, profile: &DeviceProfile, emitter: &dyn
 fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<rules::Scheduled, String> {
     let mut function = t.clone();
     let mut applied = vec!["scheduled as it is written".to_string()];
+    let versions_alone = !t.pending.is_empty() && t.pending.iter().all(|i| Version::of_instruction(i).is_some());
+    if versions_alone && t.kernels().is_empty() {
+        function.pending.clear();
+        return rules::schedule(&function, constants, profile).map_err(|e| e.to_string());
+    }
     if rules::follow_choices(&mut function, constants, profile).map_err(|e| e.to_string())? {
         accept(&mut function).map_err(|e| e.message)?;
         applied.push("rules were asked again where a choice was edited".into());
@@ -234,12 +250,25 @@ fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfil
     Ok(rules::Scheduled { function, rule: WRITTEN, applied, declined: vec![] })
 }
 
+/// The versions that the lines of a schedule ask for.
+fn versions_as_written(
+    request: &Request,
+    profile: &DeviceProfile,
+    all: &rules::Scheduled,
+) -> Result<Vec<rules::FunctionVersion>, String> {
+    let t = &request.function;
+    let lines: Vec<Version> = t.pending.iter().filter_map(Version::of_instruction).cloned().collect();
+    let mut plain = if t.trace.is_empty() { t.canonical() } else { t.clone() };
+    plain.pending.clear();
+    rules::asked_versions(&plain, &lines, &request.constants, profile, all).map_err(|e| e.to_string())
+}
+
 /// Kernels of all functions in a row.
 pub(super) struct Emitted {
     pub kernels: Vec<PlanKernel>,
     /// For each function the positions of its first one and of the first one of each version.
     pub first_kernel: Vec<Vec<usize>>,
-    /// The functions before they were scheduled.
+    /// The functions before they were scheduled; their schedules ask for the versions.
     pub unscheduled: IndexMap<Name, TensorFunction>,
 }
 
@@ -248,9 +277,10 @@ impl Emitted {
     pub fn of(built: &[Built], module: &mut Module) -> Emitted {
         let mut all = Emitted { kernels: vec![], first_kernel: vec![], unscheduled: IndexMap::new() };
         for b in built {
-            let positions = std::iter::once(b).chain(b.versions.iter().map(|v| &v.built));
-            let positions = positions.map(|b| all.add(b, module)).collect();
+            let versions = b.versions.iter().map(|v| &v.built);
+            let positions = std::iter::once(b).chain(versions).map(|b| all.add(b, module)).collect();
             all.first_kernel.push(positions);
+            all.unscheduled.insert(b.name(), b.before.clone());
         }
         all
     }
@@ -264,7 +294,6 @@ impl Emitted {
             function: b.name(),
             part,
         }));
-        self.unscheduled.insert(b.name(), b.before.clone());
         module.tensor_functions.insert(b.name(), b.function.clone());
         first
     }

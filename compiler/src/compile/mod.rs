@@ -47,7 +47,7 @@ use crate::remark::Remark;
 use crate::tir::TensorFunction;
 use crate::trace::{Recording, StageRecorder};
 use indexmap::IndexMap;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 pub use transposes::count_transposes;
 
@@ -128,9 +128,11 @@ pub struct Compiled {
 
 impl Compiled {
     /// The module with its tensor functions unscheduled and their traces pending: what `weft opt` schedules again, byte
-    /// for byte.
+    /// for byte. Versions of functions for some sizes are lines of these traces.
     pub fn unscheduled_module(&self) -> Module {
         let mut m = self.module.clone();
+        let scheduled: FxHashSet<Name> = self.plan.kernels.iter().map(|k| k.function).collect();
+        m.tensor_functions.retain(|name, _| !scheduled.contains(name) || self.unscheduled.contains_key(name));
         for (name, f) in &self.unscheduled {
             m.tensor_functions.insert(*name, f.clone());
         }

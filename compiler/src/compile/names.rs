@@ -5,6 +5,7 @@
 
 use super::Group;
 use crate::graph::Module;
+use crate::int::Cond;
 use crate::name::Name;
 use crate::ops::control::Const;
 use indexmap::IndexMap;
@@ -107,12 +108,17 @@ pub(super) struct KernelNames {
 }
 
 impl KernelNames {
-    /// The name of a kernel whose first call is in `group`; `part` tells it from others of the same function.
-    pub fn give(&mut self, group: &Group, part: Option<Name>) -> String {
-        let base = match part {
+    /// The name of a kernel whose first call is in `group`; `part` tells it from others of the same function, the conditions `when` from
+    /// those for other sizes.
+    pub fn give(&mut self, group: &Group, part: Option<Name>, when: &[Cond]) -> String {
+        let mut base = match part {
             None => group.label.clone(),
             Some(part) => format!("{}/{part}", group.label),
         };
+        if !when.is_empty() {
+            let conditions: Vec<String> = when.iter().map(|c| c.to_string().replace(' ', "")).collect();
+            base += &format!("[{}]", conditions.join(","));
+        }
         let numbered = (2..).map(|i| format!("{base}~{i}"));
         let mut all = std::iter::once(base.clone()).chain(numbered);
         let name = all.find(|n| !self.given.contains(n)).unwrap_or(base.clone());

@@ -13,6 +13,7 @@ use crate::profile::DeviceProfile;
 use crate::trace::OpenDim;
 use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 
 /// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
 pub struct OpenPlan {
@@ -95,11 +96,21 @@ impl OpenPlan {
     pub fn versions(&self) -> Vec<KernelVersion> {
         let of = |p: &Pending| match p {
             Pending::Dispatch { kernel, group, version: Some(v), .. } => {
-                Some(KernelVersion { kernel: *kernel, group: *group, when: v.when.get(v.index)?.clone() })
+                Some(KernelVersion { kernel: *kernel, group: *group, when: v.conditions()?.to_vec() })
             }
             _ => None,
         };
         self.pending.iter().filter_map(of).collect()
+    }
+
+    /// The groups whose dispatches a kernel is, for any sizes.
+    pub(super) fn groups_of(&self, kernel: KernelIndex) -> Vec<usize> {
+        let of = |p: &Pending| match p {
+            Pending::Dispatch { kernel: own, group, .. } if *own == kernel => Some(*group),
+            _ => None,
+        };
+        let groups: BTreeSet<usize> = self.pending.iter().filter_map(of).collect();
+        groups.into_iter().collect()
     }
 
     /// The open dimensions, in the order in which the inputs have them.

@@ -16,7 +16,7 @@ use super::open::{OpenPlan, at_sizes};
 use super::residency::{
     Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, value_encoding,
 };
-use super::steps::{Pending, Steps};
+use super::steps::{Pending, Steps, VersionChoice};
 use super::storage::StorageLocation;
 use super::work::GroupWork;
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
@@ -387,11 +387,12 @@ impl Planner<'_> {
     fn name(&self, kernels: &mut [PlanKernel]) {
         let mut names = KernelNames::default();
         for p in &self.pending {
-            let Pending::Dispatch { kernel, group, .. } = p else { continue };
+            let Pending::Dispatch { kernel, group, version, .. } = p else { continue };
             let k = &mut kernels[*kernel];
             if k.name.is_empty() {
                 let alone = self.module.tensor_functions[&k.function].kernels().len() == 1;
-                k.name = names.give(&self.groups[*group], (!alone).then_some(k.part));
+                let when = version.as_ref().and_then(VersionChoice::conditions).unwrap_or_default();
+                k.name = names.give(&self.groups[*group], (!alone).then_some(k.part), when);
             }
         }
     }

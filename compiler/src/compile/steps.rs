@@ -78,6 +78,10 @@ pub(super) struct VersionChoice {
 }
 
 impl VersionChoice {
+    /// The conditions of this one; none where it is for all sizes.
+    pub fn conditions(&self) -> Option<&[Cond]> {
+        self.when.get(self.index).map(Vec::as_slice)
+    }
     /// True when a run of these sizes takes this version: it is the first whose conditions hold.
     pub fn is_picked(&self, size: &dyn Fn(Name) -> Option<i64>) -> bool {
         let holds = |when: &Vec<Cond>| when.iter().all(|c| c.holds(size) == Some(true));

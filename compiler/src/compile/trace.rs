@@ -4,7 +4,7 @@ use super::open::OpenNumbers;
 use super::{CompileOptions, Compiled};
 use crate::dtype::DType;
 use crate::graph::Constant;
-use crate::int::{Bounds, Int, simplify};
+use crate::int::{Bounds, Cond, Int, simplify};
 use crate::name::Name;
 use crate::passes::default_pipeline;
 use crate::plan::{self, EmitKernel, PlanKernel};
@@ -14,6 +14,7 @@ use crate::trace::{
     PlanBuffer, Step, WeightSummary,
 };
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 
 impl CompileTrace {
     /// The trace of a compilation. `model` is a name for people.
@@ -51,7 +52,7 @@ impl CompileTrace {
             remarks: c.remarks.clone(),
             dims: c.open.as_ref().map_or(vec![], |open| open.described()),
             groups: c.groups.iter().enumerate().map(|(i, g)| group(g, open_bytes(&calls, i))).collect(),
-            kernels: c.plan.kernels.iter().map(|k| kernel(c, k, full.then_some(emitter))).collect::<Result<_, _>>()?,
+            kernels: kernels(c, full.then_some(emitter))?,
             plan: plan_of(&c.plan, &calls),
             memory: c.memory,
             transposes: c.transposes,
@@ -111,6 +112,24 @@ fn is_half(buffer: &crate::tir::Buffer) -> bool {
     buffer.dtype == DType::F16
 }
 
+fn kernels(c: &Compiled, emitter: Option<&dyn EmitKernel>) -> Result<Vec<Kernel>, String> {
+    let mut groups: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); c.plan.kernels.len()];
+    for d in c.plan.dispatches() {
+        groups[d.kernel].insert(d.group);
+    }
+    let versions = c.open.as_ref().map_or(vec![], |open| open.versions());
+    for (k, own) in groups.iter_mut().enumerate() {
+        own.extend(c.open.iter().flat_map(|open| open.groups_of(k)));
+    }
+    let of = |(i, k): (usize, &PlanKernel)| {
+        let version = versions.iter().find(|v| v.kernel == i);
+        let when = version.map_or(vec![], |v| v.when.iter().map(Cond::to_string).collect());
+        Ok(Kernel { when, groups: groups[i].iter().copied().collect(), ..kernel(c, k, emitter)? })
+    };
+    c.plan.kernels.iter().enumerate().map(of).collect()
+}
+
+/// A kernel, without what it is for.
 fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Result<Kernel, String> {
     let f = c.module.tensor_functions.get(&k.function);
     let e = &k.emitted;
@@ -129,6 +148,8 @@ fn kernel(c: &Compiled, k: &PlanKernel, emitter: Option<&dyn EmitKernel>) -> Res
         loops: parts.loops,
         lines: parts.lines,
         schedule: f.map(|f| f.trace.iter().map(crate::tir::InstrRef::text).collect()).unwrap_or_default(),
+        when: vec![],
+        groups: vec![],
         workgroup: e.workgroup,
         grid: e.grid,
         bindings: e

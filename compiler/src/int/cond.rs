@@ -1,6 +1,7 @@
 //! Conditions on index expressions.
 
 use super::Int;
+use super::print::{number, print_cond};
 use crate::name::Name;
 
 /// Comparison of two index expressions.
@@ -24,6 +25,13 @@ pub struct Cond {
     /// Right side.
     pub rhs: Int,
 }
+
+impl std::fmt::Display for Cond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&print_cond(self, &number))
+    }
+}
+
 impl Cond {
     /// `a < b`
     pub fn lt(a: impl Into<Int>, b: impl Into<Int>) -> Cond {

@@ -42,6 +42,7 @@ mod tensorize;
 mod transform_layout;
 mod unroll;
 mod vectorize;
+mod version;
 
 pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
 pub use accept::{accept, check_module};
@@ -116,6 +117,7 @@ instructions! {
     combine::Combine,
     tensorize::Tensorize,
     choose::Choose,
+    version::Version,
 }
 
 impl InstructionDef {

@@ -88,10 +88,14 @@ impl CompileTrace {
             let around = l.r#loop.map(|l| k.loops[l as usize].var.as_str());
             json!([l.first + 1, l.first + l.count, block, around])
         };
-        json!({ "id": i, "name": k.name, "file": k.file(i), "layers": layers, "groups": groups, "entry": k.entry,
+        let mut kernel = json!({ "id": i, "name": k.name, "file": k.file(i), "layers": layers, "groups": groups, "entry": k.entry,
             "function": k.function, "schedule": k.schedule, "instruction_stages": k.instructions,
             "workgroup": k.workgroup, "bindings": k.bindings.len(), "shared_bytes": k.shared_bytes, "dtype": k.dtype,
             "bounds_proved": k.bounds_proved, "wgsl_bytes": k.wgsl.len(), "nodes": self.nodes_of_stages(i, &[]),
-            "blocks": blocks, "loops": loops, "lines": k.lines.iter().map(line).collect::<Vec<_>>() })
+            "blocks": blocks, "loops": loops, "lines": k.lines.iter().map(line).collect::<Vec<_>>() });
+        if !k.when.is_empty() {
+            kernel["when"] = json!(k.when);
+        }
+        kernel
     }
 }

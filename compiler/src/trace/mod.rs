@@ -202,6 +202,10 @@ pub struct Kernel {
     pub loops: Vec<KernelLoop>,
     /// What lines of the WGSL text come from, in order; the others belong to the whole kernel.
     pub lines: Vec<KernelLines>,
+    /// What holds for the sizes that it is for; empty: it is for all of them.
+    pub when: Vec<String>,
+    /// The groups that it serves, for these sizes or others.
+    pub groups: Vec<usize>,
     /// Threads of a workgroup.
     pub workgroup: [u32; 3],
     /// Workgroups of a dispatch.
@@ -270,12 +274,9 @@ impl CompileTrace {
     pub fn kernels_of(&self, group: usize) -> Vec<usize> {
         self.calls().filter(|c| c.group == group).map(|c| c.kernel).collect()
     }
-    /// Groups that run a kernel.
+    /// Groups that run a kernel, for these sizes or others.
     pub fn groups_of(&self, kernel: usize) -> Vec<usize> {
-        let mut list: Vec<usize> = self.calls().filter(|c| c.kernel == kernel).map(|c| c.group).collect();
-        list.sort_unstable();
-        list.dedup();
-        list
+        self.kernels[kernel].groups.clone()
     }
     /// Groups that a source node went into.
     pub fn groups_of_node(&self, node: &str) -> Vec<usize> {
@@ -287,7 +288,7 @@ impl CompileTrace {
     fn check(&self) -> Result<(), TraceError> {
         let (groups, kernels) = (self.groups.len(), self.kernels.len());
         let reads = self.groups.iter().all(|g| g.reads.iter().all(|&r| r < groups) && g.stages_fit());
-        let parts = self.kernels.iter().all(Kernel::parts_fit);
+        let parts = self.kernels.iter().all(|k| k.parts_fit() && k.groups.iter().all(|&g| g < groups));
         let times = self.times.as_ref().is_none_or(|t| t.dispatches.len() == self.calls().count());
         let stats = self.driver_stats.as_ref().is_none_or(|s| s.kernels.len() == kernels);
         match reads && parts && times && stats && self.plan.fits(groups, kernels) {

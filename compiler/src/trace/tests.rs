@@ -222,6 +222,8 @@ fn the_layout_belongs_to_the_version() {
                 blocks: vec![0],
             }],
             lines: vec![KernelLines { first: 1, count: 2, block: Some(0), r#loop: None }],
+            when: vec!["n < 4".into()],
+            groups: vec![0],
             workgroup: [1, 2, 3],
             grid: [4, 5, 6],
             bindings: vec![Binding { buffer: "b".into(), slice: 1, written: true }],

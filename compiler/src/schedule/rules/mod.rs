@@ -66,7 +66,7 @@ pub use sketch::{Decline, Sketch};
 pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
 pub(in crate::schedule) use transform::{Tile, tile_of, widest};
 pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
-pub use versions::{Version, versions};
+pub use versions::{FunctionVersion, asked_versions, versions};
 pub(in crate::schedule) use windows::usual_windows;
 
 use super::{Choose, InstrRef, ScheduleError, TransformLayout};

@@ -1,7 +1,7 @@
 //! Versions of a function of open sizes: the same function scheduled under an assumption about one of them.
 //!
-//! An assumption needs no proof of its own, since it is written into the function: `n < 32` is a narrower range of `n`, and
-//! `n % 16 == 0` puts `16 * q` in the place of `n`. Every simplification, bounds proof and rule profits, and none knows of it.
+//! An assumption ([`Version`]) needs no proof of its own, since it is written into the function: `n < 32` is a narrower range of `n`,
+//! and `n % 16 == 0` puts `16 * q` in the place of `n`. Every simplification, bounds proof and rule profits, and none knows of it.
 //! A version is kept where [`estimate`] says that it pays for sizes that stand for those that it is for.
 
 use super::{Scheduled, open};
@@ -9,34 +9,31 @@ use crate::int::{Cond, Int, typical_size};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::estimate;
+use crate::schedule::{InstrRef, ScheduleError, Version};
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 
 /// Versions of a function, beside the one for all sizes.
 const MOST_VERSIONS: usize = 2;
 
-/// Symbols about which something is assumed: the first of a function.
-const MOST_SYMBOLS: usize = 2;
+/// Symbols about which something is assumed: the last of a function, along which its elements are neighbours.
+const MOST_SYMBOLS: usize = 3;
 
-/// What a version may take of the time of the function for all sizes, in all over the sizes that stand for its own; for each of them
+/// What a version may take of the time of the function for all sizes, on average over the sizes that stand for its own; for each of them
 /// alone it may take no more than that one.
 const PAYS: f64 = 0.9;
 
-/// What is assumed about a symbol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Assumption {
-    /// It is a multiple of this.
-    Multiple(i64),
-    /// It is less than this.
-    Below(i64),
-}
+/// What is asked of each symbol, in the order in which a run picks: `below` and `multiple_of`.
+const ASSUMPTIONS: [(i64, i64); 3] = [(32, 0), (0, 16), (0, 4)];
 
-/// What is asked for each symbol, in the order in which a run picks.
-const ASSUMPTIONS: [Assumption; 3] = [Assumption::Below(32), Assumption::Multiple(16), Assumption::Multiple(4)];
+/// How many times as large a symbol may be as a bound below which it gets a version.
+const BEYOND: i64 = 4;
 
 /// A function scheduled under an assumption.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub struct FunctionVersion {
+    /// The assumption.
+    pub line: Version,
     /// What holds for the symbols of the function for all sizes where a run may pick it.
     pub when: Vec<Cond>,
     /// The symbols of the version, as expressions of those of the function for all sizes.
@@ -47,108 +44,181 @@ pub struct Version {
     pub before: TensorFunction,
     /// As scheduled.
     pub scheduled: Scheduled,
-    /// Estimated time of all sizes' function and of this one for the sizes that stand for it, in nanoseconds.
-    pub estimates: (f64, f64),
+    /// Estimated times of all sizes' function and of this one, on average over the sizes that stand for it, in nanoseconds; none where
+    /// somebody has asked for the version.
+    pub estimates: Option<(f64, f64)>,
 }
 
-/// The function under the assumption, and what its symbol is then.
+/// The function under the assumption.
 struct Assumed {
     function: TensorFunction,
-    when: Cond,
+    line: Version,
+    /// The symbol in the assumption's place, as an expression of the one that it is about.
     symbol: (Name, Int),
     suffix: String,
-    /// Sizes of the assumed symbol of the function for all sizes that stand for those of the assumption.
-    sizes: Vec<i64>,
 }
 
 /// The versions of `f` that pay, where `all` is its schedule for all sizes; the first whose conditions hold is the one to run. They
 /// read constants as `all` does, so that constants are uploaded once.
-pub fn versions(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile, all: &Scheduled) -> Vec<Version> {
-    let mut kept: Vec<Version> = vec![];
-    for &symbol in f.symbols.iter().take(MOST_SYMBOLS) {
-        for assumption in ASSUMPTIONS {
-            if kept.len() == MOST_VERSIONS {
-                return kept;
+pub fn versions(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    all: &Scheduled,
+) -> Vec<FunctionVersion> {
+    let mut pricing = Pricing { f, constants, profile, all: &all.function, known: FxHashMap::default() };
+    let mut kept: Vec<(f64, FunctionVersion)> = vec![];
+    for &(symbol, _, high) in f.symbols.iter().rev().take(MOST_SYMBOLS) {
+        let mut stricter: Option<(f64, FunctionVersion)> = None;
+        for (below, multiple_of) in ASSUMPTIONS {
+            let line = Version { symbol, below, multiple_of };
+            if below > 0 && high < BEYOND * below {
+                continue;
             }
-            let assumed = assume(f, symbol, assumption);
-            kept.extend(assumed.and_then(|a| version(f, a, constants, profile, all)));
+            let Some(v) = assume(f, &line).and_then(|a| scheduled(a, constants, profile, all).ok()) else { continue };
+            let Some((general, own)) = pricing.compare(&v) else { continue };
+            let ratio = own / general;
+            let found = (ratio, FunctionVersion { estimates: Some((general, own)), ..v });
+            match (below > 0, stricter.take()) {
+                (true, _) => kept.push(found),
+                // What more sizes have is as good.
+                (false, Some(of)) if of.0 < PAYS * ratio => kept.extend([of, found]),
+                (false, Some(_)) => kept.push(found),
+                (false, None) => stricter = Some(found),
+            }
         }
+        kept.extend(stricter);
     }
+    kept.sort_by(|a, b| a.0.total_cmp(&b.0));
+    kept.truncate(MOST_VERSIONS);
+    let order = |v: &FunctionVersion| ASSUMPTIONS.iter().position(|a| *a == (v.line.below, v.line.multiple_of));
+    let mut kept: Vec<FunctionVersion> = kept.into_iter().map(|v| v.1).collect();
+    kept.sort_by_key(order);
     kept
 }
 
-/// `f` with the assumption written into it; none where the range of the symbol leaves nothing to assume.
-fn assume(f: &TensorFunction, (name, low, high): (Name, i64, i64), assumption: Assumption) -> Option<Assumed> {
-    let (mut function, n) = (f.clone(), Int::var(name));
-    let at = function.symbols.iter().position(|s| s.0 == name)?;
-    match assumption {
-        Assumption::Below(bound) => {
-            let range = (low, bound - 1);
-            if range.0 >= range.1 || high < 4 * bound {
-                return None;
-            }
-            function.symbols[at].2 = range.1;
-            let sizes = vec![typical_size(range), range.1];
-            let suffix = format!("{name}_below_{bound}");
-            Some(Assumed { function, when: Cond::lt(n.clone(), bound), symbol: (name, n), suffix, sizes })
-        }
-        Assumption::Multiple(of) => {
-            let range = (((low + of - 1) / of).max(1), high / of);
-            if range.0 >= range.1 {
-                return None;
-            }
-            let quotient = Name::new(&format!("{name}_by_{of}"));
-            if function.free_variables().contains(&quotient) || function.symbols.iter().any(|s| s.0 == quotient) {
-                return None;
-            }
-            function.symbols.remove(at);
-            let is = Int::var(quotient) * of;
-            function.substitute_symbols(&std::iter::once((name, is)).collect());
-            function.symbols.insert(at, (quotient, range.0, range.1));
-            let sizes = vec![typical_size(range) * of, (range.0 * of).max(low)];
-            let (when, symbol) = (Cond::eq(n.rem(of), 0), (quotient, n.div(of)));
-            Some(Assumed { function, when, symbol, suffix: format!("{name}_multiple_of_{of}"), sizes })
-        }
-    }
+/// The versions that the lines ask for, in their order, of `f` as it was before its schedule, `all`.
+///
+/// # Errors
+/// A line that tells no sizes apart, and a version that no schedule goes with or that would read a constant packed in another way than
+/// `all` does.
+pub fn asked_versions(
+    f: &TensorFunction,
+    lines: &[Version],
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    all: &Scheduled,
+) -> Result<Vec<FunctionVersion>, ScheduleError> {
+    let one = |line: &Version| {
+        let refuse = |message: String| ScheduleError {
+            instruction: InstrRef::new(line.clone()).text(),
+            message,
+            loops: None,
+        };
+        let assumed = assume(f, line).ok_or_else(|| refuse(format!("`{}` tells no sizes apart here", line.symbol)))?;
+        scheduled(assumed, constants, profile, all).map_err(refuse)
+    };
+    lines.iter().map(one).collect()
 }
 
-/// The version under an assumption, where it can be scheduled and pays.
-fn version(
-    f: &TensorFunction,
+/// `f` with the assumption written into it; none where the range of the symbol leaves nothing to assume.
+fn assume(f: &TensorFunction, line: &Version) -> Option<Assumed> {
+    let (mut function, n) = (f.clone(), Int::var(line.symbol));
+    let (at, name) = (function.symbols.iter().position(|s| s.0 == line.symbol)?, line.symbol);
+    let (low, high) = line.range((function.symbols[at].1, function.symbols[at].2))?;
+    if line.below > 0 {
+        function.symbols[at] = (name, low, high);
+        let suffix = format!("{name}_below_{}", line.below);
+        return Some(Assumed { function, line: line.clone(), symbol: (name, n), suffix });
+    }
+    let of = line.multiple_of;
+    let quotient = Name::new(&format!("{name}_by_{of}"));
+    if function.free_variables().contains(&quotient) || function.symbols.iter().any(|s| s.0 == quotient) {
+        return None;
+    }
+    function.symbols.remove(at);
+    let is = Int::var(quotient) * of;
+    function.substitute_symbols(&std::iter::once((name, is)).collect());
+    function.symbols.insert(at, (quotient, low, high));
+    let suffix = format!("{name}_multiple_of_{of}");
+    Some(Assumed { function, line: line.clone(), symbol: (quotient, n.div(of)), suffix })
+}
+
+/// The version under an assumption, or why there is none.
+fn scheduled(
     assumed: Assumed,
     constants: &[BufferId],
     profile: &DeviceProfile,
     all: &Scheduled,
-) -> Option<Version> {
-    let scheduled = open::schedule(&assumed.function, constants, profile).ok()?;
+) -> Result<FunctionVersion, String> {
+    let Assumed { function: before, line, symbol, suffix } = assumed;
+    let scheduled = open::schedule(&before, constants, profile).map_err(|e| e.to_string())?;
     let packed =
         |s: &Scheduled| -> Vec<_> { s.function.prepacks.iter().map(|p| (p.buffer, p.packer.fingerprint())).collect() };
     if packed(&scheduled) != packed(all) {
-        return None;
+        return Err("its kernels would read a constant packed in another way than those for all sizes".into());
     }
-    let symbol = |v: Name| if v == assumed.symbol.0 { assumed.symbol.1.clone() } else { Int::var(v) };
-    let symbols: Vec<(Name, Int)> = assumed.function.symbols.iter().map(|s| (s.0, symbol(s.0))).collect();
-    let assumed_name = assumed.when.lhs.vars().into_iter().next()?;
-    let mut sums = (0.0, 0.0);
-    for &n in &assumed.sizes {
-        let mut sizes: FxHashMap<Name, i64> = f.typical_sizes(false).into_iter().collect();
-        sizes.insert(assumed_name, n);
-        let own = symbols.iter().map(|(v, is)| Some((*v, is.eval(&|v| sizes.get(&v).copied())?)));
-        let own: FxHashMap<Name, i64> = own.collect::<Option<_>>()?;
-        let time = |f: TensorFunction| estimate(&f, constants, profile).ok().map(|e| e.total());
-        let general = time(all.function.with_sizes(&sizes))?;
-        let special = time(scheduled.function.with_sizes(&own))?;
-        if special > general {
-            return None;
+    let own = |v: Name| if v == symbol.0 { symbol.1.clone() } else { Int::var(v) };
+    let symbols = before.symbols.iter().map(|s| (s.0, own(s.0))).collect();
+    Ok(FunctionVersion { when: vec![line.when()], line, symbols, suffix, before, scheduled, estimates: None })
+}
+
+/// What the function for all sizes costs, for all versions of it.
+struct Pricing<'a> {
+    /// Before it was scheduled.
+    f: &'a TensorFunction,
+    constants: &'a [BufferId],
+    profile: &'a DeviceProfile,
+    all: &'a TensorFunction,
+    known: FxHashMap<(Name, i64), Option<f64>>,
+}
+
+impl Pricing<'_> {
+    /// Estimated times of all sizes' function and of the version over the sizes that stand for it, where the version pays.
+    fn compare(&mut self, v: &FunctionVersion) -> Option<(f64, f64)> {
+        let (symbol, is) = (v.line.symbol, |n: i64| if v.line.below > 0 { n } else { n * v.line.multiple_of });
+        let &(_, low, high) = v.before.symbols.iter().find(|s| v.symbols.iter().any(|o| o.0 == s.0 && o.1.vars().contains(&symbol)))?;
+        let least = if v.line.below > 0 { high } else { low };
+        let (mut general, mut own) = (0.0, 0.0);
+        for n in [typical_size((low, high)), least].map(is) {
+            let sizes = self.sizes(symbol, n);
+            let values = v.symbols.iter().map(|(s, is)| Some((*s, is.eval(&|v| sizes.get(&v).copied())?)));
+            let values: FxHashMap<Name, i64> = values.collect::<Option<_>>()?;
+            let special = self.time(&v.scheduled.function.with_sizes(&values))?;
+            let at = if v.line.below > 0 { self.all_at(symbol, n)? } else { self.all_near(symbol, n)? };
+            if special > at {
+                return None;
+            }
+            (general, own) = (general + at / 2.0, own + special / 2.0);
         }
-        sums = (sums.0 + general, sums.1 + special);
+        (own <= PAYS * general).then_some((general, own))
     }
-    (sums.1 <= PAYS * sums.0).then(|| Version {
-        when: vec![assumed.when],
-        symbols,
-        suffix: assumed.suffix,
-        before: assumed.function,
-        scheduled,
-        estimates: sums,
-    })
+    /// Typical sizes, but for this symbol.
+    fn sizes(&self, symbol: Name, n: i64) -> FxHashMap<Name, i64> {
+        let mut sizes: FxHashMap<Name, i64> = self.f.typical_sizes(false).into_iter().collect();
+        sizes.insert(symbol, n);
+        sizes
+    }
+    fn time(&self, f: &TensorFunction) -> Option<f64> {
+        estimate(f, self.constants, self.profile).ok().map(|e| e.total())
+    }
+    /// The time of the function for all sizes where the symbol is `n`.
+    fn all_at(&mut self, symbol: Name, n: i64) -> Option<f64> {
+        if let Some(known) = self.known.get(&(symbol, n)) {
+            return *known;
+        }
+        let time = self.time(&self.all.with_sizes(&self.sizes(symbol, n)));
+        self.known.insert((symbol, n), time);
+        time
+    }
+    /// The same for an `n` that much divides. Its kernels keep what only other sizes need: guards, and lanes that are no neighbours. So it
+    /// is the most that it costs for that `n` or one just below: the halves of these, rounded up (as strides leave them), are odd
+    /// once each.
+    fn all_near(&mut self, symbol: Name, n: i64) -> Option<f64> {
+        let mut most = self.all_at(symbol, n)?;
+        for less in [1, 3, 5, 9].into_iter().filter(|less| 2 * less < n) {
+            most = most.max(self.all_at(symbol, n - less)?);
+        }
+        Some(most)
+    }
 }
