@@ -11,7 +11,7 @@ use compiler::int::Dim;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
-use compiler::text::{parse_module, random_tensor};
+use compiler::text::{parse_module, print_module, random_tensor};
 use runtime_gpu::{HostFunctions, OpenSession, Session, SessionOptions};
 use shaders_gen::Emitter;
 
@@ -178,6 +178,54 @@ fn each_run_takes_the_first_version_whose_conditions_hold() {
         }
         assert!(picked.iter().any(|&n| n > 0) && picked.contains(&0), "both sides of conditions ran: {picked:?}");
     }
+}
+
+/// A function that leaves its schedule to the rules, but for kernels of its own for some sizes.
+const ASKED: &str = "graph @main(%x: f32[n,m], %w: f32[m,n]) -> (y: f32[n,n]) {
+  %1 = call_tensor @mm %x, %w
+  return %1
+}
+
+tensor @mm(%a: f32[r,k], %b: f32[k,c], out %p: f32[r,c]) {
+  symbol r in 1..=64
+  symbol k in 1..=200
+  symbol c in 1..=64
+  for i in 0..r {
+    for j in 0..c {
+      for l in 0..k {
+        block p reduce sum init { %p[i, j] <- %a[i, l] * %b[l, j] }
+      }
+    }
+  }
+  schedule {
+    version {symbol=k, multiple_of=4}
+    version {symbol=r, below=8}
+  }
+}
+";
+
+#[test]
+fn versions_that_a_schedule_asks_for_are_made_again_from_their_text() {
+    let ranges = [("n", 1, 64), ("m", 1, 200)];
+    let m = parse_module(ASKED).unwrap_or_else(|e| panic!("{e}"));
+    let first = compiled(&m, &ranges);
+    let whens = |c: &Compiled| -> Vec<String> {
+        let open = c.open.as_ref().expect("sizes are open");
+        open.versions().iter().flat_map(|v| v.when.iter().map(ToString::to_string)).collect()
+    };
+    assert_eq!(whens(&first), ["m % 4 == 0", "n < 8"]);
+    let text = print_module(&first.unscheduled_module());
+    let again = compiled(&parse_module(&text).unwrap_or_else(|e| panic!("{e}")), &ranges);
+    assert_eq!(whens(&again), whens(&first));
+    let shaders = |c: &Compiled| -> Vec<String> { c.plan.kernels.iter().map(|k| k.emitted.wgsl.clone()).collect() };
+    assert_eq!(shaders(&again), shaders(&first));
+    let session = opened(&again);
+    let mut picked = vec![];
+    for (n, k) in [(5, 9), (5, 8), (8, 9), (33, 64)] {
+        picked.push(picks_rightly(&session, &again, &[("n", n), ("m", k)]));
+        agrees(&session, &m, &[("n", n), ("m", k)]);
+    }
+    assert_eq!(picked, [1, 1, 0, 1]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use compiler::graph::{Function, Module, NodeId};
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
-use compiler::profile::DeviceProfile;
+use compiler::profile::{DeviceProfile, Versions};
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use runtime_gpu::{DeviceChoice, Gpu, GpuError};
@@ -130,7 +130,8 @@ pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> 
         (None, Device::Gpu(gpu)) => gpu.profile.clone(),
         (None, Device::Cpu) => DeviceProfile::baseline(),
     };
-    Ok(DeviceProfile { asked_rules: common.rules.clone(), ..profile })
+    let asked_versions = Versions::parse(&common.versions).unwrap_or_default();
+    Ok(DeviceProfile { asked_rules: common.rules.clone(), asked_versions, ..profile })
 }
 
 /// The profile of this name; one that is missing is a device that is not there.

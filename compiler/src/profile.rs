@@ -20,6 +20,24 @@ pub struct MatrixShape {
     pub cr: String,
 }
 
+crate::attr_enum! {
+    /// Which kernels for some sizes only a function of open sizes gets.
+    pub enum Versions {
+        /// Those that pay, by the estimate.
+        Auto = "auto",
+        /// All that there are.
+        All = "all",
+        /// None.
+        Off = "off",
+    }
+}
+
+impl Default for Versions {
+    fn default() -> Versions {
+        Versions::Auto
+    }
+}
+
 /// A device whose matrix operations are not used.
 struct NoMatrices {
     /// How its driver family begins.
@@ -100,6 +118,9 @@ pub struct DeviceProfile {
     /// It stands here because it decides kernels as the limits do.
     #[serde(default)]
     pub asked_rules: Vec<String>,
+    /// Which kernels for some sizes only functions of open sizes get: a choice of the user's, as `asked_rules`.
+    #[serde(default)]
+    pub asked_versions: Versions,
     /// Version of the driver, as it calls itself; empty for a named profile.
     #[serde(default)]
     pub driver_version: String,
@@ -187,6 +208,7 @@ impl DeviceProfile {
             gflops: self.gflops,
             gb_s: self.gb_s,
             asked_rules: self.asked_rules.clone(),
+            asked_versions: self.asked_versions,
             driver_version: device.driver_version.clone(),
             processor: device.processor.clone(),
         }

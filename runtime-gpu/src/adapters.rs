@@ -2,7 +2,7 @@
 
 use crate::counted_cores;
 use crate::figures::DeviceFigures;
-use compiler::profile::{DeviceProfile, MatrixShape};
+use compiler::profile::{DeviceProfile, MatrixShape, Versions};
 
 /// An adapter as `weft devices` shows it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -193,6 +193,7 @@ pub(crate) fn profile_from(
         gflops: 0.0,
         gb_s: 0.0,
         asked_rules: vec![],
+        asked_versions: Versions::Auto,
         driver_version: info.driver_info.clone(),
         processor: if software { processor_model() } else { String::new() },
     };

@@ -10,13 +10,15 @@ use compiler::dtype::DType;
 use compiler::graph::{Module, bind_dims, reinfer};
 use compiler::int::Dim;
 use compiler::name::Name;
+use compiler::profile::{DeviceProfile, Versions};
 use compiler::text::print_module;
 use proptest::prelude::*;
 use runtime_gpu::{OpenSession, Session, SessionOptions};
 use shaders_gen::Emitter;
+use std::cell::Cell;
 
 /// Sizes of the batch, as they come up.
-const SIZES: [i64; 4] = [3, 1, 8, 5];
+const SIZES: [i64; 4] = [3, 1, 8, 36];
 
 /// Networks that want to know the batch, for each hundred drawn, at most.
 const MOST_CLOSED: usize = 60;
@@ -41,8 +43,10 @@ fn with_open_batch(m: &Module) -> Option<Module> {
 #[test]
 fn one_compilation_serves_all_sizes() {
     let tally = Tally::default();
-    let drawn = (recipe::network(), modes(), targets::target(), 0u64..1000);
-    proptest!(config(), |((network, pipeline, target, seed) in drawn)| {
+    let with_versions = Cell::new(0);
+    let asked = prop::sample::select(vec![Versions::Auto, Versions::All]);
+    let drawn = (recipe::network(), modes(), targets::target(), 0u64..1000, asked);
+    proptest!(config(), |((network, pipeline, target, seed, asked_versions) in drawn)| {
         let drawn = build(&network);
         tally.drawn(&drawn);
         let Some(m) = with_open_batch(&drawn.module) else {
@@ -52,8 +56,8 @@ fn one_compilation_serves_all_sizes() {
         let fail = |e: String| TestCaseError::fail(format!("{e}\n{}", print_module(&m)));
         let gpu = test_device().map_err(TestCaseError::fail)?;
         let mut options = CompileOptions { pipeline, ..CompileOptions::default() };
-        options.dims.declare(Name::new("n"), 1, 64);
-        let profile = target.on(&gpu.profile);
+        options.dims.declare(Name::new("n"), 1, 160);
+        let profile = DeviceProfile { asked_versions, ..target.on(&gpu.profile) };
         let c = match compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ()) {
             Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the CPU executor")),
             other => other.map_err(|e| fail(format!("compile{target}: {e}")))?,
@@ -61,6 +65,7 @@ fn one_compilation_serves_all_sizes() {
         let first = Session::open(gpu, &c.plan, &c.module, &SessionOptions::default(), &mut |_, _, _| ())
             .map_err(|e| fail(e.to_string()))?;
         let Some(open) = c.open else { return Err(fail("nothing is open".into())) };
+        with_versions.set(with_versions.get() + usize::from(!open.versions().is_empty()));
         let session = OpenSession::new(open, first);
         for size in SIZES {
             let mut fixed = m.clone();
@@ -75,4 +80,5 @@ fn one_compilation_serves_all_sizes() {
         assert_eq!(session.sizes_kept(), SIZES.len());
     });
     tally.report_with("open sizes", MOST_CLOSED);
+    assert!(with_versions.get() > 0, "no network had kernels for some sizes only");
 }

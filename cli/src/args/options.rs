@@ -25,6 +25,9 @@ pub struct Common {
         help_heading = COMPILER
     )]
     pub rules: Vec<String>,
+    /// Kernels for some sizes only, where sizes are open: auto (where the estimate says that they pay), all, off
+    #[arg(long, default_value = "auto", value_parser = ["auto", "all", "off"], help_heading = COMPILER)]
+    pub versions: String,
     /// Mixed precision: off, fp16, auto
     #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"], help_heading = COMPILER)]
     pub amp: String,

@@ -3,17 +3,22 @@
 use super::callees::join;
 use crate::cpu::Interpreter;
 use crate::graph::{Function, Module, NodeId};
-use crate::ops::control::{Call, CallHost};
+use crate::ops::control::{Call, CallHost, CallTensor};
 use crate::plan::{HostCall, HostComputation, Plan, Step};
-use indexmap::IndexMap;
 use std::sync::Arc;
 
-/// What host steps need of the module: functions and constants, no tensor functions.
-pub(super) fn host_module(m: &Module) -> Module {
+/// What host steps need of the module: functions and constants, and of the tensor functions those that `nodes` of `main`, which run on
+/// the host, and other functions call.
+pub(super) fn host_module(m: &Module, main: &Function, nodes: impl Iterator<Item = NodeId>) -> Module {
+    let own = nodes.map(|n| &main.nodes[n]);
+    let others =
+        m.functions.iter().filter(|f| *f.0 != m.entry).flat_map(|(_, f)| f.walk().into_iter().map(|n| &f.nodes[n]));
+    let called = own.chain(others).filter(|n| n.op.is::<CallTensor>()).filter_map(|n| n.op.callee());
+    let kept = called.filter_map(|name| Some((name, m.tensor_functions.get(&name)?.clone())));
     Module {
         entry: m.entry,
         functions: m.functions.clone(),
-        tensor_functions: IndexMap::new(),
+        tensor_functions: kept.collect(),
         constants: m.constants.clone(),
     }
 }
@@ -23,7 +28,8 @@ pub(super) fn host_module(m: &Module) -> Module {
 /// # Errors
 /// A module that has no such node: another one's plan.
 pub fn bind_host_steps(plan: &mut Plan, module: &Module) -> Result<(), String> {
-    let mut module = host_module(module);
+    let main = module.main();
+    let mut module = host_module(module, main, main.walk().into_iter());
     join(&mut module);
     let main = module.main().clone();
     let module = Arc::new(module);

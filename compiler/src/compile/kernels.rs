@@ -179,7 +179,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     };
     let scheduled = scheduled.map_err(fail)?;
     let open = !written && !t.symbols.is_empty();
-    let versions = match open {
+    let versions = match open && std::env::var("NOV").is_err() {
         true => rules::versions(t, &request.constants, profile, &scheduled),
         false => versions_as_written(request, profile, &scheduled).map_err(fail)?,
     };
@@ -209,7 +209,12 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
 }
 
 /// The kernels of a version; none where the device does not take them, since the function for all sizes is there.
-fn version(v: rules::FunctionVersion, base: Name, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Option<BuiltVersion> {
+fn version(
+    v: rules::FunctionVersion,
+    base: Name,
+    profile: &DeviceProfile,
+    emitter: &dyn EmitKernel,
+) -> Option<BuiltVersion> {
     let rules::FunctionVersion { line: _, when, symbols, suffix, mut before, scheduled, estimates } = v;
     let rules::Scheduled { mut function, rule, mut applied, declined } = scheduled;
     function.name = Name::new(&format!("{base}_{suffix}"));
@@ -217,7 +222,7 @@ fn version(v: rules::FunctionVersion, base: Name, profile: &DeviceProfile, emitt
     let kernels = function.kernels().into_iter().map(emit).collect::<Result<Vec<_>, _>>().ok()?;
     let why = match estimates {
         Some((all, own)) => format!("estimated at {:.1} us instead of {:.1}", own / 1e3, all / 1e3),
-        None => "as the schedule asks".into(),
+        None => "as it was asked for".into(),
     };
     applied.insert(0, format!("a version `{suffix}`, {why}, by {rule}"));
     before.name = function.name;

@@ -16,7 +16,7 @@ use super::open::{OpenPlan, at_sizes};
 use super::residency::{
     Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, value_encoding,
 };
-use super::steps::{Pending, Steps, VersionChoice};
+use super::steps::{Pending, Steps, VersionChoice, host_nodes};
 use super::storage::StorageLocation;
 use super::work::GroupWork;
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
@@ -110,7 +110,7 @@ pub(super) fn plan_module(
     let (plan, memory) = planner.numbered(&shown, &least, kernels)?;
     let Planner { groups, remarks, location, pool, packers, growing, pending, .. } = planner;
     let open = (!open.is_empty()).then(|| {
-        let mut module = host_module(&module);
+        let mut module = host_module(&module, &main, host_nodes(&pending));
         module.functions.insert(module.entry, main.clone());
         let (profile, ranges) = (profile.clone(), dims.clone());
         Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels: kept })

@@ -68,6 +68,11 @@ pub(super) enum Pending {
     },
 }
 
+/// The nodes that run on the host.
+pub(super) fn host_nodes(pending: &[Pending]) -> impl Iterator<Item = NodeId> {
+    pending.iter().filter_map(|p| if let Pending::Host { node, .. } = p { Some(*node) } else { None })
+}
+
 /// One of several versions of the kernels of a group.
 #[derive(Clone)]
 pub(super) struct VersionChoice {
@@ -186,7 +191,7 @@ impl Steps<'_> {
         tensors: &mut Tensors<'_>,
         kernels: &[PlanKernel],
     ) -> Result<(Vec<Step>, Vec<PlanFunction>), CompileError> {
-        let module = Arc::new(host_module(self.module));
+        let module = Arc::new(host_module(self.module, self.main, host_nodes(self.pending)));
         let mut open: Vec<Open> = vec![];
         let mut steps: Vec<Step> = vec![];
         let mut functions: Vec<PlanFunction> = vec![];

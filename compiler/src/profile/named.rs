@@ -3,7 +3,7 @@
 //! Limits, subgroup sizes and matrix shapes of [`GPUS`] are what wgpu reports with Mesa 26.2's drivers (RADV, ANV, NVK), those of
 //! `hopper` and `apple` public data. Cores, registers and rates are those of a product in the table of `devices`.
 
-use super::{DeviceProfile, KnownDevice, MatrixShape};
+use super::{DeviceProfile, KnownDevice, MatrixShape, Versions};
 
 /// A GPU's row: what differs from [`DeviceProfile::baseline`].
 struct Gpu {
@@ -159,6 +159,7 @@ impl DeviceProfile {
             gflops: 0.0,
             gb_s: 0.0,
             asked_rules: vec![],
+            asked_versions: Versions::Auto,
             driver_version: String::new(),
             processor: String::new(),
         }

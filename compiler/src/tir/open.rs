@@ -1,7 +1,7 @@
 //! Functions of open sizes: which symbols they have, and what they are for given ones.
 
 use super::{BufferId, Stmt, TensorFunction};
-use crate::int::{DimRanges, Int, typical_size};
+use crate::int::{Bounds, DimRanges, Int, simplify, terms, typical_size};
 use crate::name::Name;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
@@ -39,15 +39,23 @@ impl TensorFunction {
     }
 
     /// What the declared symbols are for a caller whose values have these shapes: dimensions of parameters that are a symbol alone,
-    /// the first of several. Symbols are a function's own, whatever a caller calls its sizes.
+    /// the first of several, else a symbol times a number plus a number. Symbols are a function's own, whatever a caller calls its sizes.
     pub fn unify<'s>(&self, shapes: impl IntoIterator<Item = (BufferId, &'s [Int])>) -> FxHashMap<Name, Int> {
         let mut known = FxHashMap::default();
+        let mut sums: FxHashMap<Name, Int> = FxHashMap::default();
+        let own = |v: &Name| self.symbols.iter().any(|s| s.0 == *v);
         for (b, shape) in shapes {
             for (d, is) in self.caller_shape(b).iter().zip(shape) {
-                if let Some(symbol) = d.as_var().filter(|v| self.symbols.iter().any(|s| s.0 == *v)) {
+                if let Some(symbol) = d.as_var().filter(own) {
                     known.entry(symbol).or_insert_with(|| is.clone());
+                } else if let Some((symbol, times, plus)) = of_one_symbol(d).filter(|s| own(&s.0)) {
+                    let of = || simplify(&(is.clone() - plus).div(times), &Bounds::new());
+                    sums.entry(symbol).or_insert_with(of);
                 }
             }
+        }
+        for (symbol, is) in sums {
+            known.entry(symbol).or_insert(is);
         }
         known
     }
@@ -109,6 +117,15 @@ impl TensorFunction {
         let mut sizes: FxHashMap<Name, i64> = free.into_iter().map(|v| (v, typical_size(ranges.range(v)))).collect();
         sizes.extend(self.typical_sizes(false));
         Cow::Owned(self.with_sizes(&sizes))
+    }
+}
+
+/// The symbol, factor and constant of `n*factor + constant`, with a factor of at least 1.
+fn of_one_symbol(d: &Int) -> Option<(Name, i64, i64)> {
+    let (terms, constant) = terms(d)?;
+    match terms.as_slice() {
+        [(atom, times @ 1..)] => Some((atom.as_var()?, *times, constant)),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@
 use super::{Scheduled, open};
 use crate::int::{Cond, Int, typical_size};
 use crate::name::Name;
-use crate::profile::DeviceProfile;
+use crate::profile::{DeviceProfile, Versions};
 use crate::schedule::estimate::estimate;
 use crate::schedule::{InstrRef, ScheduleError, Version};
 use crate::tir::{BufferId, TensorFunction};
@@ -22,6 +22,9 @@ const MOST_SYMBOLS: usize = 3;
 /// What a version may take of the time of the function for all sizes, on average over the sizes that stand for its own; for each of them
 /// alone it may take no more than that one.
 const PAYS: f64 = 0.9;
+
+/// What the function for all sizes takes for multiples, of what it takes for sizes beside them, where a version for multiples is tried.
+const GUARDED: f64 = 0.97;
 
 /// What is asked of each symbol, in the order in which a run picks: `below` and `multiple_of`.
 const ASSUMPTIONS: [(i64, i64); 3] = [(32, 0), (0, 16), (0, 4)];
@@ -67,6 +70,11 @@ pub fn versions(
     all: &Scheduled,
 ) -> Vec<FunctionVersion> {
     let mut pricing = Pricing { f, constants, profile, all: &all.function, known: FxHashMap::default() };
+    match profile.asked_versions {
+        Versions::Off => return vec![],
+        Versions::All => return all_versions(f, constants, profile, all),
+        Versions::Auto => {}
+    }
     let mut kept: Vec<(f64, FunctionVersion)> = vec![];
     for &(symbol, _, high) in f.symbols.iter().rev().take(MOST_SYMBOLS) {
         let mut stricter: Option<(f64, FunctionVersion)> = None;
@@ -75,7 +83,8 @@ pub fn versions(
             if below > 0 && high < BEYOND * below {
                 continue;
             }
-            let Some(v) = assume(f, &line).and_then(|a| scheduled(a, constants, profile, all).ok()) else { continue };
+            let assumed = assume(f, &line).filter(|a| pricing.may_pay(a));
+            let Some(v) = assumed.and_then(|a| scheduled(a, constants, profile, all).ok()) else { continue };
             let Some((general, own)) = pricing.compare(&v) else { continue };
             let ratio = own / general;
             let found = (ratio, FunctionVersion { estimates: Some((general, own)), ..v });
@@ -97,6 +106,20 @@ pub fn versions(
     kept
 }
 
+/// A version for every assumption about every symbol, whatever it costs.
+fn all_versions(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    all: &Scheduled,
+) -> Vec<FunctionVersion> {
+    let lines = ASSUMPTIONS.iter().flat_map(|&(below, multiple_of)| {
+        f.symbols.iter().rev().map(move |s| Version { symbol: s.0, below, multiple_of })
+    });
+    let one = |line: Version| scheduled(assume(f, &line)?, constants, profile, all).ok();
+    lines.filter_map(one).collect()
+}
+
 /// The versions that the lines ask for, in their order, of `f` as it was before its schedule, `all`.
 ///
 /// # Errors
@@ -110,11 +133,8 @@ pub fn asked_versions(
     all: &Scheduled,
 ) -> Result<Vec<FunctionVersion>, ScheduleError> {
     let one = |line: &Version| {
-        let refuse = |message: String| ScheduleError {
-            instruction: InstrRef::new(line.clone()).text(),
-            message,
-            loops: None,
-        };
+        let refuse =
+            |message: String| ScheduleError { instruction: InstrRef::new(line.clone()).text(), message, loops: None };
         let assumed = assume(f, line).ok_or_else(|| refuse(format!("`{}` tells no sizes apart here", line.symbol)))?;
         scheduled(assumed, constants, profile, all).map_err(refuse)
     };
@@ -174,10 +194,19 @@ struct Pricing<'a> {
 }
 
 impl Pricing<'_> {
+    /// False where the function for all sizes costs no more for sizes that nothing divides: then its multiples need no version.
+    fn may_pay(&mut self, assumed: &Assumed) -> bool {
+        let (symbol, of) = (assumed.line.symbol, assumed.line.multiple_of);
+        let range = assumed.function.symbols.iter().find(|s| s.0 == assumed.symbol.0).map(|s| (s.1, s.2));
+        let Some(n) = range.filter(|_| of > 0).map(|r| typical_size(r) * of) else { return true };
+        let (at, near) = (self.all_at(symbol, n), self.all_near(symbol, n));
+        at.zip(near).is_some_and(|(at, near)| at <= GUARDED * near)
+    }
     /// Estimated times of all sizes' function and of the version over the sizes that stand for it, where the version pays.
     fn compare(&mut self, v: &FunctionVersion) -> Option<(f64, f64)> {
         let (symbol, is) = (v.line.symbol, |n: i64| if v.line.below > 0 { n } else { n * v.line.multiple_of });
-        let &(_, low, high) = v.before.symbols.iter().find(|s| v.symbols.iter().any(|o| o.0 == s.0 && o.1.vars().contains(&symbol)))?;
+        let &(_, low, high) =
+            v.before.symbols.iter().find(|s| v.symbols.iter().any(|o| o.0 == s.0 && o.1.vars().contains(&symbol)))?;
         let least = if v.line.below > 0 { high } else { low };
         let (mut general, mut own) = (0.0, 0.0);
         for n in [typical_size((low, high)), least].map(is) {
