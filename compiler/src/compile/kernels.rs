@@ -179,7 +179,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     };
     let scheduled = scheduled.map_err(fail)?;
     let open = !written && !t.symbols.is_empty();
-    let versions = match open && std::env::var("NOV").is_err() {
+    let versions = match open {
         true => rules::versions(t, &request.constants, profile, &scheduled),
         false => versions_as_written(request, profile, &scheduled).map_err(fail)?,
     };
