@@ -22,19 +22,15 @@ pub struct MatrixShape {
 
 crate::attr_enum! {
     /// Which kernels for some sizes only a function of open sizes gets.
+    #[derive(Default)]
     pub enum Versions {
         /// Those that pay, by the estimate.
+        #[default]
         Auto = "auto",
         /// All that there are.
         All = "all",
         /// None.
         Off = "off",
-    }
-}
-
-impl Default for Versions {
-    fn default() -> Versions {
-        Versions::Auto
     }
 }
 
