@@ -94,6 +94,7 @@ pub fn is_onnx(model: &str) -> bool {
 pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     let path = Path::new(model);
     if !is_path(model) {
+        check_zoo_dims(model, common)?;
         return build_zoo(model, common).map_err(|e| match e {
             ZooError::BadBatch(_) => CliError::new(Code::Device, e.to_string()).help("give a smaller --batch"),
             _ => CliError::input(format!("no model `{model}`: {e}"))
@@ -111,6 +112,21 @@ pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     }
     let (bytes, external) = read_onnx(path)?;
     compiler::onnx::import_onnx(bytes, &*external).map_err(|e| CliError::from(e).at(model))
+}
+
+/// `--dim` speaks of the dimensions that a model of the zoo can leave open.
+fn check_zoo_dims(model: &str, common: &Common) -> CliResult<()> {
+    let plain = model.split(':').next().unwrap_or(model);
+    let Some(entry) = benches::zoo::find(plain) else { return Ok(()) };
+    let open: &[&str] = match entry.input {
+        benches::zoo::Input::Tokens(_) => &["batch", "sequence"],
+        _ => &["batch"],
+    };
+    let asked = crate::dims::pairs(&common.dim, "--dim")?;
+    match asked.into_iter().find(|(name, _)| !open.contains(&name.as_str())) {
+        None => Ok(()),
+        Some((name, _)) => Err(shapes::no_such_dim(&name, open)),
+    }
 }
 
 /// A model of the zoo. `--dim` may speak of its `batch` and of the `sequence` of tokens: these are then open.

@@ -127,6 +127,11 @@ fn wrong_names_and_shapes() {
     refused(&["--input", &good, "--input", &other], 3, "input `yy` is f32[4], the file has f32[2, 2]");
     refused(&["--shape", "zz=1x4"], 2, "--shape zz: no such input; there are: xx, yy");
     refused(&["--dim", "N=4"], 2, "--dim N: no such dimension");
+    let zoo = |model: &str, message: &str| {
+        crate::refused(&["compile", model, "--dim", "width=1..64", "--device", "cpu"], 2, message, None);
+    };
+    zoo("mobilenet_v2", "--dim width: no such dimension; open: batch");
+    zoo("encoder", "--dim width: no such dimension; open: batch, sequence");
     assert!(!Path::new(&out).exists(), "a failed run leaves no results");
 }
 

@@ -52,19 +52,31 @@ pub(crate) fn local_numel(buffer: &Buffer) -> Result<u32, EmitError> {
 
 /// Resolves an access. Indices that are loaded from memory are clamped into their dimension.
 pub(crate) fn resolve(buffer: &Buffer, indices: &[Int], lane: Option<Lane>, ranges: &mut Facts) -> Access {
+    resolve_as(buffer, indices, lane, (ranges, true))
+}
+
+/// The elements of an access, whether or not they are in bounds.
+pub(crate) fn resolve_form(buffer: &Buffer, indices: &[Int], lane: Option<Lane>, ranges: &mut Facts) -> Form {
+    resolve_as(buffer, indices, lane, (ranges, false)).form
+}
+
+fn resolve_as(
+    buffer: &Buffer,
+    indices: &[Int],
+    lane: Option<Lane>,
+    (ranges, wants_proof): (&mut Facts, bool),
+) -> Access {
     let mut indices = indices.to_vec();
     let mut lane_index = Vec::new();
     let mut proved = true;
     for (k, (index, dim)) in indices.iter_mut().zip(&buffer.shape).enumerate() {
-        let high = dim.as_const().map(|d| d - 1);
-        let inside = match high {
+        let loaded = has_load(index);
+        let inside = match dim.as_const().map(|d| d - 1) {
+            _ if !wants_proof && !loaded => false,
             Some(high) => ranges.prove(index, 0, high),
-            None => {
-                let below = ranges.simplify(&(dim.clone() - index.clone()));
-                ranges.prove(index, 0, i64::from(i32::MAX)) && ranges.prove(&below, 1, i64::MAX)
-            }
+            None => ranges.prove_below(index, dim),
         };
-        if !inside && has_load(index) && !lane.is_some_and(|l| index.uses(l.var)) {
+        if !inside && loaded && !lane.is_some_and(|l| index.uses(l.var)) {
             *index = index.min(dim.clone() - 1).max(0);
         } else {
             proved &= inside;
@@ -83,7 +95,7 @@ pub(crate) fn resolve(buffer: &Buffer, indices: &[Int], lane: Option<Lane>, rang
     let shape = physical_shape(buffer);
     let flat = ranges.simplify(&int::flatten_index(&indices, &shape));
     let form = form_of(&flat, lane, lane_index.len() > 1, ranges);
-    if !proved && lane_index.is_empty() {
+    if wants_proof && !proved && lane_index.is_empty() {
         proved = prove_flat(&flat, &int::product(&shape), ranges);
     }
     Access { form, lane_index, proved }
@@ -106,5 +118,8 @@ fn form_of(flat: &Int, lane: Option<Lane>, scattered: bool, ranges: &mut Facts) 
 }
 
 fn prove_flat(flat: &Int, numel: &Int, ranges: &mut Facts) -> bool {
-    numel.as_const().is_some_and(|n| ranges.prove(flat, 0, n - 1))
+    match numel.as_const() {
+        Some(n) => ranges.prove(flat, 0, n - 1),
+        None => ranges.prove_below(flat, numel),
+    }
 }

@@ -1,11 +1,12 @@
 //! Thread axes: which loops share an index, how large workgroup and grid are.
 
+use crate::clamps::open_end;
 use crate::error::EmitError;
 use compiler::int::{self, Bounds, Int};
 use compiler::name::Name;
 use compiler::plan::OpenGrid;
 use compiler::profile::DeviceProfile;
-use compiler::tir::{For, LoopKind, Stmt};
+use compiler::tir::{Cond, For, LoopKind, Stmt};
 
 /// A group or local axis: the variable that stands for all loops bound to it, and its size.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +108,11 @@ impl Axes {
             Some(known) => known.extent = known.extent.max(most),
             none => *none = Some(Axis { var: l.var, extent: most }),
         }
+    }
+    /// That the workgroups of each axis are no more than the run's.
+    pub fn open_ends(&self) -> Vec<Cond> {
+        let end = |(axis, open): (&Option<Axis>, &Option<Int>)| Some(open_end(&Int::var((*axis)?.var), open.as_ref()?));
+        self.group.iter().zip(&self.open).filter_map(end).flatten().collect()
     }
     /// True when a bound loop has as many iterations as its axis.
     pub fn covers(&self, kind: LoopKind, extent: &Int) -> bool {

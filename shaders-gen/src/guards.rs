@@ -1,20 +1,48 @@
 //! Places conditions: as far out as possible where no barrier or subgroup operation is inside, at the leaf otherwise.
 //!
 //! Barriers and subgroup operations must be reached by all threads, so around them only uniform conditions may branch.
+//!
+//! What only fills registers has no conditions of its own: where all that uses the registers stands under a condition on the
+//! thread, so do they, and threads beyond the end compute nothing.
 
 use crate::grid::Axes;
 use crate::tree::{Leaf, Node, has_load};
 use compiler::name::Name;
-use compiler::tir::Cond;
+use compiler::tir::{BufferId, Cond, Scope, TensorFunction};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Decides where each condition is tested.
 pub(crate) struct Guards<'a> {
-    pub axes: &'a Axes,
+    f: &'a TensorFunction,
+    axes: &'a Axes,
     /// True for a leaf that all threads must reach.
-    pub collective: &'a dyn Fn(&Leaf) -> bool,
+    collective: &'a dyn Fn(&Leaf) -> bool,
+    /// How often the kernel accesses each buffer.
+    accesses: FxHashMap<BufferId, usize>,
 }
 
-impl Guards<'_> {
+/// How often each buffer is accessed below `nodes`.
+fn accesses<'n>(nodes: impl IntoIterator<Item = &'n Node>) -> FxHashMap<BufferId, usize> {
+    let mut count: FxHashMap<BufferId, usize> = FxHashMap::default();
+    for n in nodes {
+        n.visit_leaves(&mut |leaf| {
+            leaf.visit_loads(&mut |b, _| *count.entry(b).or_default() += 1);
+            *count.entry(leaf.buffer).or_default() += 1;
+        });
+    }
+    count
+}
+
+impl<'a> Guards<'a> {
+    pub fn new(
+        f: &'a TensorFunction,
+        axes: &'a Axes,
+        collective: &'a dyn Fn(&Leaf) -> bool,
+        root: &Node,
+    ) -> Guards<'a> {
+        Guards { f, axes, collective, accesses: accesses([root]) }
+    }
+
     /// Rewrites the whole kernel.
     pub fn place(&self, node: Node) -> Node {
         let node = self.push_down(node, &[]);
@@ -93,10 +121,7 @@ impl Guards<'_> {
     /// What all statements share goes out; neighbours with the same rest share one branch.
     fn hoist_seq(&self, list: Vec<Node>) -> (Vec<Cond>, Node) {
         let parts: Vec<(Vec<Cond>, Node)> = list.into_iter().map(|n| self.hoist(n)).collect();
-        let common: Vec<Cond> = match parts.split_first() {
-            Some((first, rest)) => first.0.iter().filter(|c| rest.iter().all(|p| p.0.contains(c))).cloned().collect(),
-            None => vec![],
-        };
+        let common = self.common(&parts);
         let mut out: Vec<(Vec<Cond>, Vec<Node>)> = Vec::new();
         for (conds, node) in parts {
             let rest: Vec<Cond> = conds.into_iter().filter(|c| !common.contains(c)).collect();
@@ -107,5 +132,44 @@ impl Guards<'_> {
         }
         let list = out.into_iter().map(|(conds, nodes)| Node::when(conds, Node::seq(nodes))).collect();
         (common, Node::seq(list))
+    }
+
+    /// The conditions that all parts of a sequence have, or all with effects beyond registers that nothing else uses.
+    fn common(&self, parts: &[(Vec<Cond>, Node)]) -> Vec<Cond> {
+        let of_all = |c: &Cond| parts.iter().all(|p| p.0.contains(c));
+        let quiet: Vec<bool> = parts.iter().map(|p| self.is_quiet(&p.1)).collect();
+        let mut loud = parts.iter().zip(&quiet).filter(|(_, quiet)| !**quiet).map(|(p, _)| p);
+        let Some((first, _)) = loud.next() else {
+            return parts.first().map_or(vec![], |p| p.0.iter().filter(|c| of_all(c)).cloned().collect());
+        };
+        let rest: Vec<_> = loud.collect();
+        let candidates: Vec<&Cond> = first.iter().filter(|c| rest.iter().all(|p| p.0.contains(c))).collect();
+        let own = candidates.iter().any(|c| !of_all(c)) && self.registers_are_own(parts, &quiet);
+        candidates.into_iter().filter(|c| of_all(c) || own && self.is_of_thread(c)).cloned().collect()
+    }
+
+    /// True for what writes registers of its thread and nothing else.
+    fn is_quiet(&self, node: &Node) -> bool {
+        let mut quiet = true;
+        node.visit_leaves(&mut |l| quiet &= self.f.buffers[l.buffer].scope == Scope::Register && !l.across);
+        quiet && !node.needs_uniform_flow(self.collective)
+    }
+
+    /// True where the registers that the quiet parts write are accessed in no other place.
+    fn registers_are_own(&self, parts: &[(Vec<Cond>, Node)], quiet: &[bool]) -> bool {
+        let here = accesses(parts.iter().map(|p| &p.1));
+        let mut written: FxHashSet<BufferId> = FxHashSet::default();
+        for ((_, part), _) in parts.iter().zip(quiet).filter(|p| *p.1) {
+            part.visit_leaves(&mut |l| {
+                written.insert(l.buffer);
+            });
+        }
+        written.iter().all(|b| here.get(b) == self.accesses.get(b))
+    }
+
+    /// True for a condition that no loop at run time changes.
+    fn is_of_thread(&self, c: &Cond) -> bool {
+        let fixed = |v: Name| self.axes.all().any(|a| a.var == v) || self.f.symbols.iter().any(|s| s.0 == v);
+        [&c.lhs, &c.rhs].into_iter().all(|i| !has_load(i) && i.vars().into_iter().all(fixed))
     }
 }

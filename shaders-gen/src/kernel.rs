@@ -183,6 +183,7 @@ impl<'a> KernelEmitter<'a> {
     pub fn kernel(&mut self, grid: &Grid, root: &Node) -> Result<(), EmitError> {
         self.declare_symbols();
         let beyond = self.axis_variables(grid)?;
+        self.ranges.assume(&self.axes.open_ends());
         match beyond {
             Some(inside) => self.branch(inside, |this| this.subgroup_tasks(root)),
             None => self.subgroup_tasks(root),

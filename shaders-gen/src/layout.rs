@@ -2,7 +2,7 @@
 //!
 //! Memory is a sequence of *units*; a unit is 1, 2 or 4 *words*, and a word holds one element, two halves or four bytes.
 
-use crate::access::{Form, local_numel, resolve};
+use crate::access::{Form, local_numel, resolve_form};
 use crate::error::EmitError;
 use crate::tree::{Leaf, Node};
 use compiler::dtype::DType;
@@ -142,8 +142,7 @@ fn note_access(
         Encoding::ByteQuad => indices.iter().map(whole).collect(),
         _ => indices.to_vec(),
     };
-    let access = resolve(&f.buffers[b], &indices, leaf.lane, ranges);
-    match access.form {
+    match resolve_form(&f.buffers[b], &indices, leaf.lane, ranges) {
         Form::One(i) => u.bases.push(i),
         Form::Run { base, count, align } => {
             if align >= i64::from(count) {

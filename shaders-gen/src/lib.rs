@@ -7,7 +7,7 @@
 //! 1. `grid`: which loops are thread axes; the grid is folded against the device's limit.
 //! 2. `expand`: unrolled loops are repeated, vectorised loops become lanes of their leaves, indices are simplified.
 //! 3. `barriers`: workgroup barriers are derived from what is written and read.
-//! 4. `guards`: conditions are placed as far out as uniform control flow allows.
+//! 4. `guards`: conditions are placed as far out as uniform control flow allows; `clamps`: what they make needless goes.
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
 //!    variables for registers with constant indices, slices for what is beyond one binding.
 //! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `buffer_slices`, `subgroup`, `across`): statements, indices, values and accesses
@@ -25,6 +25,7 @@ mod across;
 mod barriers;
 mod buffer_slices;
 mod builder;
+mod clamps;
 mod error;
 mod expand;
 mod explicit_layout;
@@ -99,13 +100,14 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
     let root = barriers::Barriers::new(f, &axes, &root).insert(root);
     let collective = |leaf: &tree::Leaf| across::reads_subgroup(f, leaf);
-    let guards = guards::Guards { axes: &axes, collective: &collective };
+    let guards = guards::Guards::new(f, &axes, &collective, &root);
     let root = guards.place(root);
     if let Some(var) = guards.divergent_loop(&root) {
         return Err(EmitError::unsupported(format!(
             "kernel `{kernel}`: threads run loop `{var}` unequally often, but it holds a barrier or a subgroup operation"
         )));
     }
+    let root = clamps::Clamps { ranges: &mut ranges, collective: &collective }.remove(&axes, root);
     let layouts = layout::plan_layouts(f, &root, profile, &mut ranges)?;
     let bindings = layout::plan_bindings(f, &layouts);
     let limit = |what, needed: u64, available: u64| {

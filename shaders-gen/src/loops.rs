@@ -1,6 +1,7 @@
 //! Loops at run time.
 
 use crate::builder::{Kind, Value};
+use crate::clamps::open_end;
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::lines::Source;
@@ -21,7 +22,11 @@ impl KernelEmitter<'_> {
 
     fn counted(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
         let at_least_one = self.ranges.prove(extent, 1, i64::MAX);
-        self.counted_from(var, extent, body, (None, at_least_one))
+        let mark = self.ranges.mark();
+        self.ranges.assume(&open_end(&Int::var(var), extent));
+        let done = self.counted_from(var, extent, body, (None, at_least_one));
+        self.ranges.forget(mark);
+        done
     }
 
     /// A loop from one place on in steps of another, of 0 and 1 where there are none.

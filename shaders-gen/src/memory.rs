@@ -68,7 +68,7 @@ impl KernelEmitter<'_> {
     fn clamp(&mut self, i: &Int, last: &Int) -> Int {
         let below = match last.as_const() {
             Some(last) => self.ranges.prove(i, i64::MIN, last),
-            None => self.ranges.prove(&(i.clone() - last), i64::MIN, 0),
+            None => self.ranges.prove_less(i, &(last.clone() + 1)),
         };
         let upper = if below { i.clone() } else { i.min(last) };
         if self.ranges.prove(i, 0, i64::MAX) { upper } else { upper.max(0) }
@@ -151,7 +151,7 @@ impl KernelEmitter<'_> {
         let last = self.last_element(buffer);
         let here = match last.as_const() {
             Some(last) => self.ranges.prove(base, 0, last),
-            None => self.ranges.prove(base, 0, i64::MAX) && self.ranges.prove(&(base.clone() - &last), i64::MIN, 0),
+            None => self.ranges.prove_below(base, &(last.clone() + 1)),
         };
         if here {
             return unit.clone();
@@ -200,7 +200,7 @@ impl KernelEmitter<'_> {
     /// Stores a packed word whose first element is `base`.
     pub fn store_word(&mut self, buffer: BufferId, base: &Int, word: Value, access: &Access) -> Result<(), EmitError> {
         let layout = self.layout(buffer);
-        self.prove_store(access, base, &layout);
+        self.prove_store(buffer, access, base, &layout);
         let address = self.address_of(base, &layout);
         self.store_part(buffer, &address, word)?;
         self.b.forget(&|b| b == buffer);
@@ -343,13 +343,13 @@ impl KernelEmitter<'_> {
         let layout = self.layout(buffer);
         match &access.form {
             Form::One(i) => {
-                self.prove_store(&access, i, &layout);
+                self.prove_store(buffer, &access, i, &layout);
                 self.store_element(buffer, i, value, &layout)?;
             }
             Form::Run { base, count, align } => self.store_run(buffer, base, *count, *align, value, &access)?,
             Form::Each(list) => {
                 for (k, i) in list.iter().enumerate() {
-                    self.prove_store(&access, i, &layout);
+                    self.prove_store(buffer, &access, i, &layout);
                     let v = self.b.component(value, k as u32);
                     self.store_element(buffer, i, v, &layout)?;
                 }
@@ -359,8 +359,12 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    fn prove_store(&mut self, access: &Access, i: &Int, layout: &StorageLayout) {
-        let inside = access.proved || layout.numel.is_some_and(|n| self.ranges.prove(i, 0, n.saturating_sub(1) as i64));
+    fn prove_store(&mut self, buffer: BufferId, access: &Access, i: &Int, layout: &StorageLayout) {
+        let inside = access.proved
+            || match layout.numel {
+                Some(n) => self.ranges.prove(i, 0, n.saturating_sub(1) as i64),
+                None => self.ranges.prove_below(i, &self.f.buffers[buffer].numel()),
+            };
         self.require(inside, |this| format!("block `{}` may store beyond its buffer, at `{i}`", this.block));
     }
 
@@ -377,7 +381,7 @@ impl KernelEmitter<'_> {
         let (unit, n, pack) = (layout.unit(), i64::from(count), i64::from(layout.word.pack()));
         let value = self.b.splat(value, count);
         if align >= unit && n % unit == 0 {
-            self.prove_store(access, base, &layout);
+            self.prove_store(buffer, access, base, &layout);
             for k in 0..n / unit {
                 let part = self.b.slice(value, (k * unit) as u32, unit as u8);
                 let words = self.encode(part, &layout, buffer);
@@ -387,7 +391,7 @@ impl KernelEmitter<'_> {
             return Ok(());
         }
         if pack > 1 && align >= pack && n % pack == 0 {
-            self.prove_store(access, base, &layout);
+            self.prove_store(buffer, access, base, &layout);
             for k in 0..n / pack {
                 let part = self.b.slice(value, (k * pack) as u32, pack as u8);
                 let word = self.encode(part, &layout, buffer);
@@ -399,7 +403,7 @@ impl KernelEmitter<'_> {
         }
         for k in 0..n {
             let at = self.ranges.simplify(&(base.clone() + k));
-            self.prove_store(access, &at, &layout);
+            self.prove_store(buffer, access, &at, &layout);
             let v = self.b.component(value, k as u32);
             self.store_element(buffer, &at, v, &layout)?;
         }

@@ -61,9 +61,13 @@ fn check_dim(ports: &Ports, name: &str) -> CliResult<()> {
         return Ok(());
     }
     let names: Vec<&str> = open.iter().map(|d| d.as_str()).collect();
-    let list =
-        if names.is_empty() { "the model leaves none open".into() } else { format!("open: {}", names.join(", ")) };
-    Err(CliError::usage(format!("--dim {name}: no such dimension; {list}")))
+    Err(no_such_dim(name, &names))
+}
+
+/// `--dim` says something of a dimension that is none of `open`.
+pub fn no_such_dim(name: &str, open: &[&str]) -> CliError {
+    let list = if open.is_empty() { "the model leaves none open".into() } else { format!("open: {}", open.join(", ")) };
+    CliError::usage(format!("--dim {name}: no such dimension; {list}"))
 }
 
 fn check_input(ports: &Ports, name: &str, flag: &str) -> CliResult<()> {

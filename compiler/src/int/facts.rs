@@ -1,5 +1,6 @@
 //! What is known about index expressions at a place: ranges of variables, and conditions that hold there.
 
+use super::below::Answers;
 use super::simplify::never_zero;
 use super::{Bounds, Int, IntNode, Interval, prove, simplify, terms};
 use super::{Cond, CondOp};
@@ -25,6 +26,7 @@ pub struct Facts {
     facts: Vec<Fact>,
     simple: FxHashMap<Int, Int>,
     spans: FxHashMap<Int, Interval>,
+    pub(super) positive: Answers,
 }
 
 impl Facts {
@@ -36,6 +38,7 @@ impl Facts {
             facts: vec![],
             simple: FxHashMap::default(),
             spans: FxHashMap::default(),
+            positive: Answers::default(),
         }
     }
     /// As in a shader: loads and unknown variables are any i32.
@@ -49,6 +52,7 @@ impl Facts {
             self.bounds.insert(var, low, high);
             self.simple.retain(|e, _| !e.uses(var));
             self.spans.retain(|e, _| !e.uses(var));
+            self.positive = Answers::default();
         }
     }
     /// The declared range of `var`.
@@ -74,6 +78,7 @@ impl Facts {
     /// Drops the conditions taken since `mark`.
     pub fn forget(&mut self, mark: usize) {
         self.facts.truncate(mark);
+        self.positive.forget(mark);
     }
     /// Takes `conds` as holding.
     pub fn assume(&mut self, conds: &[Cond]) {

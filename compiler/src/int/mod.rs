@@ -9,6 +9,7 @@
 //!
 //! Always holds: evaluation is in i64; a shader evaluates in i32, and [`Facts::fits_i32`] proves that nothing overflows.
 
+mod below;
 mod cond;
 mod dims;
 mod divisor;

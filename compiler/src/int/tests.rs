@@ -42,6 +42,20 @@ fn expression() -> impl Strategy<Value = Int> {
     })
 }
 
+/// A step of an index and what may be an end of it: a digit, a quotient or a clamp by sizes, or neighbours of it.
+fn index_part(i: &Int, (kind, x, y, k): (u8, usize, usize, i64)) -> (Int, Int) {
+    let (x, y) = (Int::var(NAMES[x]), Int::var(NAMES[y]));
+    match kind {
+        0 => (i.rem(&x), x),
+        1 => (i.div(&x), y * (k + 1)),
+        2 => (i.div(x * y), Int::var("a") + k),
+        3 => (i.min(x.clone() - 1), x),
+        4 => (i.max(x).min(y.clone() + k), y + k + 1),
+        5 => (i.rem(x.clone() * y.clone()).div(&y), x),
+        _ => (i.clone() * 2 + k, x.max(y.clone() * 2) * y),
+    }
+}
+
 /// A declared range for each variable, or none, and a value in it.
 fn point() -> impl Strategy<Value = Vec<(Option<(i64, i64)>, i64)>> {
     let one =
@@ -213,8 +227,17 @@ proptest! {
         let mut facts = at.facts();
         let mark = facts.mark();
         facts.assume(&conds);
-        for e in [e.clone(), e.clone() * times + k, e * times + plus] {
+        for e in [e.clone(), e.clone() * times + k, e * times + plus.clone()] {
             let Some(value) = at.eval(&e) else { continue };
+            if let Some(bound) = at.eval(&plus) {
+                let proved = (facts.prove_less(&e, &plus), facts.prove_below(&e, &plus));
+                prop_assert!(!proved.0 || value < bound, "{} < {} under {:?}", e, plus, conds);
+                prop_assert!(!proved.1 || (0..bound).contains(&value), "{} below {} under {:?}", e, plus, conds);
+            }
+            let plain = facts.without_clamps(&e);
+            if let Some(plainly) = at.eval(&plain) {
+                prop_assert_eq!(plainly, value, "{} -> {} under {:?}", e, plain, conds);
+            }
             let r = facts.span_here(&e);
             prop_assert!(contains(r, value), "{} = {} outside {:?} under {:?}", e, value, r, conds);
             for (low, high) in [(k, i64::MAX), (i64::MIN, k), (0, k)] {
@@ -234,6 +257,32 @@ proptest! {
         }
         facts.forget(mark);
         prop_assert_eq!(facts.mark(), 0);
+    }
+
+    #[test]
+    fn digits_and_clamps_are_below_what_is_proved(
+        (parts, sizes, list) in (prop::collection::vec((0u8..7, 0usize..3, 0usize..3, 0i64..4), 1..5), prop::collection::vec(1i64..30, 3), point()),
+        guarded in any::<bool>(),
+        slack in -2i64..3,
+    ) {
+        // Sizes are positive, and an index starts at 0.
+        let mut list = list;
+        for (v, size) in list.iter_mut().zip(&sizes) {
+            *v = (Some((1, 40)), *size);
+        }
+        list[3] = (Some((0, 4000)), list[3].1.rem_euclid(4001));
+        let at = Point::new(&list, true);
+        let (index, bound) = parts.iter().fold((Int::var(NAMES[3]), Int::new(64)), |(i, _), part| index_part(&i, *part));
+        let bound = bound + slack;
+        let guard = Cond::lt(Int::var(NAMES[3]), Int::var("a") * Int::var("b") * Int::var("c"));
+        let mut facts = at.facts();
+        if guarded && at.holds(&guard) == Some(true) {
+            facts.assume(&[guard]);
+        }
+        let (Some(value), Some(end)) = (at.eval(&index), at.eval(&bound)) else { return Ok(()) };
+        prop_assert!(!facts.prove_less(&index, &bound) || value < end, "{} < {} at {:?}", index, bound, at.values);
+        let plain = facts.without_clamps(&index);
+        prop_assert_eq!(at.eval(&plain), Some(value), "{} -> {}", index, plain);
     }
 
     #[test]

@@ -59,10 +59,16 @@ impl Pass for Winograd {
                 }
                 r.normalize(n);
                 let Some(conv) = taken(r, n) else { continue };
-                let forms = tiles.iter().filter_map(|&t| Tiles::of(r, n, &conv, t));
-                let priced = forms.map(|f| (f.cost(&*model), f));
-                let Some((cost, form)) = priced.min_by_key(|f| f.0) else { continue };
                 let name = r.f.nodes[n].name;
+                let (forms, refused): (Vec<_>, Vec<_>) =
+                    tiles.iter().map(|&t| Tiles::of(r, n, &conv, t)).partition(Result::is_ok);
+                let priced = forms.into_iter().flatten().map(|f| (f.cost(&*model), f));
+                let Some((cost, form)) = priced.min_by_key(|f| f.0) else {
+                    if let Some(why) = refused.into_iter().find_map(Result::err) {
+                        cx.missed(self, &[name], format!("{name} stays a convolution: {why}"));
+                    }
+                    continue;
+                };
                 let direct = model.node(&NodeForm::of(&r.f, n));
                 let text = format!(
                     "F({}, 3) takes {:.1} us, the convolution {:.1} us",
@@ -111,19 +117,26 @@ struct Tiles {
 }
 
 impl Tiles {
-    fn of(r: &Rewriter<'_>, n: NodeId, conv: &Conv, tile: i64) -> Option<Tiles> {
+    /// The forms for tiles of `tile` results.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn of(r: &Rewriter<'_>, n: NodeId, conv: &Conv, tile: i64) -> Result<Tiles, String> {
         let node = &r.f.nodes[n];
-        let [x, w] = [node.inputs[0]?, node.inputs[1]?].map(|v| r.f.ty(v).clone());
+        let (x, w, y) = (node.inputs[0], node.inputs[1], node.outputs.first());
+        let (x, w, y) = x.zip(w).zip(y).map(|((x, w), y)| (x, w, *y)).ok_or("an operand is missing")?;
+        let [x, w, result] = [x, w, y].map(|v| r.f.ty(v).clone());
         let layout = conv.layout;
-        let window = conv.window(&x.shape, &w.shape).ok()?;
-        let pads = window.begin.iter().chain(&window.end).map(Int::as_const).collect::<Option<_>>()?;
-        let result = r.f.ty(*node.outputs.first()?).clone();
-        let [height, width] = layout.spatial(&result.shape) else { return None };
+        let window = conv.window(&x.shape, &w.shape).map_err(|e| e.to_string())?;
+        let pads = window.begin.iter().chain(&window.end).map(Int::as_const).collect::<Option<_>>();
+        let pads = pads.ok_or("its padding depends on an open size")?;
+        let [height, width] = layout.spatial(&result.shape) else { return Err("it is not of two dimensions".into()) };
         let (input, weights) = (WinogradInput { tile, pads, layout }, WinogradWeights { tile, layout });
         let output = WinogradOutput { tile, height: height.clone(), width: width.clone(), layout };
-        let (v, u) = (input.result(&x).ok()?, weights.result(&w).ok()?);
-        if u.bytes()? > MOST_BYTES {
-            return None;
+        let v = input.result(&x).map_err(|e| e.to_string())?;
+        let u = weights.result(&w).map_err(|e| e.to_string())?;
+        if u.bytes().is_none_or(|b| b > MOST_BYTES) {
+            return Err(format!("the transformed weights are beyond {} MiB", MOST_BYTES >> 20));
         }
         let last = layout == DataLayout::Nhwc;
         let mut m = v.clone();
@@ -132,16 +145,19 @@ impl Tiles {
             if last { [(v.clone(), false), (u.clone(), true)] } else { [(u.clone(), true), (v.clone(), false)] };
         let (input_op, product, output_op) = (input.clone().into(), MatMul {}.into(), output.clone().into());
         let bias = node.inputs.get(2).copied().flatten().map(|b| (r.f.ty(b).clone(), true));
-        // Open sizes may leave it unproved.
-        if output.images(&m.shape).ok()? != result.shape[0] {
-            return None;
+        let images = output.images(&m.shape).map_err(|e| e.to_string())?;
+        if images != result.shape[0] {
+            return Err(format!(
+                "of open sizes it is not proved that the tiles, {images}, are those of {} images",
+                result.shape[0]
+            ));
         }
         let forms = [
             NodeForm { op: input_op, inputs: vec![Some((x, false))], outputs: vec![v] },
             NodeForm { op: product, inputs: operands.map(Some).to_vec(), outputs: vec![m.clone()] },
             NodeForm { op: output_op, inputs: vec![Some((m, false)), bias], outputs: vec![result] },
         ];
-        Some(Tiles { tile, input, weights, output, forms, weights_type: u })
+        Ok(Tiles { tile, input, weights, output, forms, weights_type: u })
     }
     /// Nanoseconds of all kernels.
     fn cost(&self, model: &dyn CostModel) -> u64 {

@@ -4,16 +4,21 @@
 //! function, a kernel for all sizes: what divides there only by chance is guarded here. A trace that needs a number (a loop to
 //! unroll, an array of threads' own memory) is refused, and the next one tried: for sizes that nothing divides, without cutting
 //! concatenations apart, then of the rules that take anything.
+//!
+//! Vectors of neighbours that are only neighbours for the size proposed for, those that go on in the next row, load one element after
+//! another: a thread has one result of a row instead.
 
-use super::script::{NOTHING, WHOLE};
+use super::script::{Choice, NOTHING, Script, WHOLE};
 use super::sketch::{Decline, Sketch};
 use super::{Scheduled, units};
+use crate::attr::Attr;
 use crate::check::check_proposal;
-use crate::int::const_dims;
+use crate::int::{self, Int, const_dims};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::{Axis, ScheduleError, Unroll, apply_pending};
-use crate::tir::{BufferId, Scope, Stage, TensorFunction};
+use crate::schedule::loops::loops_around_block;
+use crate::schedule::{Axis, Choose, ScheduleError, Unroll, apply_pending};
+use crate::tir::{BufferId, LoopKind, Scope, Stage, TensorFunction};
 
 /// Schedules a function that has symbols.
 pub(super) fn schedule(
@@ -37,6 +42,14 @@ pub(super) fn schedule(
         let proposed = units::schedule(&typical, constants, profile, script)?;
         match applied(f, &proposed) {
             Ok(function) => {
+                let single = single_results(&proposed, script.whole)
+                    .filter(|_| scattered(&function) > scattered(&proposed.function));
+                let single = single.and_then(|script| {
+                    let proposed = units::schedule(&typical, constants, profile, &script).ok()?;
+                    let single = applied(f, &proposed).ok()?;
+                    (scattered(&single) < scattered(&function)).then_some((single, proposed))
+                });
+                let (function, proposed) = single.unwrap_or((function, proposed));
                 let Scheduled { rule, mut applied, declined, .. } = proposed;
                 applied.insert(0, format!("for open sizes, with tiles chosen for {shown}"));
                 return Ok(Scheduled { function, rule, applied, declined: [declined, refused].concat() });
@@ -79,6 +92,35 @@ fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
     let open = sketch.finish().map_err(|e| e.to_string())?;
     check_proposal(&open).map_err(|e| e.message)?;
     Ok(open)
+}
+
+/// The choices for the same schedule without vectors, where it has some that could be none.
+fn single_results(proposed: &Scheduled, whole: bool) -> Option<Script> {
+    let (point, one) = (Name::new("vector"), Attr::Int(1));
+    let lines = proposed.function.trace.iter().filter_map(Choose::of_instruction);
+    let vectors = lines.filter(|c| c.point == point && c.value != one && c.of.contains(&one));
+    let choices: Vec<Choice> = vectors.map(|c| Choice { unit: c.unit, point, value: one.clone() }).collect();
+    (!choices.is_empty()).then(|| Script::of_choices(&choices).with_whole(whole))
+}
+
+/// Accesses to device memory by the lanes of vectors that do not follow each other there.
+fn scattered(f: &TensorFunction) -> usize {
+    let bounds = f.bounds();
+    let mut count = 0;
+    for b in f.body.blocks() {
+        let around = loops_around_block(f, b.name).unwrap_or_default();
+        let Some(lane) = around.iter().rev().find(|l| l.kind == LoopKind::Vectorize) else { continue };
+        let apart = |buffer: BufferId, indices: &[Int]| {
+            let shape = &f.buffers[buffer].shape;
+            let differ = f.buffers[buffer].scope == Scope::Global && indices.iter().any(|i| i.uses(lane.var));
+            let flat = int::simplify(&int::flatten_index(indices, shape), &bounds);
+            let step = flat.clone() - flat.substitute(lane.var, &Int::new(0)) - Int::var(lane.var);
+            differ && !int::simplify(&step, &bounds).is(0)
+        };
+        count += b.value.loads().iter().filter(|(buffer, indices)| apart(*buffer, indices)).count();
+        count += usize::from(apart(b.buffer, &b.indices));
+    }
+    count
 }
 
 /// `n = 256, m = 256`

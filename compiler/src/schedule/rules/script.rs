@@ -75,6 +75,11 @@ impl Script {
         Script { wishes, ..Script::default() }
     }
 
+    /// The same with concatenations left whole, or not.
+    pub fn with_whole(self, whole: bool) -> Script {
+        Script { whole, ..self }
+    }
+
     /// A schedule as it is written; edited choices are required.
     pub fn read(instructions: &[InstrRef]) -> Script {
         let cut = instructions.iter().position(|i| i.as_any().is::<CutKernel>()).unwrap_or(instructions.len());
