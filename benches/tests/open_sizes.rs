@@ -10,8 +10,10 @@ use compiler::graph::{Module, bind_dims, input_ports};
 use compiler::int::Dim;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
+use compiler::schedule::Choose;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_module, print_module, random_tensor};
+use compiler::tir::InstrRef;
 use runtime_gpu::{HostFunctions, OpenSession, Session, SessionOptions};
 use shaders_gen::Emitter;
 
@@ -226,6 +228,30 @@ fn versions_that_a_schedule_asks_for_are_made_again_from_their_text() {
         agrees(&session, &m, &[("n", n), ("m", k)]);
     }
     assert_eq!(picked, [1, 1, 0, 1]);
+}
+
+#[test]
+fn an_edited_choice_gives_another_kernel_for_all_sizes() {
+    let ranges = [("n", 1, 64), ("m", 1, 200)];
+    let m = parse_module(ASKED).unwrap_or_else(|e| panic!("{e}"));
+    let first = compiled(&m, &ranges);
+    let shaders = |c: &Compiled| -> Vec<String> { c.plan.kernels.iter().map(|k| k.emitted.wgsl.clone()).collect() };
+    let mut text = first.unscheduled_module();
+    let mm = text.tensor_functions.get_mut(&Name::new("mm")).expect("the function");
+    let line = mm.pending.iter().position(|i| {
+        Choose::of_instruction(i).is_some_and(|c| c.of.len() > 1 && !["rule", "function"].contains(&c.point.as_str()))
+    });
+    let line = line.expect("a choice with several values");
+    let choose = Choose::of_instruction(&mm.pending[line]).expect("a choice").clone();
+    mm.pending[line] = InstrRef::new(Choose { value: choose.of[1].clone(), ..choose.clone() });
+    let edited = parse_module(&print_module(&text)).unwrap_or_else(|e| panic!("{e}"));
+    let again = compiled(&edited, &ranges);
+    assert_ne!(shaders(&again), shaders(&first), "{choose:?}");
+    let session = opened(&again);
+    for (n, k) in [(5, 9), (8, 8), (33, 64), (64, 199)] {
+        picks_rightly(&session, &again, &[("n", n), ("m", k)]);
+        agrees(&session, &m, &[("n", n), ("m", k)]);
+    }
 }
 
 #[test]

@@ -78,8 +78,10 @@ pub fn show(t: &CompileTrace) -> CliResult<()> {
         ]);
     }
     print_text(&rows.to_string())?;
+    let versions = t.kernels.iter().filter(|k| !k.when.is_empty()).count();
+    let some = if versions == 0 { String::new() } else { format!(", {versions} of them for some sizes only") };
     print_text(&format!(
-        "{}; {} dispatches of {} distinct kernels",
+        "{}; {} dispatches of {} distinct kernels{some}",
         count_groups(t),
         t.calls().count(),
         t.kernels.len()

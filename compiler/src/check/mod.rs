@@ -55,6 +55,17 @@ pub(crate) fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
     coverage::check(f, &views).map_err(|gap| refused(f, gap.block, gap.message))
 }
 
+/// [`check_function`] of what instructions have made of `plain`, a function without kernels.
+///
+/// # Errors
+/// As [`check_function`]. Where open sizes leave open whether each element is stored once, that is asked of `plain`, since instructions
+/// keep it, and counted for a few sizes.
+pub(crate) fn check_made(f: &TensorFunction, plain: &TensorFunction) -> Result<(), Refused> {
+    let views = View::all(f);
+    check_races(f, &views, false, FULL)?;
+    coverage::check_made(f, &views, plain).map_err(|gap| refused(f, gap.block, gap.message))
+}
+
 /// Holds what a rule proposes to proofs, and to a short run of what they leave open.
 ///
 /// # Errors

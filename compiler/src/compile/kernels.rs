@@ -273,19 +273,26 @@ pub(super) struct Emitted {
     pub kernels: Vec<PlanKernel>,
     /// For each function the positions of its first one and of the first one of each version.
     pub first_kernel: Vec<Vec<usize>>,
-    /// The functions before they were scheduled; their schedules ask for the versions.
+    /// The functions before they were scheduled.
     pub unscheduled: IndexMap<Name, TensorFunction>,
+    /// Those of them that are versions of others.
+    pub versions: FxHashSet<Name>,
 }
 
 impl Emitted {
     /// Takes the kernels of `built`, whose scheduled functions join the module.
     pub fn of(built: &[Built], module: &mut Module) -> Emitted {
-        let mut all = Emitted { kernels: vec![], first_kernel: vec![], unscheduled: IndexMap::new() };
+        let mut all = Emitted {
+            kernels: vec![],
+            first_kernel: vec![],
+            unscheduled: IndexMap::new(),
+            versions: FxHashSet::default(),
+        };
         for b in built {
             let versions = b.versions.iter().map(|v| &v.built);
             let positions = std::iter::once(b).chain(versions).map(|b| all.add(b, module)).collect();
             all.first_kernel.push(positions);
-            all.unscheduled.insert(b.name(), b.before.clone());
+            all.versions.extend(b.versions.iter().map(|v| v.built.name()));
         }
         all
     }
@@ -299,6 +306,7 @@ impl Emitted {
             function: b.name(),
             part,
         }));
+        self.unscheduled.insert(b.name(), b.before.clone());
         module.tensor_functions.insert(b.name(), b.function.clone());
         first
     }

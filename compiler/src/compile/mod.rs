@@ -100,6 +100,8 @@ pub struct Compiled {
     pub module: Module,
     /// The tensor functions before scheduling, with the trace as pending instructions.
     pub unscheduled: IndexMap<Name, TensorFunction>,
+    /// Those of them that are versions of others, for some sizes only.
+    pub versions: FxHashSet<Name>,
     /// The groups, in execution order.
     pub groups: Vec<Group>,
     /// The plan; with open sizes, that for the least of them.
@@ -130,9 +132,14 @@ impl Compiled {
     /// The module with its tensor functions unscheduled and their traces pending: what `weft opt` schedules again, byte
     /// for byte. Versions of functions for some sizes are lines of these traces.
     pub fn unscheduled_module(&self) -> Module {
+        let mut m = self.all_unscheduled();
+        m.tensor_functions.retain(|name, _| !self.versions.contains(name));
+        m
+    }
+
+    /// The same, with the versions as functions of their own, which nobody calls: for those who look at one.
+    fn all_unscheduled(&self) -> Module {
         let mut m = self.module.clone();
-        let scheduled: FxHashSet<Name> = self.plan.kernels.iter().map(|k| k.function).collect();
-        m.tensor_functions.retain(|name, _| !scheduled.contains(name) || self.unscheduled.contains_key(name));
         for (name, f) in &self.unscheduled {
             m.tensor_functions.insert(*name, f.clone());
         }
@@ -201,7 +208,7 @@ pub fn compile(
         compiled.timings = vec![("passes".into(), lowering - start), ("schedules and kernels".into(), end - lowering)];
     }
     if let Some(recorder) = graph.recorder {
-        recorder.add("lowered", &compiled.unscheduled_module());
+        recorder.add("lowered", &compiled.all_unscheduled());
         recorder.add("scheduled", &compiled.module);
         compiled.recording = Some(recorder.finish());
     }
@@ -225,6 +232,7 @@ pub fn compile_graph(
     Ok(Compiled {
         module: graph.module,
         unscheduled: IndexMap::new(),
+        versions: FxHashSet::default(),
         groups: vec![],
         plan: Plan::default(),
         open: None,

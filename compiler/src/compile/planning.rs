@@ -78,7 +78,7 @@ pub(super) fn plan_module(
     let constants = constant_values(&main, &lowered);
     let (requests, functions) = requests_of(&module, &mut lowered, &constants);
     let built = requests.build(profile, emitter, progress)?;
-    let Emitted { mut kernels, first_kernel, unscheduled } = Emitted::of(&built, &mut module);
+    let Emitted { mut kernels, first_kernel, unscheduled, versions } = Emitted::of(&built, &mut module);
     let mut planner = Planner {
         module: &mut module,
         main: &main,
@@ -121,6 +121,7 @@ pub(super) fn plan_module(
     Ok(Compiled {
         module,
         unscheduled,
+        versions,
         groups,
         plan,
         open,

@@ -2,7 +2,7 @@
 
 use super::apply_pending;
 use super::rules::has_edited_choices;
-use crate::check::{Refused, check};
+use crate::check::{Refused, check, check_made};
 use crate::graph::Module;
 use crate::tir::TensorFunction;
 use crate::verify::verify_tensor_function;
@@ -23,8 +23,9 @@ pub fn accept(f: &mut TensorFunction) -> Result<(), Refused> {
     if has_edited_choices(f) {
         return check(f, written);
     }
+    let plain = TensorFunction { pending: vec![], ..f.clone() };
     apply_pending(f).map_err(|e| Refused { function: name, message: e.to_string(), loops: None, undecided: false })?;
-    check(f, written)
+    if written { check(f, true) } else { check_made(f, &plain) }
 }
 
 /// Checks every tensor function of a module that came as text, with its schedule applied.

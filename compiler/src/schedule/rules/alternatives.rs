@@ -2,7 +2,7 @@
 //! estimate.
 
 use super::script::Script;
-use super::{Choice, choices, units};
+use super::{Choice, choices, schedule_by, script_of};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Estimate, estimate};
@@ -42,12 +42,12 @@ pub fn alternatives(f: &TensorFunction, profile: &DeviceProfile) -> Result<Vec<A
         f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
     let constants: Vec<BufferId> = plain.inputs().filter(|&b| packed.contains(&plain.buffers[b].name)).collect();
     let made = |script: &Script, choice: Option<Choice>| -> Result<Alternative, ScheduleError> {
-        let g = units::schedule(&plain, &constants, profile, script)?.function;
+        let g = schedule_by(&plain, &constants, profile, script)?.function;
         let of = |c: &Choose| Choice { unit: c.unit, point: c.point, value: c.value.clone() };
         let choices = choices(&g.trace).into_iter().map(of).collect();
         Ok(Alternative { choice, choices, estimate: estimate(&g, &[], profile) })
     };
-    let own = made(&Script::read(&f.pending), None)?;
+    let own = made(&script_of(&f.pending), None)?;
     let lines = choices(&f.pending);
     let mut others: Vec<Alternative> = Vec::new();
     // The last choices first: those before them decide what there is to choose behind, and whole rules are of interest last.

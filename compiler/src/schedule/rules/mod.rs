@@ -69,7 +69,7 @@ pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposit
 pub use versions::{FunctionVersion, asked_versions, versions};
 pub(in crate::schedule) use windows::usual_windows;
 
-use super::{Choose, InstrRef, ScheduleError, TransformLayout};
+use super::{Choose, InstrRef, ScheduleError, TransformLayout, Version};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::registry::Table;
@@ -216,7 +216,26 @@ pub fn schedule_with(
     profile: &DeviceProfile,
     values: &[Choice],
 ) -> Result<Scheduled, ScheduleError> {
-    units::schedule(f, constants, profile, &Script::of_choices(values))
+    schedule_by(f, constants, profile, &Script::of_choices(values))
+}
+
+/// Schedules by what is given of the schedule, for open sizes too.
+fn schedule_by(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    script: &Script,
+) -> Result<Scheduled, ScheduleError> {
+    match f.symbols.is_empty() {
+        true => units::schedule(f, constants, profile, script),
+        false => open::schedule_by(f, constants, profile, script),
+    }
+}
+
+/// What is given of a schedule by its text. Lines that ask for versions are about the function as a whole.
+fn script_of(pending: &[InstrRef]) -> Script {
+    let own = pending.iter().filter(|i| Version::of_instruction(i).is_none());
+    Script::read(&own.cloned().collect::<Vec<_>>())
 }
 
 /// The choices that a schedule was made with, in order, each with its domain.
@@ -238,14 +257,14 @@ pub fn follow_choices(
     if !has_edited_choices(f) {
         return Ok(false);
     }
-    let script = Script::read(&f.pending);
+    let script = script_of(&f.pending);
     let mut plain = if f.trace.is_empty() { f.canonical() } else { f.clone() };
     plain.pending.clear();
     let packed: Vec<Name> =
         f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
     let inputs = plain.inputs().filter(|&b| constants.contains(&b) || packed.contains(&plain.buffers[b].name));
     let constants: Vec<BufferId> = inputs.collect();
-    let made = units::schedule(&plain, &constants, profile, &script)?.function;
+    let made = schedule_by(&plain, &constants, profile, &script)?.function;
     let done = plain.trace.len();
     *f = plain;
     f.pending = made.trace[done..].to_vec();

@@ -68,6 +68,26 @@ pub(super) fn schedule(
     Err(ScheduleError { instruction: format!("schedule @{}", f.name), message, loops: None })
 }
 
+/// Schedules a function that has symbols by what is given of its schedule.
+///
+/// # Errors
+/// As for [`units::schedule`], and where what it gives for typical sizes does not go with all of them.
+pub(super) fn schedule_by(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    script: &Script,
+) -> Result<Scheduled, ScheduleError> {
+    let sizes = f.typical_sizes(false);
+    let proposed = units::schedule(&f.with_sizes(&sizes.iter().copied().collect()), constants, profile, script)?;
+    let function = applied(f, &proposed).map_err(|why| ScheduleError {
+        instruction: format!("schedule @{}", f.name),
+        message: format!("the schedule for {} does not go with all sizes: {why}", list(&sizes)),
+        loops: None,
+    })?;
+    Ok(Scheduled { function, ..proposed })
+}
+
 /// The rule of functions whose loops are bound as they stand.
 const RULE: &str = "loop-by-loop";
 
