@@ -46,8 +46,17 @@ impl Planner<'_> {
         }
         let all = (!when.is_empty()).then(|| VersionChoice { index: when.len(), when });
         self.dispatches(n, origin, (built, first_kernel[0]), &parameters, (symbols, all))?;
-        self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name() });
+        let (symbols, sizes) = self.untold_symbols(n, built).into_iter().unzip();
+        self.module.main_mut().nodes[n].op = OpRef::new(CallTensor { callee: built.name(), symbols, sizes });
         Ok(())
+    }
+
+    /// The symbols of a function that the shapes of its operands do not tell, as the module has them.
+    fn untold_symbols(&self, n: NodeId, built: &Built) -> Vec<(Name, Int)> {
+        let f = &built.before;
+        let shapes = self.main.nodes[n].inputs.iter().flatten().map(|&v| self.main.ty(v).shape.as_slice());
+        let told = f.unify(f.inputs().zip(shapes));
+        symbols_of(self.main, n, f).into_iter().filter(|s| !told.contains_key(&s.0)).collect()
     }
 
     /// The dispatches of a function, or of one of its versions.

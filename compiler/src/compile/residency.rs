@@ -125,7 +125,11 @@ fn fit_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> Result<(), Str
 fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Name, Int> {
     let node = &main.nodes[n];
     let values = node.inputs.iter().flatten().chain(&node.outputs).map(|&v| main.ty(v).shape.as_slice());
-    t.unify(t.inputs().chain(t.outputs()).zip(values))
+    let shapes = t.inputs().chain(t.outputs()).zip(values);
+    match node.op.downcast::<CallTensor>() {
+        Some(call) => call.unify(t, shapes),
+        None => t.unify(shapes),
+    }
 }
 
 /// The symbols of the tensor function that node `n` calls, as expressions of the module's: those of what a group was lowered to

@@ -260,12 +260,13 @@ impl<'a> Interpreter<'a> {
         if let Some(op) = node.op.downcast::<Loop>() {
             return self.run_loop(f, n, op, &inputs, env);
         }
-        if node.op.is::<CallTensor>() {
-            let results = eval_node(&node.op, &inputs, self.module).map_err(|m| node_error(f, n, m))?;
-            return Ok(results.into_iter().zip(&node.outputs).map(|(t, &v)| in_shape_of(t, f, v)).collect());
-        }
         let bound = (!self.symbols.is_empty()).then(|| node.op.bind(&|v| self.symbols.get(&v).copied()));
-        eval_node(bound.as_ref().unwrap_or(&node.op), &inputs, self.module).map_err(|m| node_error(f, n, m))
+        let results = eval_node(bound.as_ref().unwrap_or(&node.op), &inputs, self.module);
+        let results = results.map_err(|m| node_error(f, n, m))?;
+        match node.op.is::<CallTensor>() {
+            true => Ok(results.into_iter().zip(&node.outputs).map(|(t, &v)| in_shape_of(t, f, v)).collect()),
+            false => Ok(results),
+        }
     }
 
     /// Symbols that a node defines (a count of elements found ...) get their values from its results.

@@ -3,6 +3,7 @@
 use super::stage::execute;
 use crate::dtype::DType;
 use crate::graph::{Function, Module, TensorType, ValueDef, ValueId};
+use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::{CallTensor, Const};
 use crate::ops::{InferContext, OpRef, OpResult};
@@ -31,7 +32,8 @@ pub fn eval_node(op: &OpRef, inputs: &[Option<Tensor>], module: &Module) -> OpRe
             .get(&c.callee)
             .ok_or_else(|| format!("tensor function @{} is not in the module", c.callee))?;
         let present = inputs.iter().map(|t| t.clone().ok_or("an operand is missing")).collect::<Result<Vec<_>, _>>()?;
-        return super::run_tensor_function(f, &present);
+        let sizes = c.symbols.iter().copied().zip(c.sizes.iter().filter_map(Int::as_const)).collect::<Vec<_>>();
+        return super::run_tensor_function_with(f, &sizes, &present);
     }
     if let Some(result) = op.eval_host(inputs) {
         return result;

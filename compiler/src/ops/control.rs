@@ -11,6 +11,8 @@ use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
+use crate::tir::{BufferId, TensorFunction};
+use rustc_hash::FxHashMap;
 
 /// ONNX importers: none makes these ops as they are.
 pub const ONNX: &[OnnxImport] = &[];
@@ -72,6 +74,22 @@ attr_struct! {
     pub struct CallTensor("call_tensor") {
         /// Global name of the tensor function.
         pub callee: Name = Name::new(""),
+        /// Symbols of the callee that no operand's shape tells ...
+        pub symbols: Vec<Name> = vec![],
+        /// ... and what they are here.
+        pub sizes: Vec<Int> = vec![],
+    }
+}
+impl CallTensor {
+    /// What the symbols of the callee are for values of these shapes.
+    pub fn unify<'s>(
+        &self,
+        callee: &TensorFunction,
+        shapes: impl IntoIterator<Item = (BufferId, &'s [Int])>,
+    ) -> FxHashMap<Name, Int> {
+        let mut known = callee.unify(shapes);
+        known.extend(self.symbols.iter().copied().zip(self.sizes.iter().cloned()));
+        known
     }
 }
 impl Op for CallTensor {
@@ -88,7 +106,7 @@ impl Op for CallTensor {
             return Err(format!("@{} reads {} tensors, got {}", self.callee, f.inputs().count(), cx.len()).into());
         }
         let given = (0..cx.len()).map(|i| cx.input(i).map_or(&[][..], |t| t.shape.as_slice()));
-        let known = f.unify(f.inputs().zip(given));
+        let known = self.unify(f, f.inputs().zip(given));
         let size = |d: &Dim| simplify(&d.replace(&mut |v| known.get(&v).cloned()), &Bounds::new());
         let result = |b| TensorType::new(f.buffers[b].dtype, f.declared_shape(b).iter().map(size).collect());
         Ok(f.outputs().map(result).collect())

@@ -110,7 +110,8 @@ impl Search<'_> {
 fn same_kernel(r: &Rewriter<'_>, a: NodeId, b: NodeId) -> bool {
     let callee = |n: NodeId| {
         let call = r.f.nodes[n].op.downcast::<CallTensor>()?;
-        r.module.tensor_functions.get(&call.callee).map(TensorFunction::fingerprint)
+        let of = r.module.tensor_functions.get(&call.callee).map(TensorFunction::fingerprint)?;
+        Some((of, &call.symbols, &call.sizes))
     };
     let types = |n: NodeId| r.f.nodes[n].outputs.iter().map(|&v| r.f.ty(v));
     callee(a).is_some_and(|found| callee(b) == Some(found)) && types(a).eq(types(b))

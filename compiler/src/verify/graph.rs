@@ -201,7 +201,7 @@ impl Verifier<'_> {
             && let Some(callee) = self.module.tensor_functions.get(&call.callee)
         {
             let given = node.inputs.iter().map(|v| v.map_or(&[][..], |v| f.ty(v).shape.as_slice()));
-            let known = callee.unify(callee.inputs().zip(given));
+            let known = call.unify(callee, callee.inputs().zip(given));
             let of_caller = |mut t: TensorType| {
                 t.shape.iter_mut().for_each(|d| *d = d.replace(&mut |v| known.get(&v).cloned()));
                 t

@@ -140,7 +140,9 @@ impl Source {
                 false => b.param(format!("x{i}").as_str(), ty),
             }));
         }
-        let results = b.add_multi(CallTensor { callee: f.name }, operands, vec![]).map_err(|e| e.to_string())?;
+        let results = b
+            .add_multi(CallTensor { callee: f.name, ..CallTensor::default() }, operands, vec![])
+            .map_err(|e| e.to_string())?;
         let named = |(i, v): (usize, ValueId)| (Name::new(&format!("y{i}")), v);
         let results: Vec<(Name, ValueId)> = results.into_iter().enumerate().map(named).collect();
         b.finish(&results);
