@@ -3,7 +3,7 @@
 //! A schedule clamps what it computes ahead of a guard, for all threads there may be. Where the guard came to stand around the
 //! computation after all, and where an index is that of a loop of open length, the clamp says nothing.
 
-use crate::grid::Axes;
+use crate::grid::{Axes, open_end};
 use crate::tree::{Leaf, Node, has_load};
 use compiler::int::{Facts, Int};
 use compiler::tir::Cond;
@@ -69,13 +69,5 @@ impl Clamps<'_> {
         let mut fits = true;
         plain.visit(&mut |e| fits &= self.ranges.fits_i32(e));
         if fits { plain } else { i.clone() }
-    }
-}
-
-/// That `var` is below an extent that is not constant.
-pub(crate) fn open_end(var: &Int, extent: &Int) -> Vec<Cond> {
-    match extent.as_const() {
-        Some(_) => vec![],
-        None => vec![Cond::lt(var.clone(), extent.clone())],
     }
 }

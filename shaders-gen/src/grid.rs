@@ -1,6 +1,5 @@
 //! Thread axes: which loops share an index, how large workgroup and grid are.
 
-use crate::clamps::open_end;
 use crate::error::EmitError;
 use compiler::int::{self, Bounds, Int};
 use compiler::name::Name;
@@ -196,6 +195,14 @@ impl Axes {
         let most = profile.max_workgroups;
         let row = self.group.iter().flatten().any(long).then_some(most);
         OpenGrid { extents: [0, 1, 2].map(extent), row, most }
+    }
+}
+
+/// That `var` is below an extent that is not constant.
+pub(crate) fn open_end(var: &Int, extent: &Int) -> Vec<Cond> {
+    match extent.as_const() {
+        Some(_) => vec![],
+        None => vec![Cond::lt(var.clone(), extent.clone())],
     }
 }
 

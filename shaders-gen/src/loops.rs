@@ -1,8 +1,8 @@
 //! Loops at run time.
 
 use crate::builder::{Kind, Value};
-use crate::clamps::open_end;
 use crate::error::EmitError;
+use crate::grid::open_end;
 use crate::kernel::KernelEmitter;
 use crate::lines::Source;
 use crate::tree::Node;
