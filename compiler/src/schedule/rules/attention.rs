@@ -213,7 +213,7 @@ impl Plan {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
             let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
-            tile.is_held(p, matrix, operands).then_some(Way::Matrix(matrix, tile))
+            tile.is_held(p, matrix, operands, 1).then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
         let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));
