@@ -2,7 +2,7 @@
 
 use super::tiles::{MatrixTile, ProductTile};
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::Holdings;
+use crate::schedule::estimate::{Holdings, WindowPlaces};
 
 /// Elements of the reduction that a workgroup has at a time.
 pub(super) const DEPTH: i64 = 32;
@@ -33,6 +33,12 @@ const FUNCTION_VECTORS: i64 = 7;
 const UNROLLED_INSTRUCTIONS: i64 = 832;
 const STEP_INSTRUCTIONS: i64 = 24;
 const PRODUCT_INSTRUCTIONS: i64 = 4;
+
+/// Registers of a run's place in windows.
+fn of_place(w: WindowPlaces, unrolled: bool) -> i64 {
+    let places = if unrolled { w.places * REGISTERS_OF_PLACE } else { 0 };
+    places.max(REGISTERS_OF_RUN) + w.quotients
+}
 
 /// What a workgroup computes at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,10 +123,7 @@ impl Tile {
         let own = [rows, columns].map(|n| n * self.depth);
         let moved: i64 = own.iter().zip(h.vectors).map(|(n, v)| if v { *n } else { 4 * n }).sum();
         let runs = if h.vectors[0] { (own[0] / threads + RUN - 1) / RUN } else { 0 };
-        let of_run = h.windows.map_or(0, |w| {
-            let places = if unrolled { w.places * REGISTERS_OF_PLACE } else { REGISTERS_OF_RUN };
-            places.max(REGISTERS_OF_RUN) + w.quotients
-        });
+        let of_run = h.windows.map_or(0, |w| of_place(w, unrolled));
         let computed =
             |(n, c): (&i64, Option<i64>)| c.map_or(0, |others| n / threads / 2 * others + RUN.min(n / threads));
         moved / 2 / threads + runs * of_run + own.iter().zip(h.computed).map(computed).sum::<i64>()
@@ -185,7 +188,6 @@ impl Matrix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::estimate::WindowPlaces;
 
     /// What Mesa's compiler for Intel spills and what it holds (benches/results/2026-11-23-matrix-units.md).
     #[test]
