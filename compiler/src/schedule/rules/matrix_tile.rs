@@ -206,6 +206,11 @@ mod tests {
         assert!(!held((4, 4), (4, 2), 16, of(Holdings { vectors: [false; 2], ..plain })), "single halves");
         let windows = of(Holdings { windows: Some(WindowPlaces { places: 6, quotients: 0 }), ..plain });
         assert!(held((4, 4), (4, 2), 16, windows));
+        let transposed = of(Holdings { windows: Some(WindowPlaces { places: 6, quotients: 1 }), ..plain });
+        assert!(!held((4, 4), (4, 2), 16, transposed), "a condition on a remainder");
+        assert!(held((2, 2), (4, 2), 16, long));
+        assert!(!held((2, 2), (4, 2), 16, of(Holdings { computed: [Some(1), None], ..plain })), "a scale on the way");
+        assert!(!Tile::new((4, 4), (4, 2), 16).is_held(&p, m, long, 4), "12 steps of a slice are unrolled");
         assert!(!held((2, 2), (4, 2), 16, windows), "longer runs out of windows");
     }
 }
