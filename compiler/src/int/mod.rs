@@ -239,6 +239,12 @@ impl Int {
         self.visit(&mut |e| found |= e.as_var() == Some(var));
         found
     }
+    /// True when a quotient occurs.
+    pub fn has_quotient(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |e| found |= matches!(e.node(), IntNode::Div(..)));
+        found
+    }
     /// Evaluates with `env`; `None` for an unknown variable, a load, or a division by zero.
     pub fn eval(&self, env: &dyn Fn(Name) -> Option<i64>) -> Option<i64> {
         Some(match &*self.0 {

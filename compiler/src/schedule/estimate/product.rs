@@ -3,6 +3,7 @@
 use super::rates::{FRAGMENT, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Read, Stages, Touch, iterations};
 use super::tally::Tally;
+use super::units::WindowPlaces;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
@@ -245,9 +246,22 @@ impl<'f> Product<'f> {
         let of = |e: &Expr, outer: &[Loop], packed| self.loads_vectors(stages, &stages.demand(e), outer, packed);
         [of(self.left, &self.rows, false), of(self.right, &self.columns, self.packed)]
     }
-    /// Several loops make the reduction, as those of a convolution's windows and channels.
-    pub fn has_windows(&self) -> bool {
-        self.depth.len() > 1
+    /// Elements that each operand's is computed of, beside the first of them; `None` where it is only moved.
+    pub fn computed(&self, stages: &Stages<'_>) -> [Option<i64>; 2] {
+        let of = |e: &Expr, packed: bool| {
+            let demand = stages.demand(e);
+            (demand.computes && !packed).then(|| (demand.reads.len() as i64 - 1).max(0))
+        };
+        [of(self.left, false), of(self.right, self.packed)]
+    }
+    /// The windows of the left operand: several loops make the reduction, and the innermost one is over channels.
+    pub fn windows(&self, stages: &Stages<'_>) -> Option<WindowPlaces> {
+        let (_, around) = self.depth.split_last().filter(|(_, around)| !around.is_empty())?;
+        let moves = |i: &Int| around.iter().any(|l| i.uses(l.0));
+        let reads = stages.demand(self.left).reads;
+        let quotients = |r: &Read| r.element().1.iter().filter(|i| moves(i) && i.has_quotient()).count() as i64;
+        let places = around.iter().map(|l| l.1).sum();
+        Some(WindowPlaces { places, quotients: reads.iter().map(quotients).max().unwrap_or(0) })
     }
     /// Counts the loads of an operand, `elements` of it in all.
     fn operand(

@@ -83,6 +83,8 @@ impl Read {
 #[derive(Default)]
 pub(super) struct Demand {
     pub operations: f64,
+    /// Whether it is more than elements, chosen and converted.
+    pub computes: bool,
     pub reads: Vec<Read>,
     seen: FxHashSet<(usize, Vec<Int>)>,
 }
@@ -201,6 +203,7 @@ impl<'f> Stages<'f> {
     fn add(&self, e: &Expr, at: &FxHashMap<Name, Int>, d: &mut Demand) {
         e.visit(&mut |e| {
             d.operations += operations(e);
+            d.computes |= matches!(e, Expr::Unary(..) | Expr::Binary(..));
             let Expr::Load(buffer, index) = e else { return };
             let here = |i: &Int| if at.is_empty() { i.clone() } else { i.replace(&mut |v| at.get(&v).cloned()) };
             let index: Vec<Int> = index.iter().map(here).collect();

@@ -440,10 +440,21 @@ pub(in crate::schedule) fn matrix_costs(
 pub(in crate::schedule) struct Holdings {
     /// Whether threads copy neighbours of the left and of the right operand at once.
     pub vectors: [bool; 2],
-    /// Whether the left operand is read in windows.
-    pub windows: bool,
+    /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it is.
+    pub computed: [Option<i64>; 2],
+    /// The left operand's windows; `None` where it is read without.
+    pub windows: Option<WindowPlaces>,
     /// Whether functions (exponentials, error functions) are computed of its results.
     pub functions: bool,
+}
+
+/// Where a thread stands in the windows of an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::schedule) struct WindowPlaces {
+    /// Places in the window along each of its loops, added up.
+    pub places: i64,
+    /// Indices that are quotients, as those of a transposed convolution.
+    pub quotients: i64,
 }
 
 /// What a thread of a product holds beside sums: `blocks` are the product and what stores what is made of it; `None` where they are no
@@ -463,7 +474,8 @@ pub(in crate::schedule) fn holdings(
     if p.output != r {
         stages.list[p.output].block.value.visit(&mut |e| functions |= is_function(e));
     }
-    Some(Holdings { vectors: product.vectors(&stages), windows: product.has_windows(), functions })
+    let (vectors, computed) = (product.vectors(&stages), product.computed(&stages));
+    Some(Holdings { vectors, computed, windows: product.windows(&stages), functions })
 }
 
 fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {

@@ -15,7 +15,7 @@ use super::script;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{Combination, KernelEstimate, apart_cost, estimate};
+use crate::schedule::estimate::{Combination, KernelEstimate, apart_cost, estimate, holdings};
 use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
 use crate::tir::{Access, BinaryOp, Block, BufferId, Combiner, Expr, Param, TensorFunction};
 
@@ -167,8 +167,8 @@ struct Plan {
     mix: Contraction,
     /// Rows and columns of the result.
     size: (i64, i64),
-    /// Elements of the first product's reduction.
-    depth: i64,
+    /// Both products as far as registers go.
+    operands: [Operands; 2],
 }
 
 impl Plan {
@@ -200,20 +200,27 @@ impl Plan {
         if size.0 < PIECE || size.1 < PIECE {
             return Err(Decline(format!("{} rows and {} columns are too few for tiles", size.0, size.1)));
         }
-        let depth = scores.k.iter().filter_map(|v| sketch.extent_of(*v)).product();
-        Ok(Plan { parts, copy, output, scores, mix, size, depth })
+        let operands = [([parts.scores, copy], &scores), ([parts.mix, output], &mix)].map(|(blocks, c)| {
+            let plain = Operands::plain(c.k.iter().filter_map(|v| sketch.extent_of(*v)).product());
+            let holdings = holdings(&sketch.f, sketch.constants, sketch.profile, blocks);
+            Operands { holdings: holdings.unwrap_or(plain.holdings), ..plain }
+        });
+        Ok(Plan { parts, copy, output, scores, mix, size, operands })
     }
     /// How both products may be computed on the device: on matrix units where it has them for these operands, with vectors.
     fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
         // Those of a software device are slower than its vectors.
         let wanted = !p.software || p.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
-        let operands = Operands::plain(self.depth);
+        let [scores, mut mix] = self.operands;
+        // A thread computes its weights one by one, of scores in workgroup memory.
+        mix.holdings.vectors[0] = false;
         let of = |rows: i64, matrix: Matrix| {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
             let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
-            tile.is_held(p, matrix, operands).then_some(Way::Matrix(matrix, tile))
+            let held = [scores, mix].iter().all(|o| tile.is_held(p, matrix, *o, 1));
+            held.then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
         let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));

@@ -112,12 +112,13 @@ fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix)
     let plain = Operands::plain(product(&c.k));
     let holdings = holdings(&sketch.f, sketch.constants, p, blocks).unwrap_or(plain.holdings);
     let operands = Operands { holdings, ..plain };
-    let mut held: Vec<Tile> = all.iter().filter(|t| t.is_held(p, m, operands)).copied().collect();
-    if held.is_empty() {
-        held.extend(all.iter().rfind(|t| t.depth == DEPTH.max(m.k)).or(all.last()).copied());
-    }
     let slices = |t: &Tile| if batch == 1 { slices_of(sketch, c, t) } else { vec![1] };
-    let candidates: Vec<Candidate> = held.iter().flat_map(|t| slices(t).into_iter().map(|n| (*t, n))).collect();
+    let every = all.iter().flat_map(|t| slices(t).into_iter().map(|n| (*t, n)));
+    let mut candidates: Vec<Candidate> = every.filter(|(t, n)| t.is_held(p, m, operands, *n)).collect();
+    if candidates.is_empty() {
+        let smallest = all.iter().rfind(|t| t.depth == DEPTH.max(m.k)).or(all.last());
+        candidates.extend(smallest.iter().flat_map(|t| slices(t).into_iter().map(|n| (**t, n))));
+    }
     let numbers: Vec<MatrixTile> = candidates.iter().map(|(t, n)| t.in_numbers(m, lanes, *n)).collect();
     let costs = matrix_costs(&sketch.f, sketch.constants, p, blocks, &numbers);
     let costs = costs.unwrap_or_else(|| candidates.iter().map(|c| idle(p, c, m, [batch, rows, columns])).collect());

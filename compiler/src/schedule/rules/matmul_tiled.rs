@@ -185,6 +185,10 @@ fn flatten_depth(sketch: &mut Sketch<'_>, c: &Contraction) -> Result<(), Decline
     Ok(())
 }
 
+/// Steps of the reduction whose operands compilers have in registers at once, and registers of a thread for addresses that all share.
+const STEPS_AHEAD: i64 = 3;
+const OTHERS: i64 = 8;
+
 /// Threads along columns and rows, pieces of rows and of columns, rows of a piece.
 type Candidate = (i64, i64, i64, i64, i64);
 
@@ -210,7 +214,7 @@ impl Tiles<'_> {
         if self.lies.channels % PIECE != 0 {
             // Elements that are copied one by one each take an address and conditions: half as many at a time, or those of a row of
             // windows, which lie alike in each row.
-            return self.lies.row.filter(|n| self.fits(t, *n)).unwrap_or(DEPTH / 2);
+            return self.lies.row.filter(|n| self.fits(t, *n) && self.holds_single(t, *n)).unwrap_or(DEPTH / 2);
         }
         let (run, threads) = (LOAD_BYTES / self.lies.bytes, t.0 * t.1);
         if self.whole == 2 * DEPTH && self.fits(t, self.whole) {
@@ -236,6 +240,16 @@ impl Tiles<'_> {
     /// True when tiles of both operands, so deep, fit the workgroup's memory.
     fn fits(&self, t: &Candidate, depth: i64) -> bool {
         (self.rows(t) + PAD + self.columns(t)) * depth * 4 <= i64::from(self.profile.shared_memory)
+    }
+    /// True when a thread has the registers for single elements of `depth`, each with its address and a condition, beside vectors of the
+    /// right operand, sums, and the operands of the steps that compilers load ahead, each vector with its address.
+    fn holds_single(&self, t: &Candidate, depth: i64) -> bool {
+        let (rows, columns, threads) = (self.rows(t), self.columns(t), t.0 * t.1);
+        let own = [rows, columns].map(|n| (n * depth + threads - 1) / threads);
+        let of_thread = [rows / t.1, columns / t.0];
+        let step: i64 = of_thread.iter().map(|n| n + (n + PIECE - 1) / PIECE).sum();
+        let held = of_thread[0] * of_thread[1] + 3 * own[0] + own[1] + STEPS_AHEAD * step + OTHERS;
+        self.profile.software || self.profile.registers == 0 || held <= i64::from(self.profile.registers)
     }
     /// What a tile's depth may be.
     fn depths(&self, tile: &Tile) -> Vec<i64> {

@@ -2,7 +2,7 @@
 
 use super::tiles::{MatrixTile, ProductTile};
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::Holdings;
+use crate::schedule::estimate::{Holdings, WindowPlaces};
 
 /// Elements of the reduction that a workgroup has at a time.
 pub(super) const DEPTH: i64 = 32;
@@ -17,9 +17,11 @@ const OTHERS: i64 = 8;
 /// Rows of a lane's results, at most, where it has more of them.
 const ROWS: i64 = 8;
 
-/// Neighbouring halves that a lane copies at once, and the registers that their place in a window takes.
+/// Neighbouring halves that a lane copies at once, and the registers that their place in a window takes: an address, a row, a column and
+/// a condition. Where the loop over places is unrolled, each has a part of the address and a condition, which all live at once.
 const RUN: i64 = 8;
 const REGISTERS_OF_RUN: i64 = 4;
+const REGISTERS_OF_PLACE: i64 = 2;
 
 /// Vectors of a lane's results that live at once where little is made of them, and where functions are: the result and what is added,
 /// the argument, its magnitude and its square, two polynomials, a condition.
@@ -31,6 +33,12 @@ const FUNCTION_VECTORS: i64 = 7;
 const UNROLLED_INSTRUCTIONS: i64 = 832;
 const STEP_INSTRUCTIONS: i64 = 24;
 const PRODUCT_INSTRUCTIONS: i64 = 4;
+
+/// Registers of a run's place in windows.
+fn of_place(w: WindowPlaces, unrolled: bool) -> i64 {
+    let places = if unrolled { w.places * REGISTERS_OF_PLACE } else { 0 };
+    places.max(REGISTERS_OF_RUN) + w.quotients
+}
 
 /// What a workgroup computes at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +63,8 @@ pub(super) struct Operands {
 impl Operands {
     /// Both operands are rows of neighbours, and little is made of the results.
     pub(super) const fn plain(reduction: i64) -> Operands {
-        Operands { reduction, holdings: Holdings { vectors: [true; 2], windows: false, functions: false } }
+        let holdings = Holdings { vectors: [true; 2], computed: [None; 2], windows: None, functions: false };
+        Operands { reduction, holdings }
     }
 }
 
@@ -106,14 +115,18 @@ impl Tile {
         (rows + columns) * (self.depth + PAD) * 2 + self.tasks() * m.m * m.n * 4
     }
     /// 32-bit registers of a lane for what it copies in a K step. A half that is loaded alone has one of its own, and one for its
-    /// address; a run of neighbours out of a window has an address, a row, a column and a condition.
-    fn copied(&self, m: Matrix, lanes: i64, h: Holdings) -> i64 {
+    /// address; a run of neighbours out of a window has its place. Of halves that are computed, all operands are loaded before the
+    /// first run of them is computed in f32.
+    fn copied(&self, m: Matrix, lanes: i64, h: Holdings, unrolled: bool) -> i64 {
         let (rows, columns) = self.size(m);
         let threads = self.tasks() * lanes;
-        let halves = [(rows, h.vectors[0]), (columns, h.vectors[1])].map(|(n, v)| if v { n } else { 4 * n });
-        let left = rows * self.depth / threads;
-        let runs = if h.windows && h.vectors[0] { (left + RUN - 1) / RUN } else { 0 };
-        halves.iter().sum::<i64>() * self.depth / 2 / threads + runs * REGISTERS_OF_RUN
+        let own = [rows, columns].map(|n| n * self.depth);
+        let moved: i64 = own.iter().zip(h.vectors).map(|(n, v)| if v { *n } else { 4 * n }).sum();
+        let runs = if h.vectors[0] { (own[0] / threads + RUN - 1) / RUN } else { 0 };
+        let of_run = h.windows.map_or(0, |w| of_place(w, unrolled));
+        let computed =
+            |(n, c): (&i64, Option<i64>)| c.map_or(0, |others| n / threads / 2 * others + RUN.min(n / threads));
+        moved / 2 / threads + runs * of_run + own.iter().zip(h.computed).map(computed).sum::<i64>()
     }
     /// Whether a compiler that unrolls loops would unroll that over the K steps, which are so many.
     fn is_unrolled(&self, m: Matrix, steps: i64) -> bool {
@@ -130,14 +143,16 @@ impl Tile {
         all.min(3) + i64::from(all > 1 || self.is_unrolled(m, steps))
     }
     /// Whether a lane has the registers for a product: accumulators beside operands and what is loaded for the next K step, or beside what
-    /// is made of the results.
-    pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, o: Operands) -> bool {
+    /// is made of the results. The reduction is cut into `slices`.
+    pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, o: Operands, slices: i64) -> bool {
         let (most, lanes) = (p.registers_of_largest_subgroup() - OTHERS, i64::from(p.subgroup.1.max(1)));
-        let steps = (o.reduction + self.depth - 1) / self.depth;
+        let step = self.depth * slices;
+        let steps = (o.reduction + step - 1) / step;
+        let unrolled = p.unrolls_loops() && self.is_unrolled(m, steps);
         let (rows, columns) = self.of_subgroup(m);
         let operands = (rows + columns) * m.k / 2 * self.operands_held(p, m, steps);
         let results = if o.holdings.functions { FUNCTION_VECTORS } else { PLAIN_VECTORS } * VECTOR;
-        let others = (operands / lanes + self.copied(m, lanes, o.holdings)).max(results);
+        let others = (operands / lanes + self.copied(m, lanes, o.holdings, unrolled)).max(results);
         most <= 0 || rows * columns / lanes + others <= most
     }
     /// For the estimate, which asks for results of a thread as rows and columns.
@@ -179,7 +194,7 @@ mod tests {
     fn tiles_that_spill_are_not_held() {
         let p = DeviceProfile::named("bmg").expect("a profile");
         let m = Matrix { m: 8, n: 16, k: 16 };
-        let held = |s, pieces, depth, o: Operands| Tile::new(s, pieces, depth).is_held(&p, m, o);
+        let held = |s, pieces, depth, o: Operands| Tile::new(s, pieces, depth).is_held(&p, m, o, 1);
         let (long, short) = (Operands::plain(768), Operands::plain(192));
         assert!(held((4, 4), (4, 2), 16, long), "a loop of 48 steps stays one");
         assert!(!held((4, 4), (4, 2), 16, short), "12 steps are unrolled");
@@ -189,8 +204,13 @@ mod tests {
         let plain = long.holdings;
         assert!(!held((4, 4), (4, 2), 16, of(Holdings { functions: true, ..plain })), "before GELU");
         assert!(!held((4, 4), (4, 2), 16, of(Holdings { vectors: [false; 2], ..plain })), "single halves");
-        let windows = of(Holdings { windows: true, ..plain });
+        let windows = of(Holdings { windows: Some(WindowPlaces { places: 6, quotients: 0 }), ..plain });
         assert!(held((4, 4), (4, 2), 16, windows));
+        let transposed = of(Holdings { windows: Some(WindowPlaces { places: 6, quotients: 1 }), ..plain });
+        assert!(!held((4, 4), (4, 2), 16, transposed), "a condition on a remainder");
+        assert!(held((2, 2), (4, 2), 16, long));
+        assert!(!held((2, 2), (4, 2), 16, of(Holdings { computed: [Some(1), None], ..plain })), "a scale on the way");
+        assert!(!Tile::new((4, 4), (4, 2), 16).is_held(&p, m, long, 4), "12 steps of a slice are unrolled");
         assert!(!held((2, 2), (4, 2), 16, windows), "longer runs out of windows");
     }
 }

@@ -6,7 +6,7 @@
 //! What a tile saves is counted, not assumed: for each operand the different elements that a tile reads.
 
 use super::analysis::{Unit, output_variables};
-use super::direct::accumulate_at;
+use super::direct::{USUALLY_UNROLLED, accumulate_at};
 use super::elementwise::bind_flat;
 use super::matmul_tiled::LARGE;
 use super::packing::pack_constants;
@@ -15,7 +15,7 @@ use crate::int::Int;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::tir::Block;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Windows of a thread at most: with vectors of four that is half of the registers a thread has without spilling.
 const LARGEST_TILE: i64 = 8;
@@ -25,6 +25,8 @@ const SMALL_TILE: i64 = 6;
 const MOST_LOADS: i64 = 512;
 /// Loads that a tile must save, as a factor.
 const LEAST_GAIN: f64 = 1.25;
+/// Registers of a thread for addresses and conditions.
+const OTHERS: i64 = 8;
 /// Threads for each core that must remain: they hide the latency of memory, on a software device a full workgroup's price.
 const THREADS_A_CORE: i64 = 256;
 const SOFTWARE_THREADS_A_CORE: i64 = 64;
@@ -118,6 +120,7 @@ fn tiles_of(
     let for_each = if p.software { SOFTWARE_THREADS_A_CORE } else { THREADS_A_CORE };
     let fewest = if asked { 1 } else { i64::from(p.cores.max(1)) * for_each };
     let largest = if (1..LARGE).contains(&p.registers) { SMALL_TILE } else { LARGEST_TILE };
+    let lane = last.own.filter(|_| lanes > 1).map(|v| (v, lanes));
     let mut tiles: Vec<Tile> = Vec::new();
     for l in loops.iter().filter(|l| lanes == 1 || l.along != last.along) {
         let Some(v) = l.own else { continue };
@@ -125,6 +128,12 @@ fn tiles_of(
         for windows in 2..=largest.min(l.extent) {
             let count = (l.extent + windows - 1) / windows;
             if results / l.extent * count / lanes < fewest {
+                continue;
+            }
+            let unrolled: Vec<(Name, i64)> =
+                window.iter().filter(|w| taps <= USUALLY_UNROLLED || moving.contains(&w.0)).copied().collect();
+            let held = || live(r, &unrolled, (v, windows), lane).is_none_or(|n| n + OTHERS <= i64::from(p.registers));
+            if p.registers > 0 && !held() {
                 continue;
             }
             let Some(loads) = loads_of(r, window, Some((v, windows))) else { continue };
@@ -178,6 +187,42 @@ fn together(r: &Block, a: Name, b: Name) -> bool {
 /// `None` when an index follows from data.
 fn loads_of(r: &Block, window: &[(Name, i64)], tile: Option<(Name, i64)>) -> Option<usize> {
     r.value.loads().iter().map(|(_, index)| different_elements(index, window, tile)).sum()
+}
+
+/// Registers that a thread needs at once for `tile.1` neighbours along the variable `tile.0`, of as many lanes as `lane` has: their
+/// sums, and every element from its first use to its last one. Neighbours in memory come together, as compilers join such loads.
+/// `unrolled` are the loops of the window, outermost first. `None` when an index follows from data.
+fn live(r: &Block, unrolled: &[(Name, i64)], tile: (Name, i64), lane: Option<(Name, i64)>) -> Option<i64> {
+    let loops: Vec<(Name, i64)> = unrolled.iter().copied().chain([tile]).chain(lane).collect();
+    let lanes = lane.map_or(1, |l| l.1);
+    let points: i64 = loops.iter().map(|l| l.1).product();
+    // What lives longer from a step on.
+    let mut change = vec![0; (points / lanes) as usize + 1];
+    for (_, index) in r.value.loads() {
+        let mut first: FxHashMap<Vec<i64>, usize> = FxHashMap::default();
+        let mut last: FxHashMap<Vec<i64>, usize> = FxHashMap::default();
+        for point in 0..points {
+            let (mut at, mut rest) = (FxHashMap::default(), point);
+            for &(v, extent) in loops.iter().rev() {
+                at.insert(v, rest % extent);
+                rest /= extent;
+            }
+            let value = |v: Name| Some(at.get(&v).copied().unwrap_or(0));
+            let element = index.iter().map(|i| i.eval(&value)).collect::<Option<Vec<i64>>>()?;
+            let step = (point / lanes) as usize;
+            first.entry(element[..element.len().saturating_sub(1)].to_vec()).or_insert(step);
+            last.insert(element, step);
+        }
+        for (element, step) in last {
+            change[first[&element[..element.len().saturating_sub(1)]]] += 1;
+            change[step + 1] -= 1;
+        }
+    }
+    let most = change.iter().scan(0, |now, by| {
+        *now += by;
+        Some(*now)
+    });
+    Some(most.max().unwrap_or(0) + tile.1 * lanes)
 }
 
 /// Different elements at an index, for `tile.1` neighbours along the variable `tile.0`, or for one result. `None` when it follows
