@@ -13,6 +13,8 @@ use crate::int::{DimRanges, Int};
 use crate::name::Name;
 use crate::ops::control::{CallTensor, Const, Loop};
 use crate::profile::DeviceProfile;
+use crate::schedule::apply_pending;
+use crate::schedule::rules::has_edited_choices;
 use crate::tir::{BufferId, Encoding, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -86,7 +88,12 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
     }
     let known = unify_symbols(main, n, &t);
     let numbers = known.iter().filter_map(|(&symbol, d)| Some((symbol, d.as_const()?))).collect();
-    t = t.with_sizes(&numbers);
+    let fixed = t.with_sizes(&numbers);
+    // A schedule for open sizes may name loops that have one iteration for these: then its kernels are those for all sizes.
+    let applies = |f: &TensorFunction| has_edited_choices(f) || apply_pending(&mut f.clone()).is_ok();
+    if applies(&fixed) || !applies(&t) {
+        t = fixed;
+    }
     if let Some(why) = main.nodes[n].inputs.iter().flatten().find_map(|&v| too_wide(module, main, v)) {
         return Lowered::Host(why);
     }
