@@ -335,7 +335,7 @@ impl<'a> KernelEmitter<'a> {
             Node::Loop { var, extent, spread: false, body } => self.serial_loop(*var, extent, body),
             Node::Loop { var, extent, spread: true, body } => self.spread_loop(*var, extent, body),
             Node::If { conds, body } => {
-                let source = Source { block: body.only_block(), ..self.b.sources.current() };
+                let source = Source { block: body.last_block(), ..self.b.sources.current() };
                 let before = self.b.sources.enter(source);
                 let done = self.conditional(conds, body);
                 self.b.sources.leave(before);

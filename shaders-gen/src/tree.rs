@@ -78,6 +78,12 @@ impl Node {
         self.visit_leaves(&mut |l| one &= *found.get_or_insert(l.block) == l.block);
         found.filter(|_| one)
     }
+    /// The block of the last leaf: what the others compute is for it.
+    pub fn last_block(&self) -> Option<Name> {
+        let mut last = None;
+        self.visit_leaves(&mut |l| last = Some(l.block));
+        last
+    }
     /// True when `f` holds of a leaf, or there is a barrier.
     pub fn needs_uniform_flow(&self, f: &dyn Fn(&Leaf) -> bool) -> bool {
         match self {

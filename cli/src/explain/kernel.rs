@@ -27,13 +27,11 @@ pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> 
         return Ok(());
     }
     let k = &r.t.kernels[kernel];
-    let groups: Vec<usize> = {
-        let mut all: Vec<usize> = r.t.calls().filter(|c| c.kernel == kernel).map(|c| c.group).collect();
-        all.dedup();
-        all
-    };
-    let of: Vec<String> = groups.iter().map(|&g| format!("group {g} ({})", r.group(g).ops.join(" + "))).collect();
+    let of: Vec<String> = k.groups.iter().map(|&g| format!("group {g} ({})", r.group(g).ops.join(" + "))).collect();
     print_text(&format!("{} of {} for {}, in {}", k.name, k.function, r.t.profile_name, of.join(", ")))?;
+    if !k.when.is_empty() {
+        print_text(&format!("runs where {}", k.when.join(" and ")))?;
+    }
     let stats = r.t.driver_stats_json();
     stats.map_or(Ok(()), |s| crate::driver_stats::show(&s, |k| k == kernel))?;
     let Some((own, others)) = list.split_first() else { return Ok(()) };
