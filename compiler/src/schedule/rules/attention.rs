@@ -219,7 +219,8 @@ impl Plan {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
             let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
-            let held = [scores, mix].iter().all(|o| tile.is_held(p, matrix, *o, 1));
+            // Spills cost time, which who asks for the rule by name puts up with.
+            let held = p.asks_for("attention") || [scores, mix].iter().all(|o| tile.is_held(p, matrix, *o, 1));
             held.then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
