@@ -183,7 +183,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
         true => rules::versions(t, &request.constants, profile, &scheduled),
         false => versions_as_written(request, profile, &scheduled).map_err(fail)?,
     };
-    let rules::Scheduled { mut function, rule, mut applied, declined } = scheduled;
+    let rules::Scheduled { mut function, rule, mut applied, declined, .. } = scheduled;
     for v in &versions {
         if !function.trace.iter().any(|i| Version::of_instruction(i) == Some(&v.line)) {
             apply(&mut function, InstrRef::new(v.line.clone())).map_err(|e| fail(e.to_string()))?;
@@ -216,7 +216,7 @@ fn version(
     emitter: &dyn EmitKernel,
 ) -> Option<BuiltVersion> {
     let rules::FunctionVersion { line: _, when, symbols, suffix, mut before, scheduled, estimates } = v;
-    let rules::Scheduled { mut function, rule, mut applied, declined } = scheduled;
+    let rules::Scheduled { mut function, rule, mut applied, declined, .. } = scheduled;
     function.name = Name::new(&format!("{base}_{suffix}"));
     let emit = |(kernel, _)| emitter.emit(&function, kernel, profile);
     let kernels = function.kernels().into_iter().map(emit).collect::<Result<Vec<_>, _>>().ok()?;
@@ -252,7 +252,7 @@ fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfil
     if let Some(p) = function.prepacks.iter().find(|p| !constants.contains(&p.buffer)) {
         return Err(format!("%{} is packed beforehand, but is no constant", function.buffers[p.buffer].name));
     }
-    Ok(rules::Scheduled { function, rule: WRITTEN, applied, declined: vec![] })
+    Ok(rules::Scheduled { function, rule: WRITTEN, applied, declined: vec![], compromise: false })
 }
 
 /// The versions that the lines of a schedule ask for.

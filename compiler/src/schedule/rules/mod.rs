@@ -79,6 +79,8 @@ use script::{FUNCTION, RULE, Script};
 /// A scheduled function.
 #[derive(Clone, Debug)]
 pub struct Scheduled {
+    /// The function has open sizes, and what was proposed for typical ones first was given up for others' sake.
+    pub compromise: bool,
     /// All instructions applied, kernels cut.
     pub function: TensorFunction,
     /// Name of the rule of the unit with the most work.

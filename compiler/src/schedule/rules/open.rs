@@ -49,10 +49,14 @@ pub(super) fn schedule(
                     let single = applied(f, &proposed).ok()?;
                     (scattered(&single) < scattered(&function)).then_some((single, proposed))
                 });
+                if single.is_some() {
+                    refused.push(format!("vectors for {shown}: for other sizes their lanes are in two rows"));
+                }
                 let (function, proposed) = single.unwrap_or((function, proposed));
                 let Scheduled { rule, mut applied, declined, .. } = proposed;
+                let compromise = !refused.is_empty();
                 applied.insert(0, format!("for open sizes, with tiles chosen for {shown}"));
-                return Ok(Scheduled { function, rule, applied, declined: [declined, refused].concat() });
+                return Ok(Scheduled { function, rule, applied, declined: [declined, refused].concat(), compromise });
             }
             Err(why) => refused.push(format!("the schedule for {shown}: {why}")),
         }
@@ -60,7 +64,7 @@ pub(super) fn schedule(
     match loop_by_loop(f, constants, profile) {
         Ok(function) => {
             let applied = vec!["for open sizes: a workgroup for each iteration of the outer loops".to_string()];
-            return Ok(Scheduled { function, rule: RULE, applied, declined: refused });
+            return Ok(Scheduled { function, rule: RULE, applied, declined: refused, compromise: true });
         }
         Err(why) => refused.push(format!("loop by loop: {why}")),
     }

@@ -161,7 +161,7 @@ fn finished(
     {
         return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
     }
-    Ok(Scheduled { applied: describe_units(&function, taken), function, rule, declined })
+    Ok(Scheduled { applied: describe_units(&function, taken), function, rule, declined, compromise: false })
 }
 
 /// A unit that is scheduled.

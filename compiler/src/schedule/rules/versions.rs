@@ -69,7 +69,8 @@ pub fn versions(
     profile: &DeviceProfile,
     all: &Scheduled,
 ) -> Vec<FunctionVersion> {
-    let mut pricing = Pricing { f, constants, profile, all: &all.function, known: FxHashMap::default() };
+    let known = FxHashMap::default();
+    let mut pricing = Pricing { f, constants, profile, all: &all.function, compromise: all.compromise, known };
     match profile.asked_versions {
         Versions::Off => return vec![],
         Versions::All => return all_versions(f, constants, profile, all),
@@ -190,15 +191,16 @@ struct Pricing<'a> {
     constants: &'a [BufferId],
     profile: &'a DeviceProfile,
     all: &'a TensorFunction,
+    compromise: bool,
     known: FxHashMap<(Name, i64), Option<f64>>,
 }
 
 impl Pricing<'_> {
-    /// False where the function for all sizes costs no more for sizes that nothing divides: then its multiples need no version.
+    /// False where the function for all sizes has the schedule of its multiples, and costs no more for sizes that nothing divides.
     fn may_pay(&mut self, assumed: &Assumed) -> bool {
         let (symbol, of) = (assumed.line.symbol, assumed.line.multiple_of);
         let range = assumed.function.symbols.iter().find(|s| s.0 == assumed.symbol.0).map(|s| (s.1, s.2));
-        let Some(n) = range.filter(|_| of > 0).map(|r| typical_size(r) * of) else { return true };
+        let Some(n) = range.filter(|_| of > 0 && !self.compromise).map(|r| typical_size(r) * of) else { return true };
         let (at, near) = (self.all_at(symbol, n), self.all_near(symbol, n));
         at.zip(near).is_some_and(|(at, near)| at <= GUARDED * near)
     }
