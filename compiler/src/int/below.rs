@@ -60,20 +60,19 @@ impl Facts {
             IntNode::Mul(a, b) => of(a) * of(b),
             IntNode::Div(a, b) => of(a).div(of(b)),
             IntNode::Mod(a, b) => of(a).rem(of(b)),
-            IntNode::Min(a, b) => {
-                let (a, b) = (of(a), of(b));
-                match () {
-                    () if self.prove_less(&a, &(b.clone() + 1)) => a,
-                    () if self.prove_less(&b, &(a.clone() + 1)) => b,
-                    () => a.min(b),
-                }
-            }
-            IntNode::Max(a, b) => {
-                let (a, b) = (of(a), of(b));
-                match () {
-                    () if self.prove_less(&a, &(b.clone() + 1)) => b,
-                    () if self.prove_less(&b, &(a.clone() + 1)) => a,
-                    () => a.max(b),
+            IntNode::Min(a, b) | IntNode::Max(a, b) => {
+                let (a, b, is_min) = (of(a), of(b), matches!(e.node(), IntNode::Min(..)));
+                let first_is_less = self.prove_less(&a, &(b.clone() + 1));
+                match (first_is_less, first_is_less || self.prove_less(&b, &(a.clone() + 1))) {
+                    (_, false) if is_min => a.min(b),
+                    (_, false) => a.max(b),
+                    (first, true) => {
+                        if first == is_min {
+                            a
+                        } else {
+                            b
+                        }
+                    }
                 }
             }
         }
