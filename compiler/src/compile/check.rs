@@ -4,6 +4,7 @@ use super::CompileError;
 use super::callees::Callees;
 use crate::arena::Id;
 use crate::graph::{Function, Module, NodeId, ValueId, open_dims};
+use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::control::{Call, If, Loop};
 use crate::ops::function_values::Apply;
@@ -14,16 +15,16 @@ use crate::ops::function_values::Apply;
 /// Open dimensions, and what only the CPU executor can run.
 pub(super) fn check(module: &Module, main: &Function) -> Result<(), CompileError> {
     check_functions(main)?;
-    check_sizes(main, open_dims(module))?;
+    check_sizes(main, &open_dims(module))?;
     check_nodes(module, main)
 }
 
 /// All sizes must be known, except that the CPU executor runs what has sizes that a node's run defines.
-fn check_sizes(main: &Function, known: Vec<Name>) -> Result<(), CompileError> {
+fn check_sizes(main: &Function, known: &[Name]) -> Result<(), CompileError> {
     let nodes = main.walk();
     for &n in &nodes {
         let node = &main.nodes[n];
-        if let Some(symbol) = node.op.defined_symbols().first().filter(|_| !only_collects(main, n)) {
+        if let Some(symbol) = node.op.defined_symbols().first().filter(|_| !only_collects(main, n, known)) {
             let (name, op) = (node.name, node.op.name());
             return Err(CompileError::NeedsCpu(format!(
                 "the size `{symbol}` is known only when `{name}` ({op}) has run"
@@ -32,12 +33,12 @@ fn check_sizes(main: &Function, known: Vec<Name>) -> Result<(), CompileError> {
     }
     let defined = |&n: &NodeId| {
         let node = &main.nodes[n];
-        let rows = if only_collects(main, n) { collected(main, n) } else { &[] };
+        let rows = if only_collects(main, n, known) { collected(main, n) } else { &[] };
         let args = node.regions.iter().flat_map(|&r| main.blocks[r].args.iter().copied());
         args.chain(node.outputs.iter().copied().filter(|v| !rows.contains(v))).collect::<Vec<_>>()
     };
     let values = main.params().iter().copied().chain(nodes.iter().flat_map(defined));
-    values.into_iter().try_for_each(|v| check_value(main, v, &known))
+    values.into_iter().try_for_each(|v| check_value(main, v, known))
 }
 
 /// What a loop collects.
@@ -47,22 +48,28 @@ fn collected(main: &Function, n: NodeId) -> &[ValueId] {
 }
 
 /// True for a loop whose number of iterations a run decides, where the network's results alone read what it collects: that grows
-/// as the loop runs.
-pub(super) fn only_collects(main: &Function, n: NodeId) -> bool {
+/// as the loop runs. A row has a size that is known before.
+fn only_collects(main: &Function, n: NodeId, known: &[Name]) -> bool {
     let node = &main.nodes[n];
     let rows = collected(main, n);
     let uses = main.count_uses();
     let shown = |v: &ValueId| main.results().iter().filter(|r| *r == v).count();
-    let open_rows = |v: &ValueId| main.ty(*v).shape[1..].iter().any(|d| d.as_const().is_none());
+    let open_rows = |v: &ValueId| main.ty(*v).shape[1..].iter().any(|d| !is_known(d, known));
     node.op.is::<Loop>()
         && node.block == Some(main.body)
         && rows.iter().all(|v| uses[v.index()] as usize == shown(v) && !open_rows(v))
 }
 
+/// True for a number, and for what follows from these dimensions.
+fn is_known(d: &Dim, known: &[Name]) -> bool {
+    let vars = d.vars();
+    d.as_const().is_some() || !vars.is_empty() && vars.iter().all(|v| known.contains(v))
+}
+
 fn check_value(f: &Function, v: ValueId, known: &[Name]) -> Result<(), CompileError> {
     for d in &f.ty(v).shape {
         // What no input has, no run can know.
-        if !d.vars().iter().all(|v| known.contains(v)) || d.as_const().is_none() && d.vars().is_empty() {
+        if !is_known(d, known) {
             let value = f.values[v].name.map_or_else(|| f.describe_value(v), |n| n.to_string());
             return Err(CompileError::OpenDim { dim: d.to_string(), value });
         }

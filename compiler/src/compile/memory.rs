@@ -42,6 +42,12 @@ impl Pool {
     pub fn add(&mut self, bytes: u64, at: usize) -> PoolId {
         self.push(Lifetime { bytes, first: at, last: at }, false)
     }
+    /// A value of as many bytes as another, which step `at` defines.
+    pub fn add_like(&mut self, other: PoolId, at: usize) -> PoolId {
+        let id = self.add(self.values[other].life.bytes, at);
+        self.values[id].open = self.values[other].open.clone();
+        id
+    }
     /// A value between the kernels of a group, which are the steps from `first` to `last`.
     pub fn add_scratch(&mut self, bytes: u64, first: usize, last: usize) -> PoolId {
         self.push(Lifetime { bytes, first, last }, true)
@@ -74,10 +80,6 @@ impl Pool {
     pub fn touch(&mut self, id: PoolId, at: usize) {
         let last = &mut self.values[id].life.last;
         *last = (*last).max(at);
-    }
-    /// Bytes of a value.
-    pub fn bytes(&self, id: PoolId) -> u64 {
-        self.values[id].life.bytes
     }
     /// Steps `first` to `last` run again and again: what was there before and is used in them stays until the last.
     pub fn extend_over(&mut self, first: usize, last: usize) {

@@ -163,7 +163,7 @@ pub(super) struct Planner<'a> {
     pub(super) module: &'a mut Module,
     pub(super) main: &'a Function,
     /// The module with numbers for open sizes, for what is reported.
-    shown: &'a Module,
+    pub(super) shown: &'a Module,
     /// The least sizes, which those of `shown` are.
     pub(super) least: &'a FxHashMap<Name, Int>,
     pub(super) profile: &'a DeviceProfile,

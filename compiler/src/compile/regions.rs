@@ -9,6 +9,7 @@ use super::steps::{Pending, PendingLoop, PendingRows};
 use super::storage::StorageLocation;
 use super::{CompileError, GroupKind};
 use crate::graph::{BlockId, Node, NodeId, ValueId};
+use crate::int::divisor;
 use crate::ops::control::Loop;
 use crate::remark::RemarkKind;
 
@@ -111,7 +112,7 @@ impl Planner<'_> {
         let step = self.pending.len();
         node.inputs.iter().flatten().for_each(|&v| self.touch(v, step));
         let carried = self.carry(node, &args[1..]);
-        let pending = self.pending_loop(op, node, body, &carried)?;
+        let pending = self.pending_loop(n, body, &carried)?;
         let first = self.pending.len();
         self.pending.push(Pending::Loop(Box::new(pending)));
         let next: Vec<(ValueId, StorageLocation)> =
@@ -149,7 +150,7 @@ impl Planner<'_> {
             self.new_value(main.ty(arg), arg, step);
             let now = self.location[&arg];
             let next = match now {
-                StorageLocation::Pool(id) => StorageLocation::Pool(self.pool.add(self.pool.bytes(id), step)),
+                StorageLocation::Pool(id) => StorageLocation::Pool(self.pool.add_like(id, step)),
                 StorageLocation::Own(_) => self.on_host_value(),
             };
             self.location.insert(result, now);
@@ -165,34 +166,38 @@ impl Planner<'_> {
     /// The loop, with places for the number of the iteration and for what is collected.
     fn pending_loop(
         &mut self,
-        op: &Loop,
-        node: &Node,
+        n: NodeId,
         body: BlockId,
         carried: &[(StorageLocation, StorageLocation)],
     ) -> Result<PendingLoop, CompileError> {
         let main = self.main;
+        let node = &main.nodes[n];
+        let op = node.op.downcast::<Loop>();
+        let goes_on = op.is_some_and(|op| op.r#while);
         let step = self.pending.len();
         let (args, yields) = (&main.blocks[body].args, &main.blocks[body].results);
         let index = args[0];
         self.new_value(main.ty(index), index, step);
-        let rows = yields.iter().skip(op.leading() + carried.len());
+        let rows = yields.iter().skip(op.map_or(0, Loop::leading) + carried.len());
         let mut collected = vec![];
         for (&row, &all) in rows.zip(&node.outputs[carried.len()..]) {
-            let grows = main.ty(all).const_shape().is_none();
+            // The open sizes of a network are known before a run, other symbols are not.
+            let grows = self.shown.main().ty(all).const_shape().is_none();
             if grows {
                 self.grow(all);
             } else {
                 self.new_value(main.ty(all), all, step);
             }
             let location = self.location[&all];
-            collected.push(PendingRows { row, all: location, row_bytes: self.row_bytes(node, row, location)?, grows });
+            self.check_rows(node, row, location)?;
+            collected.push(PendingRows { row, all: location, grows });
         }
         let operand = |i: usize| node.inputs.get(i).copied().flatten();
         Ok(PendingLoop {
-            fixed: op.trips.as_ref().and_then(|n| u64::try_from(n.as_const()?).ok()),
+            node: n,
             trips: operand(0),
             begin: operand(1),
-            go_on: op.r#while.then(|| yields[0]),
+            go_on: goes_on.then(|| yields[0]),
             index: main.is_used(index).then_some(index),
             carried: carried.to_vec(),
             collected,
@@ -208,17 +213,16 @@ impl Planner<'_> {
         self.growing.insert(v);
     }
 
-    /// Bytes of a row that is collected on the device: rows stand one behind the other, and are copied in words.
-    fn row_bytes(&self, node: &Node, row: ValueId, all: StorageLocation) -> Result<u64, CompileError> {
+    /// Rows that are collected on the device stand one behind the other, and are copied in words.
+    fn check_rows(&self, node: &Node, row: ValueId, all: StorageLocation) -> Result<(), CompileError> {
         let ty = self.main.ty(row);
-        let encoding = value_encoding(ty.dtype, self.profile).unwrap_or_default();
-        let elements = ty.numel().as_const().and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-        let bits = elements * u64::from(encoding.element_bits(ty.dtype));
-        if !bits.is_multiple_of(32) && !all.is_on_host() {
-            let why = format!("`{}` collects rows of {elements} {}, which are no whole words", node.name, ty.dtype);
-            return Err(CompileError::NeedsCpu(why));
+        let bits = i64::from(value_encoding(ty.dtype, self.profile).unwrap_or_default().element_bits(ty.dtype));
+        let elements = ty.numel();
+        if all.is_on_host() || divisor(&(elements.clone() * bits)) % 32 == 0 {
+            return Ok(());
         }
-        Ok(bits / 8)
+        let why = format!("`{}` collects rows of {elements} {}, which are no whole words", node.name, ty.dtype);
+        Err(CompileError::NeedsCpu(why))
     }
 }
 

@@ -11,7 +11,7 @@ use super::{CompileError, MemoryReport};
 use crate::graph::{Function, Module, Node, NodeId, ValueId};
 use crate::int::{Cond, Int};
 use crate::name::Name;
-use crate::ops::control::CallHost;
+use crate::ops::control::{CallHost, Loop as LoopOp};
 use crate::plan::{
     Branch, BufferView, Call, Carried, Collected, Dispatch, EmittedKernel, Handover, HostStep, KernelIndex, Loop, Plan,
     PlanFunction, PlanKernel, Step, Trips,
@@ -96,9 +96,9 @@ impl VersionChoice {
 
 /// A loop before buffers have numbers.
 pub(super) struct PendingLoop {
-    /// The number of iterations where it is known.
-    pub fixed: Option<u64>,
-    /// Else the value that says it.
+    /// The loop. It says the number of iterations where that follows from sizes.
+    pub node: NodeId,
+    /// Else the value that says the number.
     pub trips: Option<ValueId>,
     pub begin: Option<ValueId>,
     pub go_on: Option<ValueId>,
@@ -115,7 +115,6 @@ pub(super) struct PendingRows {
     pub row: ValueId,
     /// Where all of it is kept.
     pub all: StorageLocation,
-    pub row_bytes: u64,
     pub grows: bool,
 }
 
@@ -274,8 +273,12 @@ impl Steps<'_> {
             Ok(tensors.on_host(&[v], Name::new(what))?.swap_remove(0))
         };
         let mut maybe = |v: Option<ValueId>, what: &str| v.map(|v| view(v, what)).transpose();
-        let trips = match (l.fixed, maybe(l.trips, "trips")?) {
-            (Some(n), _) => Trips::Fixed(n),
+        let fixed = self.main.nodes[l.node].op.downcast::<LoopOp>().and_then(|op| op.trips.as_ref());
+        let trips = match (fixed, maybe(l.trips, "trips")?) {
+            (Some(n), _) => {
+                let open = || CompileError::OpenDim { dim: n.to_string(), value: "trips".into() };
+                Trips::Fixed(u64::try_from(n.as_const().ok_or_else(open)?).unwrap_or(0))
+            }
             (None, Some(view)) => Trips::Read(view),
             (None, None) => Trips::Unlimited,
         };
@@ -291,7 +294,9 @@ impl Steps<'_> {
             let from = if c.all.is_on_host() { location.seen_by_host() } else { location };
             let row = tensors.view(c.row, from, Name::new("row"))?;
             let all = tensors.buffer(c.all, None)?;
-            collected.push(Collected { row, all, row_bytes: c.row_bytes, grows: c.grows });
+            let elements: u64 = row.shape.iter().map(|&n| n as u64).product();
+            let row_bytes = elements * u64::from(row.encoding.element_bits(row.dtype)) / 8;
+            collected.push(Collected { row, all, row_bytes, grows: c.grows });
         }
         Ok(Loop { trips, begin, go_on, index, body: vec![], carried, collected, group: l.group })
     }

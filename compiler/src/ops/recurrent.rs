@@ -13,6 +13,7 @@ use super::linear_attention::range;
 use super::matmul::MatMul;
 use super::reshape::{Squeeze, Unsqueeze};
 use super::select::Where;
+use super::shape::Shape;
 use super::slice::Slice;
 use super::transpose::Transpose;
 use super::unary::{Relu, Sigmoid, Softplus, Softsign, Tanh};
@@ -289,11 +290,12 @@ impl Sequence<'_> {
         let types: Vec<_> = first.iter().map(|&v| cx.type_of(v)).collect();
         let body = cx.b.new_block();
         let index = cx.b.block_arg(body, None, TensorType::new(DType::I64, vec![]));
+        let last = self.lengths.filter(|_| self.backward).map(|v| self.last(cx, cx.type_of(v).dtype)).transpose()?;
         let args: Vec<ValueId> = types.into_iter().map(|ty| cx.b.block_arg(body, None, ty)).collect();
         let yields = cx.in_block(body, |cx| {
             let now = cx.add(Gather { axis: 0 }, &[inputs, index])?;
             let place = match self.lengths {
-                Some(lengths) => Some(self.place(cx, index, cx.type_of(lengths).dtype)?),
+                Some(lengths) => Some(place(cx, index, last, cx.type_of(lengths).dtype)?),
                 None => None,
             };
             let (visible, h, c) = self.step(cx, now, place, args[0], args.get(1).copied())?;
@@ -307,15 +309,12 @@ impl Sequence<'_> {
         let shown = if self.backward { reversed(cx, shown)? } else { shown };
         Ok((shown, results[0], c.map(|_| results[1])))
     }
-    /// The place in the sequence of step `index`.
-    fn place(&self, cx: &mut Context<'_, '_>, index: ValueId, dtype: DType) -> OpResult<ValueId> {
-        let index = cx.cast(index, dtype)?;
-        if !self.backward {
-            return Ok(index);
-        }
-        let steps = self.steps.as_const().ok_or_else(|| Fault::unsupported("the number of steps is not known"))?;
-        let last = cx.number((steps - 1) as f64, dtype);
-        cx.add(Sub {}, &[last, index])
+    /// The place in the sequence of its last step.
+    fn last(&self, cx: &mut Context<'_, '_>, dtype: DType) -> OpResult<ValueId> {
+        let steps = cx.add(Shape { start: 0, end: Some(1) }, &[self.inputs])?;
+        let steps = cx.add(Squeeze { axes: vec![0] }, &[steps])?;
+        let (steps, one) = (cx.cast(steps, dtype)?, cx.number(1.0, dtype));
+        cx.add(Sub {}, &[steps, one])
     }
     /// What is shown of a step, and the next states; beyond the end of an entry's sequence nothing is shown and nothing changes.
     fn step(
@@ -345,6 +344,15 @@ impl Sequence<'_> {
 fn reversed(cx: &mut Context<'_, '_>, x: ValueId) -> OpResult<ValueId> {
     let (starts, ends) = (vec![Int::new(-1)], vec![Int::new(-i64::from(i32::MAX))]);
     cx.add(Slice { starts, ends, axes: vec![0], steps: vec![-1], dims: vec![] }, &[x])
+}
+
+/// The place in a sequence of step `index`; `last` is that of its last step, where it is read backwards.
+fn place(cx: &mut Context<'_, '_>, index: ValueId, last: Option<ValueId>, dtype: DType) -> OpResult<ValueId> {
+    let index = cx.cast(index, dtype)?;
+    match last {
+        Some(last) => cx.add(Sub {}, &[last, index]),
+        None => Ok(index),
+    }
 }
 
 /// Transposes where the model has the batch first.

@@ -1,12 +1,14 @@
 //! Networks of open sizes: compiled once, one set of shaders, run at any size.
 
+mod loops;
+
 use benches::test_device::test_device;
 use benches::zoo;
 use compiler::agreement::{Tolerance, agree_in_slices};
 use compiler::compile::{CompileOptions, Compiled, compile};
 use compiler::cpu::run_function;
 use compiler::dtype::DType;
-use compiler::graph::{Module, bind_dims, input_ports};
+use compiler::graph::{Module, TensorType, bind_dims, input_ports};
 use compiler::int::Dim;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
@@ -34,12 +36,18 @@ fn opened_with(c: &Compiled, options: &SessionOptions) -> OpenSession {
     OpenSession::new(c.open.clone().expect("sizes are open"), first.unwrap_or_else(|e| panic!("{e}")))
 }
 
+/// What an input of a place and type is, where it is not random.
+type Given<'a> = &'a dyn Fn(usize, &TensorType) -> Option<Tensor>;
+
 /// Inputs of the network at these sizes, and what the CPU executor makes of them.
-fn reference(m: &Module, sizes: &[(&str, i64)]) -> (Vec<Tensor>, Vec<Tensor>) {
+fn reference(m: &Module, sizes: &[(&str, i64)], given: Given<'_>) -> (Vec<Tensor>, Vec<Tensor>) {
     let mut fixed = m.clone();
     let sizes: Vec<(Name, i64)> = sizes.iter().map(|&(d, n)| (Name::new(d), n)).collect();
     bind_dims(&mut fixed, &sizes).unwrap_or_else(|e| panic!("{e}"));
-    let input = |(i, (_, ty)): (usize, (Name, compiler::graph::TensorType))| {
+    let input = |(i, (_, ty)): (usize, (Name, TensorType))| {
+        if let Some(tensor) = given(i, &ty) {
+            return tensor;
+        }
         let shape = ty.const_shape().expect("sizes are known");
         match ty.dtype {
             DType::I64 => Tensor::from_vec(shape.clone(), (0..shape.iter().product::<usize>() as i64).collect()),
@@ -52,7 +60,11 @@ fn reference(m: &Module, sizes: &[(&str, i64)]) -> (Vec<Tensor>, Vec<Tensor>) {
 }
 
 fn agrees(session: &OpenSession, m: &Module, sizes: &[(&str, i64)]) {
-    let (inputs, want) = reference(m, sizes);
+    agrees_on(session, m, sizes, &|_, _| None);
+}
+
+fn agrees_on(session: &OpenSession, m: &Module, sizes: &[(&str, i64)], given: Given<'_>) {
+    let (inputs, want) = reference(m, sizes, given);
     let got = session.run(&inputs).unwrap_or_else(|e| panic!("{sizes:?}: {e}"));
     assert_eq!(got.len(), want.len());
     for (g, w) in got.iter().zip(&want) {
