@@ -6,6 +6,7 @@ use compiler::compile::{CompileOptions, Compiled, compile, split_stages};
 use compiler::cpu::run_function;
 use compiler::dtype::DType;
 use compiler::graph::Module;
+use compiler::int::DimRanges;
 use compiler::plan::Step;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_module, random_tensor};
@@ -314,7 +315,8 @@ fn sizes_that_a_run_decides_are_planned_once_each() {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(Part::Session(Box::new(open(&compiled(&m), &SessionOptions::default())?.into())))
     };
-    let staged = Staged::open(stages, HostFunctions::new(), Arc::new(part)).unwrap_or_else(|e| panic!("{e}"));
+    let staged = Staged::open(stages, DimRanges::default(), HostFunctions::new(), Arc::new(part))
+        .unwrap_or_else(|e| panic!("{e}"));
     for (seed, sizes) in [(1, 2), (2, 3), (1, 3), (2, 3)] {
         let x = [random_tensor(DType::F32, &[8, 16], seed)];
         let want = run_function(&m, m.entry, &x).unwrap_or_else(|e| panic!("{e}"));
@@ -366,7 +368,8 @@ fn branches_of_different_shapes_are_parts() {
     let stages = split_stages(&m).unwrap_or_else(|e| panic!("{e}")).expect("it has parts");
     let opened = Arc::new(AtomicUsize::new(0));
     let count = opened.clone();
-    let staged = Staged::open(stages, HostFunctions::new(), parts(count)).unwrap_or_else(|e| panic!("{e}"));
+    let staged = Staged::open(stages, DimRanges::default(), HostFunctions::new(), parts(count))
+        .unwrap_or_else(|e| panic!("{e}"));
     let mut rows = vec![];
     for (seed, deep) in [(1, true), (1, false), (2, true), (3, true), (2, false), (4, true)] {
         let x = [random_tensor(DType::F32, &[6, 8], seed), Tensor::from_f64(DType::Bool, vec![], [f64::from(deep)])];
@@ -391,7 +394,7 @@ fn branches_of_different_shapes_are_parts() {
 fn parts(count: Arc<AtomicUsize>) -> Arc<dyn Fn(Module) -> Result<Part<GpuError>, GpuError> + Send + Sync> {
     Arc::new(move |m: Module| {
         if let Some(stages) = split_stages(&m).unwrap_or_else(|e| panic!("{e}")) {
-            let inner = Staged::open(stages, HostFunctions::new(), parts(count.clone()))?;
+            let inner = Staged::open(stages, DimRanges::default(), HostFunctions::new(), parts(count.clone()))?;
             return Ok(Part::Staged(Box::new(inner)));
         }
         count.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use crate::program::Program;
 use compiler::compile::{CompileError, split_stages};
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;
-use runtime_gpu::{Gpu, Open, Part, Planned, Staged};
+use runtime_gpu::{Gpu, Open, OpenPlanned, OpenSession, Part, Planned, Staged};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,7 +32,7 @@ impl StagedModel {
         let mixed = Arc::new(AtomicBool::new(false));
         let opener =
             Opener { gpu: gpu.clone(), profile: profile.clone(), options: options.clone(), mixed: mixed.clone() };
-        let staged = Staged::open(stages, options.host_functions.clone(), opener.open())?;
+        let staged = Staged::open(stages, options.compile.dims.clone(), options.host_functions.clone(), opener.open())?;
         Ok(Some(StagedModel { staged, mixed }))
     }
     /// True when mixed precision has put anything into f16.
@@ -62,12 +62,24 @@ impl Opener {
                     self.mixed.store(true, Ordering::Relaxed);
                 }
                 let session = program.open(&self.gpu, &self.options)?;
-                Ok(Part::Session(Box::new(Planned { session, compiled: program.compiled })))
+                let compiled = program.compiled;
+                match compiled.as_ref().and_then(|c| c.open.clone()) {
+                    Some(open) => {
+                        let session = OpenSession::new(open, session);
+                        Ok(Part::Open(Box::new(OpenPlanned { session, compiled })))
+                    }
+                    None => Ok(Part::Session(Box::new(Planned { session, compiled }))),
+                }
             }
             Err(CompileError::NeedsCpu(_)) => match split_stages(&module)? {
                 Some(stages) => {
                     let functions = self.options.host_functions.clone();
-                    Ok(Part::Staged(Box::new(Staged::open(stages, functions, self.clone().open())?)))
+                    Ok(Part::Staged(Box::new(Staged::open(
+                        stages,
+                        self.options.compile.dims.clone(),
+                        functions,
+                        self.clone().open(),
+                    )?)))
                 }
                 None => {
                     crate::memory::check_cpu_memory(&module)?;

@@ -133,3 +133,41 @@ fn results_in_memory_that_is_there() {
         assert_eq!(kept[0].to_f32_vec()[0], 1.0);
     }
 }
+
+/// Open sizes, and sizes that a run decides: what comes before is compiled once for all of the former.
+#[test]
+fn sizes_are_open_and_decided_by_a_run() {
+    let text =
+        "graph @main(%x: f32[n,8], %k: i64[]) -> (y: i64[2,found], z: f32[n,8], w: f32[found], u: f32[trips,n,8]) {
+  %1 = relu %x
+  %2 = non_zero %1 {count=found} : i64[2,found]
+  %3 = tanh %1
+  %4 = slice %2 {starts=[0], ends=[1], axes=[0]} : i64[1,found]
+  %5 = reshape %4 {shape=[-1]} : i64[found]
+  %6 = cast %5 {to=f32}
+  %7, %8 = loop %k, _, %3 {count=trips} : f32[n,8], f32[trips,n,8] (%i: i64[], %a: f32[n,8]) {
+    %9 = add %a, %3
+    yield %9, %a
+  }
+  return %2, %7, %6, %8
+}
+";
+    let Some(device) = device() else { return };
+    let (session, oracle) = (
+        session(text, &Options::for_device(&device), &device),
+        session(text, &Options::for_device(&Device::Cpu), &Device::Cpu),
+    );
+    for (n, trips) in [(3, 4i64), (1, 0), (50, 2), (3, 4)] {
+        let x = Tensor::from_vec(vec![n, 8], (0..8 * n).map(|i| (i as f32 * 0.7).sin()).collect());
+        let inputs = [("x", x), ("k", Tensor::scalar(trips))];
+        let run = |s: &weft::Session| s.run(&inputs).unwrap_or_else(|e| panic!("{e}"));
+        let (got, want) = (run(&session), run(&oracle));
+        for ((name, g), (_, w)) in got.iter().zip(want.iter()) {
+            assert_eq!(g.shape(), w.shape(), "{name} at {n}");
+            for (a, b) in g.to_f32_vec().iter().zip(w.to_f32_vec()) {
+                assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0), "{name} at {n}: {a} and {b}");
+            }
+        }
+    }
+    assert_eq!(session.place(), "device");
+}

@@ -54,7 +54,7 @@ pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use shared_parts::Opened;
-pub use staged::{Open, Part, Planned, Staged, Visit};
+pub use staged::{Open, OpenPlanned, Part, Planned, Staged, Visit};
 pub use storage::{decode_tensor, encode_tensor};
 pub use transfers::Transfers;
 /// The library that device functions are written with.

@@ -6,14 +6,17 @@
 use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
+use crate::open::OpenSession;
 use crate::session::Session;
 use compiler::compile::{Compiled, StageValue, Stages};
 use compiler::cpu::Interpreter;
-use compiler::graph::Module;
+use compiler::graph::{Module, input_ports, open_dims};
+use compiler::int::DimRanges;
+use compiler::name::Name;
 use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Lists of sizes whose sessions are kept.
 const KEPT: usize = 16;
@@ -32,6 +35,28 @@ impl From<Session> for Planned {
     }
 }
 
+/// A session for inputs of any sizes, and the compilation that it is of, where there is one.
+pub struct OpenPlanned {
+    /// The session.
+    pub session: OpenSession,
+    /// What was compiled.
+    pub compiled: Option<Box<Compiled>>,
+}
+
+impl OpenPlanned {
+    /// For inputs of these shapes.
+    fn at(&self, inputs: &[Tensor]) -> Result<Planned, GpuError> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        let (plan, memory) = self.session.plan_at(&shapes)?;
+        let session = self.session.first().with_plan(plan.clone())?;
+        let mut compiled = self.compiled.clone();
+        if let Some(c) = &mut compiled {
+            c.take_sizes(plan, memory);
+        }
+        Ok(Planned { session, compiled })
+    }
+}
+
 /// What looks at a part with a plan: its name, the plan, and its operands. Parts are called `before`, `deciding` and `after`; those of a part that is in
 /// parts itself stand behind its own name, `after.before`.
 pub type Visit<'a, E> = dyn FnMut(&str, &Planned, &[Tensor]) -> Result<(), E> + 'a;
@@ -40,6 +65,8 @@ pub type Visit<'a, E> = dyn FnMut(&str, &Planned, &[Tensor]) -> Result<(), E> + 
 pub enum Part<E> {
     /// On a device.
     Session(Box<Planned>),
+    /// On a device, for inputs of any sizes.
+    Open(Box<OpenPlanned>),
     /// On the CPU executor: what no plan is for.
     Host(Box<Module>),
     /// In parts again.
@@ -49,20 +76,49 @@ pub enum Part<E> {
 /// Compiles a module whose sizes are known as far as they can be, and opens it.
 pub type Open<E> = Arc<dyn Fn(Module) -> Result<Part<E>, E> + Send + Sync>;
 
-/// What a second part is for: the shapes that it takes, and the numbers that say sizes.
-type Sizes = (Vec<Vec<usize>>, Vec<Tensor>);
+/// What a part is for: the sizes of the network's open dimensions, the shapes that it takes, and the numbers that say sizes.
+type Sizes = (Vec<(Name, i64)>, Vec<Vec<usize>>, Vec<Tensor>);
 
-/// The sessions of second parts, the one that was used last at the end.
-type Kept<E> = VecDeque<(Sizes, Arc<Part<E>>)>;
+/// Parts for lists of sizes, the one that was used last at the end.
+struct Kept<E>(Mutex<VecDeque<(Sizes, Arc<Part<E>>)>>);
+
+impl<E> Kept<E> {
+    fn list(&self) -> MutexGuard<'_, VecDeque<(Sizes, Arc<Part<E>>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The part for these sizes, which is made where it is not there.
+    fn part(&self, sizes: Sizes, make: impl FnOnce(&Sizes) -> Result<Part<E>, E>) -> Result<Arc<Part<E>>, E> {
+        {
+            let mut list = self.list();
+            if let Some(at) = list.iter().position(|(s, _)| *s == sizes)
+                && let Some(found) = list.remove(at)
+            {
+                let part = found.1.clone();
+                list.push_back(found);
+                return Ok(part);
+            }
+        }
+        let part = Arc::new(make(&sizes)?);
+        let mut list = self.list();
+        list.push_back((sizes, part.clone()));
+        if list.len() > KEPT {
+            list.pop_front();
+        }
+        Ok(part)
+    }
+}
 
 /// A network in parts.
 pub struct Staged<E> {
     /// None where nothing that is computed before is needed.
     head: Option<Part<E>>,
-    /// None where no node has to run to decide sizes.
-    sizing: Option<Part<E>>,
     stages: Stages,
-    tails: Mutex<Kept<E>>,
+    /// What the network's open dimensions may be.
+    ranges: DimRanges,
+    /// Of the nodes that have to run to decide sizes.
+    sizings: Kept<E>,
+    tails: Kept<E>,
     open: Open<E>,
     functions: HostFunctions,
 }
@@ -97,6 +153,7 @@ impl Results {
 
 /// The values of one run that later parts take.
 struct Run<'a> {
+    dims: Vec<(Name, i64)>,
     inputs: &'a [Tensor],
     head: Results,
     sized: Vec<Tensor>,
@@ -151,21 +208,52 @@ impl Operand {
 }
 
 impl<E: From<GpuError>> Staged<E> {
-    /// Opens what comes before and the nodes that decide sizes; the rest opens when its sizes are known.
+    /// Opens what comes before, and where no dimension is open the nodes that decide sizes; the rest opens when its sizes are known.
+    /// `ranges` says what open dimensions may be.
     ///
     /// # Errors
     /// What `open` says.
-    pub fn open(stages: Stages, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
-        let gives = |m: &Module| !m.main().results().is_empty();
+    pub fn open(stages: Stages, ranges: DimRanges, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
         let head = if gives(&stages.head) { Some(open(stages.head.clone())?) } else { None };
-        let main = stages.sizing.main();
-        let loops = main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>());
-        let sizing = match (gives(&stages.sizing), loops) {
-            (false, _) => None,
-            (true, true) => Some(open(stages.sizing.clone())?),
-            (true, false) => Some(Part::Host(Box::new(stages.sizing.clone()))),
-        };
-        Ok(Staged { head, sizing, stages, tails: Mutex::new(VecDeque::new()), open, functions })
+        let kept = || Kept(Mutex::new(VecDeque::new()));
+        let staged = Staged { head, stages, ranges, sizings: kept(), tails: kept(), open, functions };
+        if open_dims(&staged.stages.head).is_empty() && gives(&staged.stages.sizing) {
+            let operands = input_ports(&staged.stages.sizing);
+            let shapes: Option<Vec<_>> = operands.iter().map(|(_, ty)| ty.const_shape()).collect();
+            if let Some(shapes) = shapes {
+                staged.sizing(vec![], shapes)?;
+            }
+        }
+        Ok(staged)
+    }
+
+    /// The nodes that decide sizes, for operands of these shapes: on the device where there are loops.
+    fn sizing(&self, dims: Vec<(Name, i64)>, shapes: Vec<Vec<usize>>) -> Result<Arc<Part<E>>, E> {
+        self.sizings.part((dims, shapes, vec![]), |(dims, shapes, _)| {
+            let module = self.stages.sizing_at(dims, shapes).map_err(|e| GpuError::Input(e.to_string()))?;
+            let main = module.main();
+            match main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>()) {
+                true => (self.open)(module),
+                false => Ok(Part::Host(Box::new(module))),
+            }
+        })
+    }
+
+    /// What later parts of a run take, after the head has left `head`.
+    fn begin<'a>(&self, inputs: &'a [Tensor], head: Results) -> Result<Run<'a>, E> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        let dims = self.stages.sizes(&shapes, &self.ranges).map_err(GpuError::from)?;
+        Ok(Run { dims, inputs, head, sized: vec![] })
+    }
+
+    /// The part that decides sizes, and its operands; none where no node has to run for that.
+    fn deciding(&self, run: &Run<'_>) -> Result<Option<(Arc<Part<E>>, Vec<Tensor>)>, E> {
+        if !gives(&self.stages.sizing) {
+            return Ok(None);
+        }
+        let operands = run.read(&self.stages.sizing_operands)?;
+        let shapes = operands.iter().map(|t| t.shape().to_vec()).collect();
+        Ok(Some((self.sizing(run.dims.clone(), shapes)?, operands)))
     }
 
     /// Runs once: `inputs` in the order of the network's inputs; results in the order of its outputs.
@@ -177,9 +265,9 @@ impl<E: From<GpuError>> Staged<E> {
             Some(part) => part.start(inputs, &self.functions)?,
             None => Results::Host(vec![]),
         };
-        let mut run = Run { inputs, head, sized: vec![] };
-        if let Some(sizing) = &self.sizing {
-            run.sized = sizing.run(&run.read(&self.stages.sizing_operands)?, &self.functions)?;
+        let mut run = self.begin(inputs, head)?;
+        if let Some((sizing, operands)) = self.deciding(&run)? {
+            run.sized = sizing.run(&operands, &self.functions)?;
         }
         let tail = self.tail(&run)?;
         let operands = &self.stages.tail_operands;
@@ -207,9 +295,8 @@ impl<E: From<GpuError>> Staged<E> {
             Some(part) => part.visit(&name("before"), inputs, &self.functions, visit)?,
             None => vec![],
         };
-        let mut run = Run { inputs, head: Results::Host(head), sized: vec![] };
-        if let Some(sizing) = &self.sizing {
-            let operands = run.read(&self.stages.sizing_operands)?;
+        let mut run = self.begin(inputs, Results::Host(head))?;
+        if let Some((sizing, operands)) = self.deciding(&run)? {
             run.sized = sizing.visit(&name("deciding"), &operands, &self.functions, visit)?;
         }
         let operands = run.read(&self.stages.tail_operands)?;
@@ -219,31 +306,16 @@ impl<E: From<GpuError>> Staged<E> {
     /// The second part for the sizes of this run.
     fn tail(&self, run: &Run<'_>) -> Result<Arc<Part<E>>, E> {
         let shapes = self.stages.tail_operands.iter().map(|&v| run.shape(v)).collect();
-        let sizes: Sizes = (shapes, run.read(&self.stages.reads())?);
-        let kept = || self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        {
-            let mut kept = kept();
-            if let Some(at) = kept.iter().position(|(s, _)| *s == sizes)
-                && let Some(found) = kept.remove(at)
-            {
-                let part = found.1.clone();
-                kept.push_back(found);
-                return Ok(part);
-            }
-        }
-        let module = self.stages.tail_at(&sizes.0, &sizes.1).map_err(|e| GpuError::Input(e.to_string()))?;
-        let part = Arc::new((self.open)(module)?);
-        let mut kept = kept();
-        kept.push_back((sizes, part.clone()));
-        if kept.len() > KEPT {
-            kept.pop_front();
-        }
-        Ok(part)
+        let sizes: Sizes = (run.dims.clone(), shapes, run.read(&self.stages.reads())?);
+        self.tails.part(sizes, |(dims, shapes, read)| {
+            let module = self.stages.tail_at(dims, shapes, read).map_err(|e| GpuError::Input(e.to_string()))?;
+            (self.open)(module)
+        })
     }
 
     /// Lists of sizes that are ready to run.
     pub fn sizes_kept(&self) -> usize {
-        self.tails.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.tails.list().len()
     }
 
     /// True when one of the parts that are open computes something on the device.
@@ -255,8 +327,9 @@ impl<E: From<GpuError>> Staged<E> {
         self.any_part(&|p| p.has_host_steps())
     }
     fn any_part(&self, is: &dyn Fn(&Part<E>) -> bool) -> bool {
-        let tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        self.head.iter().chain(&self.sizing).chain(tails.iter().map(|t| &*t.1)).any(is)
+        let (sizings, tails) = (self.sizings.list(), self.tails.list());
+        let later = sizings.iter().chain(tails.iter()).map(|t| &*t.1);
+        self.head.iter().chain(later).any(is)
     }
 }
 
@@ -268,6 +341,7 @@ impl<E: From<GpuError>> Part<E> {
     fn run(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Vec<Tensor>, E> {
         match self {
             Part::Session(planned) => Ok(planned.session.run(inputs)?),
+            Part::Open(planned) => Ok(planned.session.run(inputs)?),
             Part::Host(module) => interpret(module, inputs, functions),
             Part::Staged(staged) => staged.run(inputs),
         }
@@ -285,6 +359,7 @@ impl<E: From<GpuError>> Part<E> {
     ) -> Result<Vec<Tensor>, E> {
         match self {
             Part::Session(planned) => visit(name, planned, inputs)?,
+            Part::Open(planned) => visit(name, &planned.at(inputs)?, inputs)?,
             Part::Host(_) => {}
             Part::Staged(staged) => return staged.visit_within(&format!("{name}."), inputs, visit),
         }
@@ -292,10 +367,14 @@ impl<E: From<GpuError>> Part<E> {
     }
     /// Runs once, and leaves results where they are.
     fn start(&self, inputs: &[Tensor], functions: &HostFunctions) -> Result<Results, E> {
+        let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
+        let on = |session: &Session| -> Result<Results, E> {
+            Ok(Results::Device(Box::new(pollster::block_on(session.run_in_place(&given, &[]))?)))
+        };
         match self {
-            Part::Session(planned) if planned.session.has_device_steps() => {
-                let given: Vec<RunInput<'_>> = inputs.iter().map(RunInput::Host).collect();
-                Ok(Results::Device(Box::new(pollster::block_on(planned.session.run_in_place(&given, &[]))?)))
+            Part::Session(planned) if planned.session.has_device_steps() => on(&planned.session),
+            Part::Open(planned) if planned.session.first().has_device_steps() => {
+                on(&*planned.session.for_inputs(&given)?)
             }
             other => Ok(Results::Host(other.run(inputs, functions)?)),
         }
@@ -303,6 +382,7 @@ impl<E: From<GpuError>> Part<E> {
     fn has_device_steps(&self) -> bool {
         match self {
             Part::Session(planned) => planned.session.has_device_steps(),
+            Part::Open(planned) => planned.session.first().has_device_steps(),
             Part::Host(_) => false,
             Part::Staged(staged) => staged.has_device_steps(),
         }
@@ -310,10 +390,16 @@ impl<E: From<GpuError>> Part<E> {
     fn has_host_steps(&self) -> bool {
         match self {
             Part::Session(planned) => planned.session.has_host_steps(),
+            Part::Open(planned) => planned.session.first().has_host_steps(),
             Part::Host(_) => true,
             Part::Staged(staged) => staged.has_host_steps(),
         }
     }
+}
+
+/// True for a part that computes anything.
+fn gives(part: &Module) -> bool {
+    !part.main().results().is_empty()
 }
 
 fn interpret<E: From<GpuError>>(

@@ -61,7 +61,7 @@ fn only_collects(main: &Function, n: NodeId, known: &[Name]) -> bool {
 }
 
 /// True for a number, and for what follows from these dimensions.
-fn is_known(d: &Dim, known: &[Name]) -> bool {
+pub(super) fn is_known(d: &Dim, known: &[Name]) -> bool {
     let vars = d.vars();
     d.as_const().is_some() || !vars.is_empty() && vars.iter().all(|v| known.contains(v))
 }

@@ -128,26 +128,7 @@ impl OpenPlan {
     /// # Errors
     /// Shapes that do not go with the network's inputs.
     pub fn sizes(&self, shapes: &[&[usize]]) -> Result<Vec<(Name, i64)>, SizeError> {
-        let ports = input_ports(&self.module);
-        let given: Vec<_> = ports.iter().zip(shapes).map(|(p, s)| (p.0, s.to_vec())).collect();
-        choose_shapes(ports.clone(), None, &[], &given)?;
-        let mut sizes: FxHashMap<Name, i64> = FxHashMap::default();
-        for ((_, ty), shape) in ports.iter().zip(shapes) {
-            for (d, &n) in ty.shape.iter().zip(*shape) {
-                if let Some(v) = d.as_var() {
-                    sizes.insert(v, n as i64);
-                }
-            }
-        }
-        let of = |dim: Name| Ok((dim, *sizes.get(&dim).ok_or(SizeError::Unknown(dim))?));
-        let sizes: Vec<(Name, i64)> = self.dims().into_iter().map(of).collect::<Result<_, SizeError>>()?;
-        sizes.iter().try_for_each(|s| self.check_range(*s))?;
-        Ok(sizes)
-    }
-
-    fn check_range(&self, (dim, size): (Name, i64)) -> Result<(), SizeError> {
-        let (low, high) = self.ranges.range(dim);
-        if (low..=high).contains(&size) { Ok(()) } else { Err(SizeError::OutOfRange { dim, size, low, high }) }
+        sizes_of(&self.module, shapes, &self.ranges)
     }
 
     /// The open dimensions with their ranges.
@@ -185,7 +166,7 @@ impl OpenPlan {
     /// # Errors
     /// Sizes beyond their range, or beyond the device.
     pub fn at(&self, sizes: &[(Name, i64)]) -> Result<(Plan, MemoryReport), SizeError> {
-        sizes.iter().try_for_each(|s| self.check_range(*s))?;
+        sizes.iter().try_for_each(|s| check_range(&self.ranges, *s))?;
         let values: FxHashMap<Name, Int> = sizes.iter().map(|&(d, n)| (d, Int::new(n))).collect();
         if let Some(dim) = self.dims().into_iter().find(|d| !values.contains_key(d)) {
             return Err(SizeError::Unknown(dim));
@@ -227,6 +208,37 @@ impl OpenPlan {
             ))),
         }
     }
+}
+
+/// The sizes of the open dimensions of a network that inputs of these shapes have, in the order in which the inputs have them.
+///
+/// # Errors
+/// Shapes that do not go with the network's inputs, sizes beyond their ranges.
+pub(super) fn sizes_of(
+    module: &Module,
+    shapes: &[&[usize]],
+    ranges: &DimRanges,
+) -> Result<Vec<(Name, i64)>, SizeError> {
+    let ports = input_ports(module);
+    let given: Vec<_> = ports.iter().zip(shapes).map(|(p, s)| (p.0, s.to_vec())).collect();
+    choose_shapes(ports.clone(), None, &[], &given)?;
+    let mut sizes: FxHashMap<Name, i64> = FxHashMap::default();
+    for ((_, ty), shape) in ports.iter().zip(shapes) {
+        for (d, &n) in ty.shape.iter().zip(*shape) {
+            if let Some(v) = d.as_var() {
+                sizes.insert(v, n as i64);
+            }
+        }
+    }
+    let of = |dim: Name| Ok((dim, *sizes.get(&dim).ok_or(SizeError::Unknown(dim))?));
+    let sizes: Vec<(Name, i64)> = open_dims(module).into_iter().map(of).collect::<Result<_, SizeError>>()?;
+    sizes.iter().try_for_each(|s| check_range(ranges, *s))?;
+    Ok(sizes)
+}
+
+fn check_range(ranges: &DimRanges, (dim, size): (Name, i64)) -> Result<(), SizeError> {
+    let (low, high) = ranges.range(dim);
+    if (low..=high).contains(&size) { Ok(()) } else { Err(SizeError::OutOfRange { dim, size, low, high }) }
 }
 
 /// The module with numbers for open sizes.

@@ -4,9 +4,11 @@
 //! Of a node whose sizes a few operands decide ([`Op::size_operands`](crate::ops::Op::size_operands)) those alone are read: it is in
 //! what comes after, with them as attributes. Others run in a part of their own.
 
+use super::check::is_known;
+use super::open::{SizeError, sizes_of};
 use crate::graph::{BindError, Function, Module, NodeId, ValueDef, ValueId, reinfer, set_input_shapes};
-use crate::graph::{input_ports, learn_dims, substitute_dims};
-use crate::int::{Dim, Int};
+use crate::graph::{input_ports, learn_dims, open_dims, substitute_dims};
+use crate::int::{Dim, DimRanges, Int};
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, const_value};
@@ -58,14 +60,31 @@ impl Stages {
         self.sized.iter().flat_map(|s| s.operands.iter().map(|o| o.1)).collect()
     }
 
-    /// What comes after, for operands of these shapes and these values of [`Stages::reads`].
+    /// The sizes of the network's open dimensions that its inputs of these shapes have.
+    ///
+    /// # Errors
+    /// Shapes that do not go with the network's inputs, sizes beyond these ranges.
+    pub fn sizes(&self, shapes: &[&[usize]], ranges: &DimRanges) -> Result<Vec<(Name, i64)>, SizeError> {
+        sizes_of(&self.head, shapes, ranges)
+    }
+
+    /// The nodes that decide sizes, for these sizes of the network's open dimensions and operands of these shapes.
+    ///
+    /// # Errors
+    /// Sizes that a node refuses.
+    pub fn sizing_at(&self, dims: &[(Name, i64)], shapes: &[Vec<usize>]) -> Result<Module, BindError> {
+        let mut module = self.sizing.clone();
+        set_sizes(&mut module, dims, shapes)?;
+        Ok(module)
+    }
+
+    /// What comes after, for these sizes of the network's open dimensions, operands of these shapes, and these values of [`Stages::reads`].
     ///
     /// # Errors
     /// Sizes that there cannot be, or that a later node refuses.
-    pub fn tail_at(&self, shapes: &[Vec<usize>], read: &[Tensor]) -> Result<Module, BindError> {
+    pub fn tail_at(&self, dims: &[(Name, i64)], shapes: &[Vec<usize>], read: &[Tensor]) -> Result<Module, BindError> {
         let mut module = self.tail.clone();
-        let names = input_ports(&module).into_iter().map(|p| p.0);
-        set_input_shapes(&mut module, &names.zip(shapes.iter().cloned()).collect::<Vec<_>>())?;
+        set_sizes(&mut module, dims, shapes)?;
         let mut read = read.iter();
         let mut sizes: FxHashMap<Name, Int> = FxHashMap::default();
         for sized in &self.sized {
@@ -77,6 +96,13 @@ impl Stages {
         reinfer(&mut module, entry)?;
         Ok(module)
     }
+}
+
+/// Gives open dimensions their sizes, and the operands of a part their shapes.
+fn set_sizes(module: &mut Module, dims: &[(Name, i64)], shapes: &[Vec<usize>]) -> Result<(), BindError> {
+    substitute_dims(module, &dims.iter().map(|&(d, n)| (d, Int::new(n))).collect());
+    let names = input_ports(module).into_iter().map(|p| p.0);
+    set_input_shapes(module, &names.zip(shapes.iter().cloned()).collect::<Vec<_>>())
 }
 
 /// Gives a node the sizes that operands say, and notes what its symbols are; of one with regions the one that they choose stays.
@@ -131,7 +157,7 @@ pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
         run_pass(&InlineFunctions::default(), &mut module, &mut cx)?;
     }
     run_pass(&ToANormalForm {}, &mut module, &mut cx)?;
-    let split = Split::of(module.main());
+    let split = Split::of(module.main(), &open_dims(&module));
     let whole = split.head.is_empty() && split.tail.is_empty();
     let decides = !split.sizing.is_empty() || !split.sized.is_empty();
     Ok((decides && !whole).then(|| split.stages(&module)))
@@ -147,7 +173,8 @@ struct Split {
 }
 
 impl Split {
-    fn of(f: &Function) -> Split {
+    /// `known` are the dimensions that the inputs of a run have.
+    fn of(f: &Function, known: &[Name]) -> Split {
         let mut split = Split { head: vec![], sizing: vec![], tail: vec![], sized: vec![] };
         let mut late: FxHashSet<ValueId> = FxHashSet::default();
         let mut effects_are_late = false;
@@ -160,7 +187,7 @@ impl Split {
             let waits = used(f, n).iter().any(|v| late.contains(v)) || stateful && effects_are_late;
             let sizes = std::iter::once(n).chain(inside(f, n)).any(|m| !f.nodes[m].op.defined_symbols().is_empty());
             // A size may stand in attributes alone.
-            let open = node.outputs.iter().any(|&v| f.ty(v).const_shape().is_none());
+            let open = node.outputs.iter().any(|&v| f.ty(v).shape.iter().any(|d| !is_known(d, known)));
             if !waits && !sizes && !open {
                 split.head.push(n);
                 continue;
@@ -322,7 +349,7 @@ mod tests {
         let sized = run_function(&s.sizing, m.entry, &take(&s.sizing_operands, &[])).expect("runs");
         let operands = take(&s.tail_operands, &sized);
         let shapes: Vec<_> = operands.iter().map(|t| t.shape().to_vec()).collect();
-        let tail = s.tail_at(&shapes, &take(&s.reads(), &[])).unwrap_or_else(|e| panic!("{e}"));
+        let tail = s.tail_at(&[], &shapes, &take(&s.reads(), &[])).unwrap_or_else(|e| panic!("{e}"));
         in_parts(&tail, &operands)
     }
 
@@ -422,7 +449,8 @@ mod tests {
         assert_eq!(in_parts(&m, &inputs), run_function(&m, m.entry, &inputs).expect("runs"));
         let s = split_stages(&m).expect("splits").expect("decides sizes");
         assert!(s.head.main().results().is_empty() && s.sizing.main().results().is_empty());
-        let wrong = s.tail_at(&[vec![2, 6], vec![1], vec![1], vec![2]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
+        let wrong =
+            s.tail_at(&[], &[vec![2, 6], vec![1], vec![1], vec![2]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
         assert!(wrong.is_err());
     }
 

@@ -200,6 +200,9 @@ impl Op for EyeLike {
         }
         Ok(vec![TensorType::new(self.dtype, x.shape.clone())])
     }
+    fn takes_types_alone(&self) -> bool {
+        true
+    }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let ty = cx.output_type(0).clone();
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {

@@ -209,6 +209,10 @@ pub trait Op: AttrObject {
     fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
         None
     }
+    /// True when nothing of the operands but their types matters.
+    fn takes_types_alone(&self) -> bool {
+        false
+    }
     /// The function of the module that the op calls: a graph function or a tensor function.
     fn callee(&self) -> Option<Name> {
         None

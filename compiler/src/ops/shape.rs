@@ -34,6 +34,9 @@ impl Op for Shape {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         Ok(vec![TensorType::fixed(DType::I64, &[self.range(cx.require(0)?.rank()).len()])])
     }
+    fn takes_types_alone(&self) -> bool {
+        true
+    }
     fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         let shape = &cx.input(0)?.shape;
         Some(shape[self.range(shape.len())].to_vec())
@@ -77,6 +80,9 @@ impl Op for Size {
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         cx.require(0)?;
         Ok(vec![TensorType::fixed(DType::I64, &[])])
+    }
+    fn takes_types_alone(&self) -> bool {
+        true
     }
     fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         Some(vec![cx.input(0)?.numel()])

@@ -60,6 +60,7 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     for (i, v) in node.inputs.iter().enumerate() {
         if let Some(v) = v
             && !reads[i]
+            && !node.op.takes_types_alone()
             && f.def_op::<Const>(*v).is_none()
         {
             return opaque(&format!("operand {i} decides its form and is not constant"));
