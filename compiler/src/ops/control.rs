@@ -5,7 +5,7 @@ use crate::attr::print::print_attrs;
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::{BlockId, Function, Node, TensorType, ValueId};
+use crate::graph::{BlockId, Function, Node, TensorType, ValueId, open_dims_of};
 use crate::int::{Bounds, Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
@@ -321,7 +321,14 @@ fn paired(sides: &[Side; 2]) -> OpResult<Vec<(&TensorType, &TensorType)>> {
     match pairs.iter().find(|(a, b)| a.dtype != b.dtype || a.rank() != b.rank()) {
         // ONNX allows it.
         Some((a, b)) => {
-            Err(Fault::unsupported(format!("the branches yield {a:?} and {b:?}: dtype and rank must be one")))
+            let mut why = format!("the branches yield {a:?} and {b:?}: dtype and rank must be one");
+            let dims = open_dims_of([*a, *b]);
+            if !dims.is_empty() {
+                // Often they decide the condition.
+                let names: Vec<String> = dims.iter().map(|d| format!("`{d}`")).collect();
+                why += &format!(", unless sizes say which of them it is: {} may be given", names.join(", "));
+            }
+            Err(Fault::unsupported(why))
         }
         None => Ok(pairs),
     }
