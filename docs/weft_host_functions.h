@@ -4,8 +4,8 @@
  * `call_host @name`, and `--host-call NODE=name` lets one take the place of a node.
  *
  * Tensors are dense, row-major and in host memory. Their memory, that of results included, is Weft's; it is valid until the function
- * returns. A result that is declared in place of an operand holds the operand's values when the function is called; the operand itself is then
- * empty. Functions are called by one thread of a run at a time; several runs may call one at once.
+ * returns. A result that is declared in place of an operand holds the operand's values when the function is called; both have the same
+ * `data`. Functions are called by one thread of a run at a time; several runs may call one at once.
  */
 #ifndef WEFT_HOST_FUNCTIONS_H
 #define WEFT_HOST_FUNCTIONS_H

@@ -19,6 +19,7 @@ const INTERFACE: u32 = 1;
 const MESSAGE: usize = 512;
 
 /// DLPack's `DLDevice`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct DlDevice {
     kind: c_int,
@@ -29,6 +30,7 @@ struct DlDevice {
 const HOST: c_int = 1;
 
 /// DLPack's `DLDataType`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct DlType {
     code: u8,
@@ -37,6 +39,7 @@ struct DlType {
 }
 
 /// DLPack's `DLTensor`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct DlTensor {
     data: *mut c_void,
@@ -116,12 +119,18 @@ fn run(call: Call, inputs: &[Tensor], outputs: &mut [TensorMut]) -> Result<(), S
         // The interface takes inputs as constant; DLPack's struct has no constant pointer.
         tensor(t.bytes().as_ptr().cast_mut(), t.dtype(), shape)
     });
-    let given = given.collect::<Result<Vec<_>, _>>()?;
+    let mut given = given.collect::<Result<Vec<_>, _>>()?;
     let written = outputs.iter_mut().zip(of_outputs).map(|(t, shape)| {
         let dtype = t.dtype();
         tensor(t.bytes_mut().as_mut_ptr(), dtype, shape)
     });
     let mut written = written.collect::<Result<Vec<_>, _>>()?;
+    // An operand and the result in its place are one tensor.
+    for (result, &tensor) in outputs.iter().zip(&written) {
+        if let Some(operand) = result.in_place_of().and_then(|i| given.get_mut(i)) {
+            *operand = tensor;
+        }
+    }
     let mut message = [0u8; MESSAGE];
     // SAFETY: pointers and counts are those of tensors that live until the call returns; the header says what a function may do.
     let status = unsafe {

@@ -166,6 +166,8 @@ fn the_library_of_the_page_is_c() {
     };
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let graph = "graph @main(%x: f32[4]) -> (y: f32[4]) {\n  %0 = tanh %x\n  \
-                 %1 = call_host @twice %0 {dtypes=[f32], shapes=[[4]]} : f32[4]\n  return %1\n}\n";
-    holds(&library, graph, &|t| vec![2.0 * t]);
+                 %1 = call_host @twice %0 {dtypes=[f32], shapes=[[4]]} : f32[4]\n  %2 = sin %1\n  \
+                 %3 = call_host @twice %2 {dtypes=[f32], shapes=[[4]], in_place=[0]} : f32[4]\n  return %3\n}\n";
+    // What knows nothing of places works in place: operand and result are one tensor.
+    holds(&library, graph, &|t| vec![2.0 * (2.0 * t).sin()]);
 }

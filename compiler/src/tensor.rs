@@ -228,6 +228,8 @@ pub struct TensorMut {
     dtype: DType,
     shape: Vec<usize>,
     data: BytesMut,
+    /// Which operand of a host function this result takes the place of.
+    in_place_of: Option<usize>,
 }
 
 impl TensorMut {
@@ -238,11 +240,19 @@ impl TensorMut {
     pub fn zeros(dtype: DType, shape: Vec<usize>) -> Result<TensorMut, Fault> {
         let len = shape.iter().try_fold(dtype.size(), |a, &d| a.checked_mul(d));
         let data = filled(len.ok_or_else(|| Fault::too_large("a tensor beyond any memory"))?, 0u8)?;
-        Ok(TensorMut { dtype, shape, data: Bytes::from(data).into() })
+        Ok(TensorMut { dtype, shape, data: Bytes::from(data).into(), in_place_of: None })
     }
     /// The tensor `t`, in its own memory where nobody else holds that, else in a copy.
     pub fn of(t: Tensor) -> TensorMut {
-        TensorMut { dtype: t.dtype, shape: t.shape, data: t.data.into() }
+        TensorMut { dtype: t.dtype, shape: t.shape, data: t.data.into(), in_place_of: None }
+    }
+    /// As [`TensorMut::of`], for a result of a host function in place of operand `operand`.
+    pub fn in_place(t: Tensor, operand: usize) -> TensorMut {
+        TensorMut { in_place_of: Some(operand), ..TensorMut::of(t) }
+    }
+    /// The operand of a host function whose place it takes, and whose values it holds at first.
+    pub fn in_place_of(&self) -> Option<usize> {
+        self.in_place_of
     }
     /// Element type.
     pub fn dtype(&self) -> DType {

@@ -118,7 +118,7 @@ fn write_results(
             // Its place among the operands is taken by an empty tensor, so that nobody else holds the memory.
             Some(operand) => {
                 let held = inputs.get_mut(operand).ok_or_else(|| format!("there is no operand {operand}"))?;
-                TensorMut::of(std::mem::replace(held, Tensor::zeros(held.dtype(), vec![0])))
+                TensorMut::in_place(std::mem::replace(held, Tensor::zeros(held.dtype(), vec![0])), operand)
             }
             None => TensorMut::zeros(*dtype, shape.to_vec()).map_err(|e| e.to_string())?,
         });
