@@ -18,6 +18,7 @@ pub mod fingerprint;
 pub mod graph;
 pub mod inspect;
 pub mod int;
+pub mod lowering;
 pub mod name;
 pub mod onnx;
 pub mod ops;

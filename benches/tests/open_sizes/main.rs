@@ -11,11 +11,13 @@ use compiler::dtype::DType;
 use compiler::graph::{Module, TensorType, bind_dims, input_ports};
 use compiler::int::Dim;
 use compiler::name::Name;
+use compiler::passes::{Lower, PassContext, run_pass};
 use compiler::profile::DeviceProfile;
 use compiler::schedule::Choose;
 use compiler::tensor::Tensor;
-use compiler::text::{parse_module, print_module, random_tensor};
+use compiler::text::{compare_modules, parse_module, print_module, random_tensor};
 use compiler::tir::InstrRef;
+use compiler::verify::verify_module;
 use runtime_gpu::{HostFunctions, OpenSession, Session, SessionOptions};
 use shaders_gen::Emitter;
 
@@ -292,5 +294,28 @@ fn networks_take_batches_of_any_size() {
         for batch in [1, 3, 8] {
             agrees(&session, &m, &[("batch", batch)]);
         }
+    }
+}
+
+/// Networks whose every other node, or every node, is a call of a tensor function: what the pass `lower` leaves.
+#[test]
+fn networks_in_which_nodes_are_lowered_say_the_same() {
+    for (name, dims, nodes) in [
+        ("mobilenet_v2:smallest", [("batch", 3)].as_slice(), &["op:conv", "op:add"] as &[&str]),
+        ("resnet18:smallest", &[("batch", 2)], &[]),
+        ("encoder:smallest", &[("batch", 2), ("sequence", 9)], &["op:matmul", "op:softmax", "op:layer_norm"]),
+    ] {
+        let sequence = dims.get(1).map(|_| Dim::var("sequence"));
+        let m = zoo::build_open(name, &Dim::var("batch"), sequence.as_ref(), 0).expect("builds");
+        let mut mixed = m.clone();
+        let pass = Lower { nodes: nodes.iter().map(|n| n.to_string()).collect() };
+        run_pass(&pass, &mut mixed, &mut PassContext::default()).unwrap_or_else(|e| panic!("{e}"));
+        verify_module(&mixed).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        assert!(mixed.tensor_functions.len() > 4, "{name}: {}", mixed.tensor_functions.len());
+        let text = print_module(&mixed);
+        let again = parse_module(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        compare_modules(&mixed, &again).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let ranges: Vec<_> = dims.iter().map(|d| (d.0, 1, 64)).collect();
+        agrees(&opened(&compiled(&mixed, &ranges)), &m, dims);
     }
 }

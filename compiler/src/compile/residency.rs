@@ -5,11 +5,12 @@
 
 use super::CompileError;
 use super::callees::Bodies;
+use super::forms::{assign_encodings, is_view};
 use super::host::is_device_call;
-use super::lower::{LoweredGroup, assign_encodings, is_view, lower_group};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::{DimRanges, Int};
+use crate::lowering::{LoweredGroup, lower_group};
 use crate::name::Name;
 use crate::ops::control::{CallTensor, Const, Loop};
 use crate::profile::DeviceProfile;

@@ -32,6 +32,7 @@ mod inline_functions;
 mod instrument;
 mod integer_products;
 mod lift_lambdas;
+mod lower;
 pub mod mixed_precision;
 #[cfg(test)]
 mod one_estimate_tests;
@@ -174,6 +175,7 @@ passes! {
     combine_parallel_matmul::CombineParallelMatmul,
     remove_unused_functions::RemoveUnusedFunctions,
     replace_with_host_calls::ReplaceWithHostCalls,
+    lower::Lower,
     to_basic_block_normal_form::ToBasicBlockNormalForm,
     to_a_normal_form::ToANormalForm,
     print_ir::PrintIr,

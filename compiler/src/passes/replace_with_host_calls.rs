@@ -103,8 +103,8 @@ impl ReplaceWithHostCalls {
     }
 }
 
-/// True when `pattern` chooses the node.
-fn chosen(pattern: &str, node: &Node) -> bool {
+/// True when `pattern` chooses the node: a pattern of its name or of the name of a source node, or `op:` and a pattern of its op.
+pub(super) fn chosen(pattern: &str, node: &Node) -> bool {
     let op = node.op.name();
     if node.op.is::<Const>() || node.op.is::<CallHost>() {
         return false;
@@ -150,7 +150,8 @@ fn read_constant(r: &Rewriter<'_>, g: &mut Function, name: Name, v: ValueId) -> 
     push(g, OpRef::new(Const { name }), vec![], std::slice::from_ref(r.f.ty(v)), name)[0]
 }
 
-fn push(
+/// Appends a node to a function.
+pub(super) fn push(
     g: &mut Function,
     op: OpRef,
     inputs: Vec<Option<ValueId>>,
