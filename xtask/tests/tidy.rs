@@ -51,6 +51,7 @@ const MODULES: &[(&[&str], &str)] = &[
         &["graph", "ops", "cpu"],
         "a node holds its op, an op sees the graph around it, and shapes follow from nodes that are run",
     ),
+    (&["lowering"], ""),
     (&["verify"], ""),
     (&["check"], ""),
     (&["traffic"], ""),

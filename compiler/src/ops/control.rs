@@ -321,14 +321,11 @@ fn paired(sides: &[Side; 2]) -> OpResult<Vec<(&TensorType, &TensorType)>> {
     match pairs.iter().find(|(a, b)| a.dtype != b.dtype || a.rank() != b.rank()) {
         // ONNX allows it.
         Some((a, b)) => {
-            let mut why = format!("the branches yield {a:?} and {b:?}: dtype and rank must be one");
-            let dims = open_dims_of([*a, *b]);
-            if !dims.is_empty() {
-                // Often they decide the condition.
-                let names: Vec<String> = dims.iter().map(|d| format!("`{d}`")).collect();
-                why += &format!(", unless sizes say which of them it is: {} may be given", names.join(", "));
-            }
-            Err(Fault::unsupported(why))
+            let why = format!("the branches yield {a:?} and {b:?}: dtype and rank must be one");
+            // Often sizes decide the condition.
+            let names = open_dims_of([*a, *b]).iter().map(|d| format!("`{d}`")).collect::<Vec<_>>().join(", ");
+            let given = format!(", unless sizes say which of them it is: {names} may be given");
+            Err(Fault::unsupported(if names.is_empty() { why } else { why + &given }))
         }
         None => Ok(pairs),
     }
