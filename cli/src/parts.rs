@@ -9,6 +9,7 @@ use compiler::graph::{Function, Module, NodeId, TensorType, input_ports};
 use compiler::name::Name;
 use compiler::ops::control::{Const, Loop};
 use compiler::profile::DeviceProfile;
+use compiler::remark::{Remark, RemarkKind};
 use compiler::tensor::Tensor;
 use compiler::trace::{CompileTrace, Contents};
 use serde_json::{Value, json};
@@ -18,6 +19,9 @@ const DEVICE: &str = "device";
 const HOST: &str = "host";
 /// A part that is compiled when a run has decided its sizes.
 const DECIDED: &str = "decided";
+
+/// Nodes of a part that a remark names.
+const NAMED: usize = 12;
 
 /// A compiled module, and the parts of one that decides sizes: what is compiled is then what comes before.
 pub struct Parted {
@@ -67,12 +71,14 @@ pub fn compile_parts(
         return Err(CompileError::NeedsCpu(why).into());
     };
     let known = !stages.head.main().results().is_empty();
-    let compiled = match compile_with(stages.head.clone(), options, common, profile) {
+    let mut compiled = match compile_with(stages.head.clone(), options, common, profile) {
         Ok(compiled) => compiled,
         Err(CompileError::NeedsCpu(_)) => compile_graph(stages.head.clone(), options, profile)?,
         Err(e) => return Err(e.into()),
     };
     let parts = Parts::of(&stages, known, compiled.plan.dispatches().next().is_some());
+    // Whoever looks at the graph sees one part.
+    compiled.remarks.extend(parts.0.iter().skip(usize::from(known)).map(Part::remark));
     Ok(Parted { compiled, parts: Some(parts) })
 }
 
@@ -142,6 +148,14 @@ impl Parts {
 }
 
 impl Part {
+    /// Says in a compilation of what comes before that this part is not in it.
+    fn remark(&self) -> Remark {
+        let mut names: Vec<String> = self.nodes.iter().take(NAMED).map(|n| format!("{} ({})", n.name, n.op)).collect();
+        names.extend(self.nodes.len().checked_sub(NAMED + 1).map(|more| format!("{} more", more + 1)));
+        let runs = if self.runs == DECIDED { "compiled when a run has decided its sizes" } else { "a part of its own" };
+        let message = format!("not in this graph, {runs}: {}", names.join(", "));
+        Remark { pass: Name::new("plan"), kind: RemarkKind::Missed, nodes: vec![], message }
+    }
     fn of(name: &'static str, runs: &'static str, module: &Module) -> Part {
         let f = module.main();
         let nodes: Vec<NodeId> = f.blocks[f.body].nodes.clone();
