@@ -94,6 +94,9 @@ fn lowered(r: &Rewriter<'_>, n: NodeId) -> Result<(TensorFunction, Vec<ValueId>)
     if !node.regions.is_empty() {
         return Err("it runs other nodes".into());
     }
+    if node.op.effects().stateful {
+        return Err("it has side effects".into());
+    }
     let name = r.module.fresh_name(&format!("lowered_{}", node.name));
     let (function, operands) = match node.op.downcast::<Call>() {
         Some(call) => {
