@@ -8,7 +8,9 @@ use crate::program::Program;
 use crate::session::{Execution, Session};
 use crate::staged::StagedModel;
 use compiler::compile::{CompileError, Compiled, split_stages};
-use compiler::graph::Module;
+use compiler::graph::{Module, bind_dims};
+use compiler::name::Name;
+use runtime_gpu::{Alone, Gpu, GpuError, Planned};
 use std::sync::Arc;
 
 /// How the module runs.
@@ -69,7 +71,8 @@ impl CompiledModel {
                 let session = program.open(gpu, &options)?;
                 match program.compiled.as_ref().and_then(|c| c.open.clone()) {
                     Some(open) => {
-                        let session = Arc::new(runtime_gpu::OpenSession::new(open, session));
+                        let session = runtime_gpu::OpenSession::new(open, session);
+                        let session = Arc::new(session.with_plans_alone(plans_alone(&module, gpu, &options)));
                         Execution::Open { session, compiled: program.compiled }
                     }
                     None => Execution::Gpu { session: Arc::new(session), compiled: program.compiled },
@@ -92,6 +95,25 @@ impl CompiledModel {
         };
         Ok(Session::new(module, execution, options.host_functions))
     }
+}
+
+/// Compiles for sizes of the open dimensions alone.
+fn plans_alone(module: &Module, gpu: &Arc<Gpu>, options: &Options) -> Arc<Alone> {
+    let (module, gpu, options) = (module.clone(), gpu.clone(), options.clone());
+    let profile = options.profile.clone().unwrap_or_else(|| gpu.profile.clone());
+    let planned = move |sizes: &[(Name, i64)]| -> Result<Planned, Error> {
+        let mut module = module.clone();
+        bind_dims(&mut module, sizes)?;
+        let mut program = Program::new(&module, &profile, &options)?;
+        let session = program.open(&gpu, &options)?;
+        Ok(Planned { session, compiled: program.compiled })
+    };
+    Arc::new(move |sizes| {
+        planned(sizes).map_err(|e| match e {
+            Error::Device(e) => e,
+            other => GpuError::Input(other.to_string()),
+        })
+    })
 }
 
 fn on_cpu(module: &Module, options: &Options) -> Result<Execution, Error> {

@@ -8,7 +8,7 @@ use compiler::compile::Compiled;
 use compiler::cpu::Interpreter;
 use compiler::graph::{Module, TensorType, input_ports};
 use compiler::tensor::Tensor;
-use runtime_gpu::{GpuError, HostFunctions};
+use runtime_gpu::{GpuError, HostFunctions, Planned};
 use std::sync::Arc;
 
 /// The place of a run without a device.
@@ -219,14 +219,10 @@ impl Session {
     /// # Errors
     /// Sizes that the network, the declared ranges or the device do not take.
     pub fn sized_for(self, inputs: &[Tensor]) -> Result<Session, Error> {
-        let Execution::Open { session, mut compiled } = self.execution else { return Ok(self) };
+        let Execution::Open { session, compiled } = self.execution else { return Ok(self) };
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        let (plan, memory) = session.plan_at(&shapes)?;
-        let one = session.first().with_plan(plan.clone())?;
-        if let Some(c) = &mut compiled {
-            c.take_sizes(plan, memory);
-        }
-        Ok(Session { execution: Execution::Gpu { session: Arc::new(one), compiled }, ..self })
+        let Planned { session, compiled } = session.planned(&shapes, compiled)?;
+        Ok(Session { execution: Execution::Gpu { session: Arc::new(session), compiled }, ..self })
     }
 }
 

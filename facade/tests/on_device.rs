@@ -171,3 +171,36 @@ fn sizes_are_open_and_decided_by_a_run() {
     }
     assert_eq!(session.place(), "device");
 }
+
+/// Of sizes whose tensors no binding holds whole, a plan for them alone cuts the tensors.
+#[test]
+fn sizes_beyond_a_binding_have_plans_of_their_own() {
+    let text = "graph @main(%x: f32[n,1024]) -> (y: f32[n,1024], s: f32[n]) {
+  %1 = tanh %x
+  %2 = reduce %1 {kind=sum, axes=[1]}
+  return %1, %2
+}
+";
+    let Some(device) = device() else { return };
+    let mut options = Options::for_device(&device);
+    if let Some(profile) = &mut options.profile {
+        (profile.max_binding, profile.max_buffer) = (64 << 10, 1 << 20);
+    }
+    let session = session(text, &options, &device);
+    for n in [4, 64, 16, 40, 64] {
+        let x = Tensor::from_vec(vec![n, 1024], (0..1024 * n).map(|i| (i as f32 * 0.3).sin()).collect());
+        let out = session.run(&[("x", x.clone())]).unwrap_or_else(|e| panic!("{n}: {e}"));
+        let want: Vec<f32> = x.to_f32_vec().into_iter().map(f32::tanh).collect();
+        for (a, b) in out["y"].to_f32_vec().iter().zip(&want) {
+            assert!((a - b).abs() < 1e-5, "{n}: {a} and {b}");
+        }
+        for (row, s) in want.chunks(1024).zip(out["s"].to_f32_vec()) {
+            assert!((row.iter().sum::<f32>() - s).abs() < 1e-3, "{n}");
+        }
+    }
+    let x = Tensor::zeros(session.inputs()[0].1.dtype, vec![64, 1024]);
+    let one = session.sized_for(&[x]).unwrap_or_else(|e| panic!("{e}"));
+    let slices =
+        one.compilation().map_or(0, |c| c.plan.kernels.iter().map(|k| k.emitted.bindings.len()).max().unwrap_or(0));
+    assert!(slices >= 8, "256 KiB by 64 KiB, twice: {slices}");
+}

@@ -48,7 +48,7 @@ pub use figures::{DeviceFigures, Figure, Source};
 pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
 pub use in_flight::InFlight;
 pub use measure::KernelTimer;
-pub use open::OpenSession;
+pub use open::{Alone, OpenSession};
 pub use prepacked::Prepacked;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;

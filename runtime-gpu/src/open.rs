@@ -5,9 +5,9 @@ use crate::error::GpuError;
 use crate::in_flight::InFlight;
 use crate::run::RunTimes;
 use crate::session::Session;
-use compiler::compile::{MemoryReport, OpenPlan, SizeError};
+use crate::staged::Planned;
+use compiler::compile::{Compiled, OpenPlan, SizeError};
 use compiler::name::Name;
-use compiler::plan::Plan;
 use compiler::tensor::Tensor;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,18 +24,30 @@ pub struct OpenSession {
     open: Arc<OpenPlan>,
     first: Session,
     kept: Mutex<Kept>,
+    alone: Option<Arc<Alone>>,
 }
+
+/// Compiles for these sizes of all open dimensions alone.
+pub type Alone = dyn Fn(&[(Name, i64)]) -> Result<Planned, GpuError> + Send + Sync;
 
 impl From<SizeError> for GpuError {
     fn from(e: SizeError) -> GpuError {
-        GpuError::Input(e.to_string())
+        match e {
+            SizeError::BeyondBinding(why) => GpuError::BeyondBinding(why),
+            other => GpuError::Input(other.to_string()),
+        }
     }
 }
 
 impl OpenSession {
     /// Of a session that is open for some sizes, and what makes plans for others.
     pub fn new(open: Arc<OpenPlan>, first: Session) -> OpenSession {
-        OpenSession { open, first, kept: Mutex::default() }
+        OpenSession { open, first, kept: Mutex::default(), alone: None }
+    }
+
+    /// For sizes of which a tensor is beyond one binding, what `alone` compiles for them runs; without it they are refused.
+    pub fn with_plans_alone(self, alone: Arc<Alone>) -> OpenSession {
+        OpenSession { alone: Some(alone), ..self }
     }
 
     /// The session for inputs of these shapes, in the order of the network's inputs.
@@ -48,8 +60,10 @@ impl OpenSession {
             return Ok(session);
         }
         // Others run at sizes that are there while this one is made.
-        let (plan, _) = self.open.at(&sizes)?;
-        let made = Arc::new(self.first.with_plan(plan)?);
+        let made = match (self.open.at(&sizes), &self.alone) {
+            (Err(SizeError::BeyondBinding(_)), Some(alone)) => Arc::new(alone(&sizes)?.session),
+            (plan, _) => Arc::new(self.first.with_plan(plan?.0)?),
+        };
         let mut kept = self.kept();
         // Another thread may have been faster.
         if let Some(session) = take(&mut kept, &sizes) {
@@ -80,12 +94,21 @@ impl OpenSession {
         self.at(&shapes)
     }
 
-    /// The plan for inputs of these shapes, and what memory it takes.
+    /// The session for inputs of these shapes and no others, and what it was compiled from; `compiled` is the compilation for all sizes.
     ///
     /// # Errors
     /// As [`OpenSession::at`].
-    pub fn plan_at(&self, shapes: &[&[usize]]) -> Result<(Plan, MemoryReport), GpuError> {
-        Ok(self.open.at(&self.open.sizes(shapes)?)?)
+    pub fn planned(&self, shapes: &[&[usize]], mut compiled: Option<Box<Compiled>>) -> Result<Planned, GpuError> {
+        let sizes = self.open.sizes(shapes)?;
+        let (plan, memory) = match (self.open.at(&sizes), &self.alone) {
+            (Err(SizeError::BeyondBinding(_)), Some(alone)) => return alone(&sizes),
+            (plan, _) => plan?,
+        };
+        let session = self.first.with_plan(plan.clone())?;
+        if let Some(c) = &mut compiled {
+            c.take_sizes(plan, memory);
+        }
+        Ok(Planned { session, compiled })
     }
 
     /// Runs once: `inputs` in the order of the network's inputs, results in the order of its outputs.

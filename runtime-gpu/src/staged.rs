@@ -47,13 +47,7 @@ impl OpenPlanned {
     /// For inputs of these shapes.
     fn at(&self, inputs: &[Tensor]) -> Result<Planned, GpuError> {
         let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-        let (plan, memory) = self.session.plan_at(&shapes)?;
-        let session = self.session.first().with_plan(plan.clone())?;
-        let mut compiled = self.compiled.clone();
-        if let Some(c) = &mut compiled {
-            c.take_sizes(plan, memory);
-        }
-        Ok(Planned { session, compiled })
+        self.session.planned(&shapes, self.compiled.clone())
     }
 }
 

@@ -74,6 +74,9 @@ pub enum SizeError {
     /// A dimension of which the inputs say nothing.
     #[error("the inputs do not say how large `{0}` is")]
     Unknown(Name),
+    /// A tensor of these sizes is beyond one binding: only a plan for them alone cuts it.
+    #[error("{0}")]
+    BeyondBinding(String),
     /// What the device does not have for these sizes.
     #[error("{0}")]
     BeyondDevice(String),
@@ -202,7 +205,7 @@ impl OpenPlan {
         let open = |b: &&crate::plan::PlanBuffer| matches!(b.content, Content::Input(_) | Content::Pool);
         match plan.buffers.iter().filter(open).find(|b| b.bytes > self.profile.max_binding) {
             None => Ok(()),
-            Some(b) => Err(SizeError::BeyondDevice(format!(
+            Some(b) => Err(SizeError::BeyondBinding(format!(
                 "a tensor of {} bytes is beyond one binding of {} ({} bytes); compiled for fixed sizes (`--dim`) it is cut",
                 b.bytes, self.profile.name, self.profile.max_binding
             ))),
