@@ -93,6 +93,9 @@ pub struct EmittedKernel {
     pub grid: [u32; 3],
     /// Workgroups as expressions of the function's symbols, where they are.
     pub open_grid: Option<OpenGrid>,
+    /// Rounds that a thread makes in its loops, as an expression of the function's symbols, and how many the driver makes at most
+    /// ([`DeviceProfile::most_rounds`](crate::profile::DeviceProfile::most_rounds)); none where sizes decide nothing of that.
+    pub open_rounds: Option<(Int, u64)>,
     /// Bindings in order.
     pub bindings: Vec<Binding>,
     /// Bytes of immediates: one i32 per symbol of the function, in order; 0 without symbols.

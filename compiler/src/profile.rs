@@ -125,6 +125,9 @@ pub struct DeviceProfile {
     pub processor: String,
 }
 
+/// The major version of Mesa whose lavapipe was seen to run loops to their ends.
+const LAVAPIPE_WITHOUT_LIMIT: u32 = 26;
+
 impl DeviceProfile {
     /// What a time belongs to: device, driver with its version, and the processor of a software device.
     pub fn identity(&self) -> String {
@@ -140,6 +143,12 @@ impl DeviceProfile {
     /// (benches/results/2026-11-23-matrix-units.md).
     pub fn unrolls_loops(&self) -> bool {
         self.driver.starts_with("intel open-source mesa")
+    }
+    /// Rounds of loops that a thread of a kernel has: beyond them the driver ends all loops without a word, as llvmpipe did
+    /// (its counter of 16 bits is of a thread, not of a loop). None where no driver is known to.
+    pub fn most_rounds(&self) -> Option<u64> {
+        let major: u32 = self.driver.strip_prefix("lavapipe-")?.parse().unwrap_or(0);
+        (major < LAVAPIPE_WITHOUT_LIMIT).then_some(1 << 16)
     }
     /// The shapes of f16 matrices that add up in f32, those with the most work of one operation first.
     ///

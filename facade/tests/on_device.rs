@@ -204,3 +204,31 @@ fn sizes_beyond_a_binding_have_plans_of_their_own() {
         one.compilation().map_or(0, |c| c.plan.kernels.iter().map(|k| k.emitted.bindings.len()).max().unwrap_or(0));
     assert!(slices >= 8, "256 KiB by 64 KiB, twice: {slices}");
 }
+
+/// Some drivers end the loops of a thread after 65,535 rounds: then other kernels or the CPU executor sum up, with sizes that are fixed and with open ones.
+#[test]
+fn long_loops_are_right() {
+    let Some(device) = device() else { return };
+    for sizes in ["n", "70000", "30000,3"] {
+        let axes = if sizes.contains(',') { "1,2" } else { "1" };
+        let text = format!(
+            "graph @main(%x: f32[2,{sizes}]) -> (y: f32[2]) {{\n  %1 = reduce %x {{kind=sum, axes=[{axes}]}}\n  return %1\n}}\n"
+        );
+        let mut options = Options::for_device(&device);
+        if let Some(profile) = &mut options.profile {
+            profile.asked_rules = vec!["direct".into()];
+        }
+        let session = session(&text, &options, &device);
+        let runs: &[Vec<usize>] = match sizes {
+            "n" => &[vec![2, 1000], vec![2, 65535], vec![2, 65536], vec![2, 9]],
+            "70000" => &[vec![2, 70000]],
+            _ => &[vec![2, 30000, 3]],
+        };
+        for shape in runs {
+            let count: usize = shape[1..].iter().product();
+            let ones = Tensor::from_vec(shape.clone(), vec![1.0f32; 2 * count]);
+            let out = session.run(&[("x", ones)]).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+            assert_eq!(out["y"].to_f32_vec(), [count as f32; 2]);
+        }
+    }
+}

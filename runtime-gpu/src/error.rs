@@ -84,9 +84,9 @@ pub enum GpuError {
     /// A wrong input to a run.
     #[error("{0}")]
     Input(String),
-    /// A tensor of these sizes is beyond one binding, in a session for any sizes.
+    /// These sizes are beyond what the kernels of a session for any sizes do.
     #[error("{0}")]
-    BeyondBinding(String),
+    BeyondOpenPlan(String),
     /// An integer does not fit the 32 bits in which the device holds it; the CPU executor has no such limit.
     #[error("{0}")]
     TooWide(String),

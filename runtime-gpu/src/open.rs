@@ -33,7 +33,7 @@ pub type Alone = dyn Fn(&[(Name, i64)]) -> Result<Planned, GpuError> + Send + Sy
 impl From<SizeError> for GpuError {
     fn from(e: SizeError) -> GpuError {
         match e {
-            SizeError::BeyondBinding(why) => GpuError::BeyondBinding(why),
+            SizeError::BeyondOpenPlan(why) => GpuError::BeyondOpenPlan(why),
             other => GpuError::Input(other.to_string()),
         }
     }
@@ -45,7 +45,7 @@ impl OpenSession {
         OpenSession { open, first, kept: Mutex::default(), alone: None }
     }
 
-    /// For sizes of which a tensor is beyond one binding, what `alone` compiles for them runs; without it they are refused.
+    /// For sizes beyond what the kernels for any sizes do, what `alone` compiles for them runs; without it they are refused.
     pub fn with_plans_alone(self, alone: Arc<Alone>) -> OpenSession {
         OpenSession { alone: Some(alone), ..self }
     }
@@ -61,7 +61,7 @@ impl OpenSession {
         }
         // Others run at sizes that are there while this one is made.
         let made = match (self.open.at(&sizes), &self.alone) {
-            (Err(SizeError::BeyondBinding(_)), Some(alone)) => Arc::new(alone(&sizes)?.session),
+            (Err(SizeError::BeyondOpenPlan(_)), Some(alone)) => Arc::new(alone(&sizes)?.session),
             (plan, _) => Arc::new(self.first.with_plan(plan?.0)?),
         };
         let mut kept = self.kept();
@@ -101,7 +101,7 @@ impl OpenSession {
     pub fn planned(&self, shapes: &[&[usize]], mut compiled: Option<Box<Compiled>>) -> Result<Planned, GpuError> {
         let sizes = self.open.sizes(shapes)?;
         let (plan, memory) = match (self.open.at(&sizes), &self.alone) {
-            (Err(SizeError::BeyondBinding(_)), Some(alone)) => return alone(&sizes),
+            (Err(SizeError::BeyondOpenPlan(_)), Some(alone)) => return alone(&sizes),
             (plan, _) => plan?,
         };
         let session = self.first.with_plan(plan.clone())?;

@@ -113,6 +113,10 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let limit = |what, needed: u64, available: u64| {
         if needed > available { Err(EmitError::Limit { kernel, what, needed, available }) } else { Ok(()) }
     };
+    let rounds = profile.most_rounds().map(|most| (ranges.simplify(&root.rounds()), most));
+    if let Some((Some(rounds), most)) = rounds.as_ref().map(|(e, most)| (e.as_const(), *most)) {
+        limit("rounds of loops in a thread", u64::try_from(rounds).unwrap_or(u64::MAX), most)?;
+    }
     limit("storage bindings", bindings.len() as u64, u64::from(profile.max_storage_buffers))?;
     let immediate_bytes = 4 * f.symbols.len() as u32;
     limit("bytes of immediates", u64::from(immediate_bytes), u64::from(profile.immediates))?;
@@ -139,6 +143,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
         workgroup,
         grid,
         open_grid,
+        open_rounds: rounds.filter(|(e, _)| e.as_const().is_none()),
         bindings,
         immediate_bytes,
         shared_bytes,

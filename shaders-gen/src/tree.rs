@@ -48,6 +48,15 @@ pub(crate) enum Node {
 }
 
 impl Node {
+    /// Rounds that a thread makes in all loops, as llvmpipe counts them: one more for each time that a loop is left.
+    pub fn rounds(&self) -> Int {
+        match self {
+            Node::Seq(list) => list.iter().map(Node::rounds).fold(Int::new(0), |a, b| a + b),
+            Node::Loop { extent, body, .. } => extent.clone() * (body.rounds() + 1) + 1,
+            Node::If { body, .. } => body.rounds(),
+            Node::Leaf(_) | Node::Barrier => Int::new(0),
+        }
+    }
     /// A sequence without nesting.
     pub fn seq(list: Vec<Node>) -> Node {
         let mut flat = Vec::with_capacity(list.len());

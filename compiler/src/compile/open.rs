@@ -74,9 +74,10 @@ pub enum SizeError {
     /// A dimension of which the inputs say nothing.
     #[error("the inputs do not say how large `{0}` is")]
     Unknown(Name),
-    /// A tensor of these sizes is beyond one binding: only a plan for them alone cuts it.
+    /// Beyond what the kernels for any sizes do on this device: a tensor that one binding does not hold, too many rounds of a loop. There may be a
+    /// plan for these sizes alone.
     #[error("{0}")]
-    BeyondBinding(String),
+    BeyondOpenPlan(String),
     /// What the device does not have for these sizes.
     #[error("{0}")]
     BeyondDevice(String),
@@ -194,6 +195,7 @@ impl OpenPlan {
             CompileError::Bug { at, message } => {
                 SizeError::BeyondDevice(format!("internal error in `{at}`: {message}"))
             }
+            CompileError::NeedsCpu(why) => SizeError::BeyondOpenPlan(why),
             other => SizeError::BeyondDevice(other.to_string()),
         })?;
         self.check_bindings(&plan)?;
@@ -205,7 +207,7 @@ impl OpenPlan {
         let open = |b: &&crate::plan::PlanBuffer| matches!(b.content, Content::Input(_) | Content::Pool);
         match plan.buffers.iter().filter(open).find(|b| b.bytes > self.profile.max_binding) {
             None => Ok(()),
-            Some(b) => Err(SizeError::BeyondBinding(format!(
+            Some(b) => Err(SizeError::BeyondOpenPlan(format!(
                 "a tensor of {} bytes is beyond one binding of {} ({} bytes); compiled for fixed sizes (`--dim`) it is cut",
                 b.bytes, self.profile.name, self.profile.max_binding
             ))),

@@ -373,6 +373,12 @@ impl Steps<'_> {
             i32::try_from(n).map_err(|_| beyond(format!("`{name}` is {n}, which 32 bits do not hold")))
         };
         let numbers = symbols.iter().map(narrow).collect::<Result<_, _>>()?;
+        if let Some((rounds, most)) = &kernel.open_rounds {
+            let now = rounds.eval(&|v| values.get(&v).copied()).and_then(|n| u64::try_from(n).ok());
+            if let Some(n) = now.filter(|n| n > most) {
+                return Err(beyond(format!("{n} rounds of loops in a thread, the driver makes {most}")));
+            }
+        }
         let grid = match &kernel.open_grid {
             None => kernel.grid,
             Some(open) => open.at(&|v| values.get(&v).copied()).map_err(beyond)?,

@@ -21,6 +21,7 @@ impl EmitKernel for StandInEmitter {
             workgroup: [64, 1, 1],
             grid: [2, 1, 1],
             open_grid: None,
+            open_rounds: None,
             bindings: bindings.collect(),
             immediate_bytes: 0,
             shared_bytes: 0,
