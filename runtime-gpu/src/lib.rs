@@ -25,6 +25,7 @@ mod loops;
 mod measure;
 mod open;
 mod pipelines;
+mod planned;
 mod poller;
 mod pool;
 mod prepacked;
@@ -49,12 +50,13 @@ pub use host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunction
 pub use in_flight::InFlight;
 pub use measure::KernelTimer;
 pub use open::{Alone, OpenSession};
+pub use planned::Planned;
 pub use prepacked::Prepacked;
 pub use resident::{Resident, TimeSource};
 pub use run::RunTimes;
 pub use session::{OpenTimes, Session, SessionOptions, available_memory};
 pub use shared_parts::Opened;
-pub use staged::{Open, OpenPlanned, Part, Planned, Staged, Visit};
+pub use staged::{Open, OpenPlanned, Part, Staged, Visit};
 pub use storage::{decode_tensor, encode_tensor};
 pub use transfers::Transfers;
 /// The library that device functions are written with.

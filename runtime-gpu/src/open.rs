@@ -3,9 +3,9 @@
 use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::in_flight::InFlight;
+use crate::planned::Planned;
 use crate::run::RunTimes;
 use crate::session::Session;
-use crate::staged::Planned;
 use compiler::compile::{Compiled, OpenPlan, SizeError};
 use compiler::name::Name;
 use compiler::tensor::Tensor;

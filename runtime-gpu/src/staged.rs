@@ -7,6 +7,7 @@ use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::open::OpenSession;
+use crate::planned::Planned;
 use crate::session::Session;
 use compiler::compile::{Compiled, StageValue, Stages};
 use compiler::cpu::Interpreter;
@@ -20,20 +21,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Lists of sizes whose sessions are kept.
 const KEPT: usize = 16;
-
-/// A session, and the compilation that it is of, where there is one.
-pub struct Planned {
-    /// The session.
-    pub session: Session,
-    /// What was compiled.
-    pub compiled: Option<Box<Compiled>>,
-}
-
-impl From<Session> for Planned {
-    fn from(session: Session) -> Planned {
-        Planned { session, compiled: None }
-    }
-}
 
 /// A session for inputs of any sizes, and the compilation that it is of, where there is one.
 pub struct OpenPlanned {

@@ -1,0 +1,18 @@
+//! A session with what it was compiled from.
+
+use crate::session::Session;
+use compiler::compile::Compiled;
+
+/// A session, and the compilation that it is of, where there is one.
+pub struct Planned {
+    /// The session.
+    pub session: Session,
+    /// What was compiled.
+    pub compiled: Option<Box<Compiled>>,
+}
+
+impl From<Session> for Planned {
+    fn from(session: Session) -> Planned {
+        Planned { session, compiled: None }
+    }
+}
