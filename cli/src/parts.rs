@@ -67,9 +67,20 @@ pub fn compile_parts(
         Err(CompileError::NeedsCpu(why)) => why,
         Err(e) => return Err(e.into()),
     };
-    let Some(stages) = split_stages(&module).map_err(CompileError::from)? else {
-        return Err(CompileError::NeedsCpu(why).into());
-    };
+    compile_before(&module, options, common, profile)?.ok_or_else(|| CompileError::NeedsCpu(why).into())
+}
+
+/// Of a network that decides sizes as it runs, compiles what is known before; none where no node does.
+///
+/// # Errors
+/// As [`compile_with`].
+pub fn compile_before(
+    module: &Module,
+    options: &CompileOptions,
+    common: &Common,
+    profile: &DeviceProfile,
+) -> CliResult<Option<Parted>> {
+    let Some(stages) = split_stages(module).map_err(CompileError::from)? else { return Ok(None) };
     let known = !stages.head.main().results().is_empty();
     let mut compiled = match compile_with(stages.head.clone(), options, common, profile) {
         Ok(compiled) => compiled,
@@ -79,7 +90,7 @@ pub fn compile_parts(
     let parts = Parts::of(&stages, known, compiled.plan.dispatches().next().is_some());
     // Whoever looks at the graph sees one part.
     compiled.remarks.extend(parts.0.iter().skip(usize::from(known)).map(Part::remark));
-    Ok(Parted { compiled, parts: Some(parts) })
+    Ok(Some(Parted { compiled, parts: Some(parts) }))
 }
 
 /// The trace of a compilation for a profile, with its stages; measurements are still to be put in.

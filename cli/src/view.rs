@@ -9,7 +9,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{compile_options, compile_with, pipeline_for, target_profile};
 use crate::models::load;
 use crate::output::log;
-use crate::parts::compile_parts;
+use crate::parts::compile_before;
 use compiler::compile::{CompileError, CompileOptions, compile_graph};
 use compiler::name::Name;
 use compiler::remark::{Remark, RemarkKind};
@@ -41,11 +41,11 @@ fn compiled(a: &ViewArgs) -> CliResult<CompileTrace> {
     let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
     let options = CompileOptions { record: true, ..compile_options(pipeline, &a.common)? };
     let c = match compile_with(module.clone(), &options, &a.common, &profile) {
-        Err(CompileError::NeedsCpu(why)) => match compile_parts(module.clone(), &options, &a.common, &profile) {
+        Err(CompileError::NeedsCpu(why)) => match compile_before(&module, &options, &a.common, &profile)? {
             // Of a network that decides sizes one sees what comes before.
-            Ok(parted) => parted.compiled,
+            Some(parted) => parted.compiled,
             // One can look at what passes make of it all the same.
-            Err(_) => {
+            None => {
                 log(&a.common, format!("no kernels: {why}"));
                 let mut graph = compile_graph(module, &options, &profile)?;
                 graph.remarks.push(Remark {
