@@ -30,6 +30,7 @@ mod poller;
 mod pool;
 mod prepacked;
 mod readback;
+mod recent;
 mod resident;
 mod resources;
 mod run;

@@ -4,26 +4,20 @@ use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
 use crate::error::GpuError;
 use crate::in_flight::InFlight;
 use crate::planned::Planned;
+use crate::recent::Recent;
 use crate::run::RunTimes;
 use crate::session::Session;
 use compiler::compile::{Compiled, OpenPlan, SizeError};
 use compiler::name::Name;
 use compiler::tensor::Tensor;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Lists of sizes whose activations are kept.
-const KEPT: usize = 16;
-
-/// The sessions for lists of sizes, the one that was used last at the end.
-type Kept = VecDeque<(Vec<(Name, i64)>, Arc<Session>)>;
+use std::sync::Arc;
 
 /// An open session for inputs of any sizes within the declared ranges. A list of sizes that came up before costs nothing but its
 /// run; a new one costs the numbering of buffers, their allocation and bind groups, no compilation and no upload of constants.
 pub struct OpenSession {
     open: Arc<OpenPlan>,
     first: Session,
-    kept: Mutex<Kept>,
+    kept: Recent<Vec<(Name, i64)>, Session>,
     alone: Option<Arc<Alone>>,
 }
 
@@ -42,7 +36,7 @@ impl From<SizeError> for GpuError {
 impl OpenSession {
     /// Of a session that is open for some sizes, and what makes plans for others.
     pub fn new(open: Arc<OpenPlan>, first: Session) -> OpenSession {
-        OpenSession { open, first, kept: Mutex::default(), alone: None }
+        OpenSession { open, first, kept: Recent::default(), alone: None }
     }
 
     /// For sizes beyond what the kernels for any sizes do, what `alone` compiles for them runs; without it they are refused.
@@ -56,28 +50,10 @@ impl OpenSession {
     /// Shapes that the network does not take, sizes beyond the declared ranges or the device, memory.
     pub fn at(&self, shapes: &[&[usize]]) -> Result<Arc<Session>, GpuError> {
         let sizes = self.open.sizes(shapes)?;
-        if let Some(session) = take(&mut self.kept(), &sizes) {
-            return Ok(session);
-        }
-        // Others run at sizes that are there while this one is made.
-        let made = match (self.open.at(&sizes), &self.alone) {
-            (Err(SizeError::BeyondOpenPlan(_)), Some(alone)) => Arc::new(alone(&sizes)?.session),
-            (plan, _) => Arc::new(self.first.with_plan(plan?.0)?),
-        };
-        let mut kept = self.kept();
-        // Another thread may have been faster.
-        if let Some(session) = take(&mut kept, &sizes) {
-            return Ok(session);
-        }
-        kept.push_back((sizes, made.clone()));
-        if kept.len() > KEPT {
-            kept.pop_front();
-        }
-        Ok(made)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.get(sizes, |sizes| match (self.open.at(sizes), &self.alone) {
+            (Err(SizeError::BeyondOpenPlan(_)), Some(alone)) => Ok(alone(sizes)?.session),
+            (plan, _) => self.first.with_plan(plan?.0),
+        })
     }
 
     /// The session for inputs of the shapes of `inputs`.
@@ -162,15 +138,6 @@ impl OpenSession {
 
     /// Lists of sizes that are ready to run.
     pub fn sizes_kept(&self) -> usize {
-        self.kept().len()
+        self.kept.len()
     }
-}
-
-/// The session for these sizes, which becomes the one that was used last.
-fn take(kept: &mut Kept, sizes: &[(Name, i64)]) -> Option<Arc<Session>> {
-    let at = kept.iter().position(|(s, _)| s == sizes)?;
-    let found = kept.remove(at)?;
-    let session = found.1.clone();
-    kept.push_back(found);
-    Some(session)
 }

@@ -8,6 +8,7 @@ use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::open::OpenSession;
 use crate::planned::Planned;
+use crate::recent::Recent;
 use crate::session::Session;
 use compiler::compile::{Compiled, StageValue, Stages};
 use compiler::cpu::Interpreter;
@@ -16,11 +17,7 @@ use compiler::int::DimRanges;
 use compiler::name::Name;
 use compiler::ops::control::Loop;
 use compiler::tensor::Tensor;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Lists of sizes whose sessions are kept.
-const KEPT: usize = 16;
+use std::sync::Arc;
 
 /// A session for inputs of any sizes, and the compilation that it is of, where there is one.
 pub struct OpenPlanned {
@@ -60,35 +57,8 @@ pub type Open<E> = Arc<dyn Fn(Module) -> Result<Part<E>, E> + Send + Sync>;
 /// What a part is for: the sizes of the network's open dimensions, the shapes that it takes, and the numbers that say sizes.
 type Sizes = (Vec<(Name, i64)>, Vec<Vec<usize>>, Vec<Tensor>);
 
-/// Parts for lists of sizes, the one that was used last at the end.
-struct Kept<E>(Mutex<VecDeque<(Sizes, Arc<Part<E>>)>>);
-
-impl<E> Kept<E> {
-    fn list(&self) -> MutexGuard<'_, VecDeque<(Sizes, Arc<Part<E>>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The part for these sizes, which is made where it is not there.
-    fn part(&self, sizes: Sizes, make: impl FnOnce(&Sizes) -> Result<Part<E>, E>) -> Result<Arc<Part<E>>, E> {
-        {
-            let mut list = self.list();
-            if let Some(at) = list.iter().position(|(s, _)| *s == sizes)
-                && let Some(found) = list.remove(at)
-            {
-                let part = found.1.clone();
-                list.push_back(found);
-                return Ok(part);
-            }
-        }
-        let part = Arc::new(make(&sizes)?);
-        let mut list = self.list();
-        list.push_back((sizes, part.clone()));
-        if list.len() > KEPT {
-            list.pop_front();
-        }
-        Ok(part)
-    }
-}
+/// Parts for lists of sizes.
+type Kept<E> = Recent<Sizes, Part<E>>;
 
 /// A network in parts.
 pub struct Staged<E> {
@@ -196,8 +166,7 @@ impl<E: From<GpuError>> Staged<E> {
     /// What `open` says.
     pub fn open(stages: Stages, ranges: DimRanges, functions: HostFunctions, open: Open<E>) -> Result<Staged<E>, E> {
         let head = if gives(&stages.head) { Some(open(stages.head.clone())?) } else { None };
-        let kept = || Kept(Mutex::new(VecDeque::new()));
-        let staged = Staged { head, stages, ranges, sizings: kept(), tails: kept(), open, functions };
+        let staged = Staged { head, stages, ranges, sizings: Kept::default(), tails: Kept::default(), open, functions };
         if open_dims(&staged.stages.head).is_empty() && gives(&staged.stages.sizing) {
             let operands = input_ports(&staged.stages.sizing);
             let shapes: Option<Vec<_>> = operands.iter().map(|(_, ty)| ty.const_shape()).collect();
@@ -210,7 +179,7 @@ impl<E: From<GpuError>> Staged<E> {
 
     /// The nodes that decide sizes, for operands of these shapes: on the device where there are loops.
     fn sizing(&self, dims: Vec<(Name, i64)>, shapes: Vec<Vec<usize>>) -> Result<Arc<Part<E>>, E> {
-        self.sizings.part((dims, shapes, vec![]), |(dims, shapes, _)| {
+        self.sizings.get((dims, shapes, vec![]), |(dims, shapes, _)| {
             let module = self.stages.sizing_at(dims, shapes).map_err(|e| GpuError::Input(e.to_string()))?;
             let main = module.main();
             match main.walk().iter().any(|&n| main.nodes[n].op.is::<Loop>()) {
@@ -288,7 +257,7 @@ impl<E: From<GpuError>> Staged<E> {
     fn tail(&self, run: &Run<'_>) -> Result<Arc<Part<E>>, E> {
         let shapes = self.stages.tail_operands.iter().map(|&v| run.shape(v)).collect();
         let sizes: Sizes = (run.dims.clone(), shapes, run.read(&self.stages.reads())?);
-        self.tails.part(sizes, |(dims, shapes, read)| {
+        self.tails.get(sizes, |(dims, shapes, read)| {
             let module = self.stages.tail_at(dims, shapes, read).map_err(|e| GpuError::Input(e.to_string()))?;
             (self.open)(module)
         })
@@ -296,7 +265,7 @@ impl<E: From<GpuError>> Staged<E> {
 
     /// Lists of sizes that are ready to run.
     pub fn sizes_kept(&self) -> usize {
-        self.tails.list().len()
+        self.tails.len()
     }
 
     /// True when one of the parts that are open computes something on the device.
@@ -308,9 +277,7 @@ impl<E: From<GpuError>> Staged<E> {
         self.any_part(&|p| p.has_host_steps())
     }
     fn any_part(&self, is: &dyn Fn(&Part<E>) -> bool) -> bool {
-        let (sizings, tails) = (self.sizings.list(), self.tails.list());
-        let later = sizings.iter().chain(tails.iter()).map(|t| &*t.1);
-        self.head.iter().chain(later).any(is)
+        self.head.iter().any(is) || self.sizings.any(is) || self.tails.any(is)
     }
 }
 

@@ -1,0 +1,65 @@
+//! What was made for lists of sizes: the last few are kept.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many are kept.
+const KEPT: usize = 16;
+
+/// Keys with what was made for them, the one that was used last at the end.
+type List<K, V> = VecDeque<(K, Arc<V>)>;
+
+/// Values that cost something to make, by key.
+pub(crate) struct Recent<K, V>(Mutex<List<K, V>>);
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Recent<K, V> {
+        Recent(Mutex::default())
+    }
+}
+
+impl<K: PartialEq, V> Recent<K, V> {
+    fn list(&self) -> MutexGuard<'_, List<K, V>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value for a key, which is made where it is not there. Others are found while it is made.
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub fn get<E>(&self, key: K, make: impl FnOnce(&K) -> Result<V, E>) -> Result<Arc<V>, E> {
+        if let Some(value) = take(&mut self.list(), &key) {
+            return Ok(value);
+        }
+        let made = Arc::new(make(&key)?);
+        let mut list = self.list();
+        // Another thread may have been faster.
+        if let Some(value) = take(&mut list, &key) {
+            return Ok(value);
+        }
+        list.push_back((key, made.clone()));
+        if list.len() > KEPT {
+            list.pop_front();
+        }
+        Ok(made)
+    }
+
+    /// How many are there.
+    pub fn len(&self) -> usize {
+        self.list().len()
+    }
+
+    /// Whether one of them is so.
+    pub fn any(&self, is: &dyn Fn(&V) -> bool) -> bool {
+        self.list().iter().any(|(_, v)| is(v))
+    }
+}
+
+/// The value for a key, which becomes the one that was used last.
+fn take<K: PartialEq, V>(list: &mut List<K, V>, key: &K) -> Option<Arc<V>> {
+    let at = list.iter().position(|(k, _)| k == key)?;
+    let found = list.remove(at)?;
+    let value = found.1.clone();
+    list.push_back(found);
+    Some(value)
+}
