@@ -161,6 +161,9 @@ impl DeviceProfile {
         let denied = NO_MATRICES.iter().find(|d| self.driver.starts_with(d.driver) && name.contains(d.device));
         match denied {
             Some(d) if !all.is_empty() => Err(d.why),
+            _ if self.subgroup.1 == 0 && !all.is_empty() => {
+                Err("matrices are of subgroups, which the device has none of")
+            }
             _ => Ok(all),
         }
     }

@@ -1,6 +1,7 @@
 //! What is known about index expressions at a place: ranges of variables, and conditions that hold there.
 
 use super::below::Answers;
+use super::divisor::gcd;
 use super::simplify::never_zero;
 use super::{Bounds, Int, IntNode, Interval, prove, simplify, terms};
 use super::{Cond, CondOp};
@@ -89,9 +90,24 @@ impl Facts {
                 CondOp::Ge => Interval::new(0, i64::MAX),
                 CondOp::Eq => Interval::point(0),
             };
+            let fact = self.primitive(&expr, range);
             let terms = terms(&expr).map(|t| t.0).unwrap_or_default();
-            self.facts.push(Fact { expr, terms, range });
+            self.facts.push(fact.unwrap_or(Fact { expr, terms, range }));
         }
+    }
+    /// The condition that `expr` lies in `range` without a factor of all its terms: `28*m - 56 < 0` is `m < 2`.
+    fn primitive(&mut self, expr: &Int, Interval { low, high }: Interval) -> Option<Fact> {
+        let (mut terms, constant) = terms(expr)?;
+        let by = terms.iter().fold(0, |g, t| gcd(g, t.1));
+        if by <= 1 {
+            return None;
+        }
+        // Upwards from below, downwards from above.
+        let low = if low == i64::MIN { low } else { -constant.checked_sub(low)?.div_euclid(by) };
+        let high = if high == i64::MAX { high } else { high.checked_sub(constant)?.div_euclid(by) };
+        terms.iter_mut().for_each(|t| t.1 /= by);
+        let sum = terms.iter().fold(Int::new(0), |sum, (of, c)| sum + of.clone() * *c);
+        (low <= high).then(|| Fact { expr: self.simplify(&sum), terms, range: Interval::new(low, high) })
     }
     /// Range of `e` from the ranges of variables alone.
     pub fn span(&mut self, e: &Int) -> Interval {
@@ -113,7 +129,37 @@ impl Facts {
         let r = self.span_of_sum(e);
         let Some((whole, _)) = terms(e).filter(|_| !self.facts.is_empty()) else { return r };
         let quotients = whole.iter().filter(|t| matches!(t.0.node(), IntNode::Div(..)));
-        quotients.filter_map(|(atom, times)| self.span_of_quotient(e, atom, *times)).fold(r, Interval::intersect)
+        let mut r =
+            quotients.clone().filter_map(|(a, times)| self.span_of_quotient(e, a, *times)).fold(r, Interval::intersect);
+        for (atom, times) in quotients {
+            for k in 0..self.facts.len() {
+                let divided = self.span_of_divided(e, (atom, *times), k);
+                r = divided.map_or(r, |d| r.intersect(d));
+            }
+        }
+        r
+    }
+    /// Range of the sum `e` that contains `times * (y + x/n)`, where condition `k` speaks of `n*y + x`: a whole number of times `n`
+    /// is below what is left of its range. With `i*64 + j < 184`, `i*8 + j/8` is below 23.
+    fn span_of_divided(&mut self, e: &Int, (atom, times): (&Int, i64), k: usize) -> Option<Interval> {
+        let IntNode::Div(x, n) = atom.node() else { return None };
+        let n = n.as_const().filter(|n| *n > 1)?;
+        let (of_x, fact) = (terms(x)?.0, &self.facts[k]);
+        if !of_x.iter().all(|t| fact.terms.contains(t)) {
+            return None;
+        }
+        let (expr, range) = (fact.expr.clone(), fact.range);
+        let others = self.simplify(&(expr - x));
+        let (parts, constant) = terms(&others)?;
+        if parts.iter().any(|(_, c)| c % n != 0) {
+            return None;
+        }
+        let whole = parts.iter().fold(atom.clone(), |sum, (of, c)| sum + of.clone() * (c / n));
+        let end = |v: i64| v.checked_sub(constant).map(|v| v.div_euclid(n));
+        let low = if range.low == i64::MIN { range.low } else { end(range.low)? };
+        let high = if range.high == i64::MAX { range.high } else { end(range.high)? };
+        let rest = self.simplify(&(e.clone() - whole * times));
+        Some(Interval::new(low, high).scale(times) + self.span(&rest))
     }
     /// The same from conditions on parts of `e` as they stand.
     fn span_of_sum(&mut self, e: &Int) -> Interval {
@@ -255,6 +301,32 @@ mod tests {
         f.assume(&[Cond::ge(i * 16 + j, 24)]);
         assert!(f.prove(&e, 3, 20));
         assert!(!f.prove(&e, 4, 20), "i = 1, j = 8");
+    }
+
+    #[test]
+    fn a_factor_of_all_terms_leaves_a_condition() {
+        let (m, c) = (Int::var("m"), Int::var("c"));
+        let mut f = Facts::new(bounds(&[("m", 0, 2), ("c", 0, 23)]));
+        f.assume(&[Cond::lt(m.clone() * 28 + 8, 64)]);
+        assert!(f.prove(&(m.clone() * 476 + c.clone()), 0, 476 + 23));
+        assert!(!f.prove(&(m.clone() * 476 + c), 0, 476 + 22));
+        assert!(f.prove(&(m.clone() * 7).div(2), 0, 3));
+        f.assume(&[Cond::ge(m.clone() * 28, 5)]);
+        assert!(f.prove(&m, 1, 1));
+    }
+
+    #[test]
+    fn a_condition_is_divided_with_its_terms() {
+        let (i, j) = (Int::var("i"), Int::var("j"));
+        let mut f = Facts::new(bounds(&[("i", 0, 10), ("j", 0, 63)]));
+        let e = i.clone() * 512 + j.clone().div(8) * 64 + j.clone().rem(8) * 4;
+        f.assume(&[Cond::lt(i.clone() * 64 + j.clone(), 184), Cond::ge(i.clone() * 64 + j.clone(), 9)]);
+        assert!(f.prove(&e, 64, 22 * 64 + 28));
+        assert!(!f.prove(&e, 65, 22 * 64 + 28), "i = 0, j = 8");
+        assert!(!f.prove(&e, 64, 22 * 64 + 27), "i = 2, j = 55");
+        assert!(f.prove(&(e * -1), -(22 * 64 + 28), -64));
+        let lacks = i * 510 + j.div(8) * 64;
+        assert!(!f.prove(&lacks, 64, 22 * 64), "no multiple of the condition");
     }
 
     #[test]

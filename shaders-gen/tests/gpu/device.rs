@@ -20,6 +20,16 @@ pub fn gpu() -> &'static Gpu {
     GPU.get_or_init(|| pollster::block_on(open()))
 }
 
+/// True where shaders may hold f16. Where they may not, `test` is not run, and says so: SwiftShader has none. Any other driver must.
+pub fn has_f16(test: &str) -> bool {
+    let DeviceProfile { f16, name, .. } = &gpu().profile;
+    if !f16 {
+        assert!(name.contains("SwiftShader"), "{test} needs f16 in shaders, which {name} does not have");
+        eprintln!("NOT RUN: {test} needs f16 in shaders, which {name} does not have");
+    }
+    *f16
+}
+
 async fn open() -> Gpu {
     let mut desc = wgpu::InstanceDescriptor::new_without_display_handle();
     desc.backends = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;

@@ -101,7 +101,7 @@ fn difference(base: &Base, got: &[f64]) -> Option<String> {
     Some(format!("element {n} is {} instead of {}", got[n], base.want[n]))
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |v| v.parse().unwrap_or_else(|_| panic!("{name}={v} is no number")))
 }
 

@@ -2,6 +2,7 @@
 //! written for the other targets.
 
 mod build;
+mod choices;
 mod device;
 
 mod edits;

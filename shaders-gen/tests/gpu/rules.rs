@@ -1,6 +1,6 @@
 //! What the schedule rules make of common workloads, for several devices, against the host executor.
 
-use crate::device::gpu;
+use crate::device::{gpu, has_f16};
 use crate::{assert_close, random, run_bytes};
 use compiler::compile::assign_encodings;
 use compiler::cpu::run_tensor_function;
@@ -16,12 +16,12 @@ use compiler::tensor::Tensor;
 use compiler::tir::{Access, Buffer, BufferId, Combiner, Cond, Encoding, Expr, Param, Scope, TensorFunction, UnaryOp};
 use half::f16;
 
-fn ints(dims: &[i64]) -> Vec<Int> {
+pub fn ints(dims: &[i64]) -> Vec<Int> {
     dims.iter().map(|&d| Int::new(d)).collect()
 }
 
 /// A function with read parameters `inputs`; `build` appends stages, the last of which writes the result.
-fn function(
+pub fn function(
     dtype: DType,
     inputs: &[(&str, &[i64])],
     build: impl FnOnce(&mut TensorFunction, &[BufferId]) -> BufferId,
@@ -39,19 +39,19 @@ fn function(
     f
 }
 
-fn stage(f: &mut TensorFunction, prefix: &str, build: impl FnOnce(&mut ComputeContext) -> BufferId) -> BufferId {
+pub fn stage(f: &mut TensorFunction, prefix: &str, build: impl FnOnce(&mut ComputeContext) -> BufferId) -> BufferId {
     build(&mut ComputeContext::new(f, vec![], vec![], vec![], prefix))
 }
 
-fn wide(b: BufferId, ix: Vec<Int>, t: DType) -> Expr {
+pub fn wide(b: BufferId, ix: Vec<Int>, t: DType) -> Expr {
     Expr::load(b, ix).cast(t, DType::F32)
 }
 
-fn narrow(e: Expr, t: DType) -> Expr {
+pub fn narrow(e: Expr, t: DType) -> Expr {
     e.cast(DType::F32, t)
 }
 
-fn elementwise(t: DType, shape: &[i64]) -> TensorFunction {
+pub fn elementwise(t: DType, shape: &[i64]) -> TensorFunction {
     function(t, &[("x", shape), ("s", &shape[1..])], |f, ids| {
         let (x, s) = (ids[0], ids[1]);
         stage(f, "y", |c| {
@@ -64,7 +64,7 @@ fn elementwise(t: DType, shape: &[i64]) -> TensorFunction {
 }
 
 /// The last two dimensions change places; an operand that lies like the result is added.
-fn transpose(t: DType, shape: [i64; 3]) -> TensorFunction {
+pub fn transpose(t: DType, shape: [i64; 3]) -> TensorFunction {
     let out = [shape[0], shape[2], shape[1]];
     function(t, &[("x", &shape), ("z", &out[1..])], |f, ids| {
         let (x, z) = (ids[0], ids[1]);
@@ -77,7 +77,7 @@ fn transpose(t: DType, shape: [i64; 3]) -> TensorFunction {
     })
 }
 
-fn matmul(t: DType, m: i64, n: i64, k: i64) -> TensorFunction {
+pub fn matmul(t: DType, m: i64, n: i64, k: i64) -> TensorFunction {
     function(t, &[("a", &[m, k]), ("w", &[k, n]), ("bias", &[n])], |f, ids| {
         let (a, w, bias) = (ids[0], ids[1], ids[2]);
         let mm = stage(f, "mm", |c| {
@@ -94,17 +94,17 @@ fn matmul(t: DType, m: i64, n: i64, k: i64) -> TensorFunction {
     })
 }
 
-struct Conv {
-    n: i64,
-    c: i64,
-    h: i64,
-    oc: i64,
-    k: i64,
-    stride: i64,
-    pad: i64,
+pub struct Conv {
+    pub n: i64,
+    pub c: i64,
+    pub h: i64,
+    pub oc: i64,
+    pub k: i64,
+    pub stride: i64,
+    pub pad: i64,
 }
 
-fn conv(t: DType, p: &Conv) -> TensorFunction {
+pub fn conv(t: DType, p: &Conv) -> TensorFunction {
     let oh = (p.h + 2 * p.pad - p.k) / p.stride + 1;
     let inputs: [(&str, &[i64]); 3] = [("x", &[p.n, p.h, p.h, p.c]), ("w", &[p.k, p.k, p.c, p.oc]), ("bias", &[p.oc])];
     function(t, &inputs, |f, ids| {
@@ -127,7 +127,7 @@ fn conv(t: DType, p: &Conv) -> TensorFunction {
 }
 
 /// Depthwise, of one image of `h` x `h`, in NHWC.
-fn depthwise(t: DType, p: &Conv) -> TensorFunction {
+pub fn depthwise(t: DType, p: &Conv) -> TensorFunction {
     let oh = (p.h + 2 * p.pad - p.k) / p.stride + 1;
     function(t, &[("x", &[1, p.h, p.h, p.c]), ("w", &[p.k, p.k, p.c]), ("bias", &[p.c])], |f, ids| {
         let (x, wt, bias) = (ids[0], ids[1], ids[2]);
@@ -147,7 +147,7 @@ fn depthwise(t: DType, p: &Conv) -> TensorFunction {
     })
 }
 
-fn softmax(t: DType, rows: i64, columns: i64) -> TensorFunction {
+pub fn softmax(t: DType, rows: i64, columns: i64) -> TensorFunction {
     function(t, &[("x", &[rows, columns])], |f, ids| {
         let x = ids[0];
         let (row, all, red) = (ints(&[rows]), ints(&[rows, columns]), ints(&[columns]));
@@ -171,7 +171,7 @@ fn softmax(t: DType, rows: i64, columns: i64) -> TensorFunction {
 }
 
 /// The largest element of each row.
-fn largest(t: DType, rows: i64, columns: i64) -> TensorFunction {
+pub fn largest(t: DType, rows: i64, columns: i64) -> TensorFunction {
     function(t, &[("x", &[rows, columns])], |f, ids| {
         let x = ids[0];
         let max = stage(f, "max", |c| {
@@ -184,7 +184,7 @@ fn largest(t: DType, rows: i64, columns: i64) -> TensorFunction {
 }
 
 /// Two products side by side: each is written into its part of the result.
-fn joined(t: DType) -> TensorFunction {
+pub fn joined(t: DType) -> TensorFunction {
     let (m, k, left, right) = (21, 12, 16, 8);
     function(t, &[("x", &[m, k]), ("u", &[k, left]), ("v", &[k, right])], |f, ids| {
         let x = ids[0];
@@ -205,7 +205,7 @@ fn joined(t: DType) -> TensorFunction {
     })
 }
 
-fn max_pool(h: i64, channels: i64) -> TensorFunction {
+pub fn max_pool(h: i64, channels: i64) -> TensorFunction {
     function(DType::F32, &[("x", &[1, h, h, channels])], |f, ids| {
         let x = ids[0];
         stage(f, "y", |c| {
@@ -288,7 +288,7 @@ pub fn small_workloads(t: DType) -> Vec<(&'static str, TensorFunction)> {
 }
 
 /// Winograd's transform of images `[n, h, w, c]`, which lie in the layout.
-fn tiles(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunction {
+pub fn tiles(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunction {
     let shape = if layout == DataLayout::Nhwc { [n, h, w, c] } else { [n, c, h, w] };
     let op = WinogradInput { tile, pads: vec![1, 0, 2, 1], layout };
     function(DType::F32, &[("x", &shape)], |f, ids| {
@@ -298,7 +298,7 @@ fn tiles(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunctio
 }
 
 /// Winograd's transform of products to images `[n, h, w, c]`, with a bias and a rectifier behind it.
-fn products(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunction {
+pub fn products(tile: i64, [n, h, w, c]: [i64; 4], layout: DataLayout) -> TensorFunction {
     let last = layout == DataLayout::Nhwc;
     let (t, count) = (tile + 2, n * ((h + tile - 1) / tile) * ((w + tile - 1) / tile));
     let shape = if last { [t, t, count, c] } else { [t, t, c, count] };
@@ -323,7 +323,7 @@ fn stage_of(f: &mut TensorFunction, op: &dyn Op, inputs: Vec<Option<BufferId>>, 
 }
 
 /// A convolution with bias and rectifier, then the largest elements of windows that do not overlap.
-fn conv_pool(t: DType, p: &Conv, window: i64) -> TensorFunction {
+pub fn conv_pool(t: DType, p: &Conv, window: i64) -> TensorFunction {
     let mut f = conv(t, p);
     let y = f.params.pop().expect("a result").buffer;
     let shape = const_dims(&f.buffers[y].shape).expect("constant sizes");
@@ -403,11 +403,12 @@ pub fn real_device() -> DeviceProfile {
 }
 
 pub fn software_device() -> DeviceProfile {
-    DeviceProfile { name: "software".into(), subgroup: gpu().profile.subgroup, ..DeviceProfile::lavapipe() }
+    let DeviceProfile { subgroup, f16, .. } = gpu().profile;
+    DeviceProfile { name: "software".into(), subgroup, f16, ..DeviceProfile::lavapipe() }
 }
 
 /// A device with subgroups of the size that is here, whose rules do not count on that size.
-fn subgroup_device() -> DeviceProfile {
+pub fn subgroup_device() -> DeviceProfile {
     DeviceProfile { name: "subgroups".into(), subgroup: gpu().profile.subgroup, ..real_device() }
 }
 
@@ -476,6 +477,9 @@ fn rules_on_matrix_units() {
 
 #[test]
 fn rules_on_native_halves() {
+    if !has_f16("rules_on_native_halves") {
+        return;
+    }
     for (what, f) in workloads(DType::F16) {
         check(what, DType::F16, &f, &software_device());
         check(what, DType::F16, &f, &real_device());
@@ -491,7 +495,7 @@ fn rules_on_packed_halves() {
 }
 
 /// Every value of each choice that the rule makes which the profile asks for.
-fn check_choices(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfile) -> usize {
+pub fn check_choices(what: &str, t: DType, original: &TensorFunction, profile: &DeviceProfile) -> usize {
     let mut f = original.canonical();
     assign_encodings(&mut f, profile).unwrap_or_else(|e| panic!("{what}: {e}"));
     let inputs: Vec<BufferId> = f.inputs().collect();
