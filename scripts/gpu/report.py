@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""report.py --weft BIN [--device navi31,bmg,ada] [--model resnet50,vit_b_16] [--amp off,fp16] [--batch 1,32] [--layout auto] [--kernels] [--keep DIR]
+"""report.py --weft BIN [--device navi31,bmg,ada] [--model resnet50,vit_b_16] [--amp off,fp16] [--batch 1,32] [--layout auto] [--robust] [--kernels] [--keep DIR]
 What real GPU compilers make of Weft's kernels, without a GPU. Kernels are those for the profile of the device's name (`--target`): the shim of NVIDIA answers with another chip's id and 2 SMs. One JSON line a (device, model, amp, batch); with --kernels a line a kernel as well, the heaviest first.
 Figures are means weighted by FLOPs over kernels with an anchor and at least 8 FLOPs a byte (depthwise, matrix-vector and pooling are bound by memory: see --kernels). MODEL@NAME=N@... gives open dimensions their sizes.
   matrix    share of FLOPs in kernels that use matrix instructions
@@ -30,14 +30,14 @@ def gpustat():
     return exe
 def on(device, *cmd, **kw): return subprocess.run(['bash', here/'with-gpu.sh', device, *map(str, cmd)], stderr=subprocess.PIPE, **kw)
 
-def kernels(device, weft, model, amp, batch, out, layout='auto'):
+def kernels(device, weft, model, amp, batch, out, layout='auto', robust=False):
     out.mkdir(parents=True, exist_ok=True); isa_dir = out/'isa'; isa_dir.mkdir(exist_ok=True)
     model, *dims = model.split('@'); opts = [model, *[x for d in dims for x in ('--dim', d)], '--device', '0', '--target', device, '--amp', amp] + (['--batch', batch] if str(batch) != '1' else []) + (['--layout', layout] if layout != 'auto' else [])
     for emit in ('spirv', 'wgsl'):
         r = on(device, weft, 'compile', *opts, '--emit', emit, '--emit-dir', out, f'--json={out}/compile.json', stdout=subprocess.DEVNULL)
         if r.returncode: sys.exit(f'{device} {model}: weft compile failed: {r.stderr.decode()[-400:]}')
     files = sorted(out.glob('*.spv')); (out/'list').write_text('\n'.join(map(str, files)))
-    text = on(device, gpustat(), '--isa-dir', isa_dir, '--list', out/'list', stdout=subprocess.PIPE).stdout.decode()
+    text = on(device, gpustat(), *(['--robust'] if robust else []), '--isa-dir', isa_dir, '--list', out/'list', stdout=subprocess.PIPE).stdout.decode()
     stats = {pathlib.Path(j['file']).stem: j for j in map(json.loads, text.splitlines())}
     j = json.load(open(out/'compile.json')); groups = {g['id']: g for g in j['groups']}
     per_group = collections.Counter(c['group'] for c in j['calls'])          # a group of several dispatches: their flops sum to the group's
@@ -90,13 +90,13 @@ def total(rows, table):
 if __name__ == '__main__':
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--weft', required=True); p.add_argument('--device', default='navi31,bmg,ada'); p.add_argument('--model', default='resnet50'); p.add_argument('--amp', default='off,fp16')
-    p.add_argument('--batch', default='1'); p.add_argument('--layout', default='auto', help='as weft compile takes it'); p.add_argument('--kernels', action='store_true'); p.add_argument('--keep')
+    p.add_argument('--batch', default='1'); p.add_argument('--layout', default='auto', help='as weft compile takes it'); p.add_argument('--robust', action='store_true', help='with robustBufferAccess, as wgpu opens devices'); p.add_argument('--kernels', action='store_true'); p.add_argument('--keep')
     o = p.parse_args(); tmp = tempfile.TemporaryDirectory(); base = pathlib.Path(o.keep or tmp.name)
     for d in o.device.split(','):
         for m in o.model.split(','):
             for amp in o.amp.split(','):
                 for b in o.batch.split(','):
-                    rows = [figures(d, *k) for k in kernels(d, o.weft, m, amp, b, base/d/f'{pathlib.Path(m.split(chr(64))[0]).stem}-{amp}-b{b}', o.layout)]
+                    rows = [figures(d, *k) for k in kernels(d, o.weft, m, amp, b, base/d/f'{pathlib.Path(m.split(chr(64))[0]).stem}-{amp}-b{b}', o.layout, o.robust)]
                     if o.kernels:
                         for r in sorted(rows, key=lambda r: -r['flops']): print(json.dumps(r))
                     print(json.dumps(total(rows, dict(device=d, model=pathlib.Path(m.split('@')[0]).stem, amp=amp, batch=b))), flush=True)

@@ -27,7 +27,7 @@ pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
     /// Data `[n, h, w, c]` (or `[n, c, h, w]`) as transformed tiles `[t, t, tiles, c]` (or `[t, t, c, tiles]`), t = tile + 2. The
-    /// tiles of an image are those of its rows, one after another.
+    /// tiles of an image are those of its rows, one after another; where they are innermost, zeros may follow the last.
     pub struct WinogradInput("winograd_input") {
         /// Results of a tile along each axis: 2 or 4.
         pub tile: i64 = 4,
@@ -70,6 +70,9 @@ struct Transform {
     weights: Matrix,
     output: Matrix,
 }
+
+/// Elements of a vector.
+const VECTOR: i64 = 4;
 
 const TWO: Transform = Transform {
     input: &[&[1., 0., -1., 0.], &[0., 1., 1., 0.], &[0., -1., 1., 0.], &[0., 1., 0., -1.]],
@@ -173,6 +176,19 @@ fn tiles(results: &Int, tile: i64) -> Int {
     tidy(&results.ceil_div(tile))
 }
 
+/// Tiles that products of images have, `each` of an image. Innermost ones are whole vectors where that is an eighth more at most: rows
+/// of 49 would begin at any word.
+fn count(images: &Int, each: Int, layout: DataLayout) -> OpResult<Int> {
+    let count = tidy(&(images.clone() * &each));
+    let (n, each) = match (count.as_const(), each.as_const()) {
+        (Some(n), Some(each)) if !channels_last(layout)? => (n, each),
+        _ => return Ok(count),
+    };
+    let whole = (n + VECTOR - 1) / VECTOR * VECTOR;
+    // Fewer zeros than an image has tiles: how many images they are can be told.
+    Ok(if each >= VECTOR && (whole - n) * 8 <= n { Int::new(whole) } else { count })
+}
+
 fn below_one(d: &Int) -> bool {
     d.as_const().is_some_and(|d| d < 1)
 }
@@ -189,7 +205,7 @@ impl WinogradInput {
         }
         let t = Int::new(transform(self.tile)?.input.len() as i64);
         let [h, w] = self.results(&x.shape)?;
-        let count = tidy(&(x.shape[0].clone() * (tiles(&h, self.tile) * tiles(&w, self.tile))));
+        let count = count(&x.shape[0], tiles(&h, self.tile) * tiles(&w, self.tile), self.layout)?;
         let channels = self.layout.channels(&x.shape);
         let inner = if channels_last(self.layout)? { [count, channels] } else { [channels, count] };
         Ok(TensorType::new(x.dtype, [t.clone(), t].into_iter().chain(inner).collect()))
@@ -223,11 +239,16 @@ impl Op for WinogradInput {
         let [h, w] = self.results(&xs)?;
         let (down, across) = (tiles(&h, self.tile), tiles(&w, self.tile));
         let side = [Int::new(matrix.len() as i64)];
+        let each = down.clone() * &across;
+        let has_zeros = out.shape[if last { 2 } else { 3 }] != tidy(&(xs[0].clone() * &each));
         let rows = cx.reduce("rows", &out.shape, acc, &side, Combiner::Sum, |o, r| {
             let (tile, channel) = if last { (&o[2], &o[3]) } else { (&o[3], &o[2]) };
             let corner = [tile.div(&across).rem(&down), tile.rem(&across)];
-            let spatial = self.layout.spatial(&xs);
+            let (spatial, image) = (self.layout.spatial(&xs), tile.div(&each));
             let (mut at, mut conds) = (Vec::with_capacity(2), vec![]);
+            if has_zeros {
+                conds.push(Cond::lt(image.clone(), xs[0].clone()));
+            }
             for (d, inside) in [&r[0], &o[1]].into_iter().enumerate() {
                 let i = corner[d].clone() * self.tile + inside - self.pads[d];
                 if self.pads[d] > 0 {
@@ -236,7 +257,7 @@ impl Op for WinogradInput {
                 conds.push(Cond::lt(i.clone(), spatial[d].clone()));
                 at.push(i);
             }
-            let index = self.layout.with_spatial(&own_index(last, tile.div(down.clone() * &across), channel), at);
+            let index = self.layout.with_spatial(&own_index(last, image, channel), at);
             let value = Expr::load(x, index).cast(out.dtype, acc);
             weighted(matrix, &o[0], &r[0], Expr::guarded(conds, value, Expr::constant(0.0, acc)), acc)
         });
@@ -368,12 +389,13 @@ impl WinogradOutput {
     /// # Errors
     /// Tiles that are no whole images.
     pub fn images(&self, products: &[Int]) -> OpResult<Int> {
-        let count = self.tiles_and_channels(products)?.0;
+        let made = self.tiles_and_channels(products)?.0;
         let each = tiles(&self.height, self.tile) * tiles(&self.width, self.tile);
-        if count.as_const().zip(each.as_const()).is_some_and(|(n, each)| n % each != 0) {
-            return Err(format!("{count} tiles are no images of {}x{}", self.height, self.width).into());
+        let images = tidy(&made.div(&each));
+        if made.as_const().is_some() && each.as_const().is_some() && count(&images, each, self.layout)? != *made {
+            return Err(format!("{made} tiles are no images of {}x{}", self.height, self.width).into());
         }
-        Ok(tidy(&count.div(each)))
+        Ok(images)
     }
     fn tiles_and_channels<'a>(&self, shape: &'a [Int]) -> OpResult<(&'a Int, &'a Int)> {
         Ok(if channels_last(self.layout)? { (&shape[2], &shape[3]) } else { (&shape[3], &shape[2]) })
