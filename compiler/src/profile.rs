@@ -34,6 +34,16 @@ crate::attr_enum! {
     }
 }
 
+/// How two halves are taken from a word of 32 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HalfWords {
+    /// By the bits of 16-bit integers: Mesa's compiler for NVIDIA sees the word through them. It leaves two neighbouring vectors of four
+    /// halves two loads of 8 bytes, and joins those of words.
+    Integers,
+    /// By the conversion to f32 and back, which Mesa's compilers for AMD and Intel leave out.
+    Conversions,
+}
+
 /// A device whose matrix operations are not used.
 struct NoMatrices {
     /// How its driver family begins.
@@ -69,6 +79,9 @@ pub struct DeviceProfile {
     pub subgroup: (u32, u32),
     /// Native f16 arithmetic and storage in shaders.
     pub f16: bool,
+    /// Native 16-bit integers in shaders.
+    #[serde(default)]
+    pub i16: bool,
     /// Bytes of workgroup memory.
     pub shared_memory: u32,
     /// Threads of a workgroup.
@@ -144,6 +157,18 @@ impl DeviceProfile {
     pub fn unrolls_loops(&self) -> bool {
         self.driver.starts_with("intel open-source mesa")
     }
+    /// How halves are taken from words of 32 bits so that it costs no instruction; none where no way is known. Memory of halves that is only
+    /// copied is then declared as words (benches/results/2026-11-24-wide.md).
+    pub fn half_words(&self) -> Option<HalfWords> {
+        if self.software || !self.f16 {
+            return None;
+        }
+        match self.driver.as_str() {
+            "nvidia" if self.i16 => Some(HalfWords::Integers),
+            d if d.starts_with("radv") || d.starts_with("intel open-source mesa") => Some(HalfWords::Conversions),
+            _ => None,
+        }
+    }
     /// Rounds of loops that a thread of a kernel has: beyond them the driver ends all loops without a word, as llvmpipe did
     /// (its counter of 16 bits is of a thread, not of a loop). None where no driver is known to.
     pub fn most_rounds(&self) -> Option<u64> {
@@ -198,6 +223,7 @@ impl DeviceProfile {
             software: self.software,
             subgroup: if both_have_subgroups { device.subgroup } else { (0, 0) },
             f16: self.f16 && device.f16,
+            i16: self.i16 && device.i16,
             shared_memory: self.shared_memory.min(device.shared_memory),
             max_invocations: self.max_invocations.min(device.max_invocations),
             max_workgroup_size: [x.min(dx), y.min(dy), z.min(dz)],

@@ -62,6 +62,7 @@ pub struct Gpu {
 pub(crate) fn wanted_features() -> wgpu::Features {
     use wgpu::Features as F;
     F::SHADER_F16
+        | F::SHADER_I16
         | F::SUBGROUP
         | F::SUBGROUP_BARRIER
         | F::TIMESTAMP_QUERY

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     F16,
     I32,
     U32,
+    /// Only on the way from a word to its halves.
+    U16,
     Bool,
 }
 
@@ -30,6 +32,7 @@ impl Kind {
             Kind::F16 => (ScalarKind::Float, 2),
             Kind::I32 => (ScalarKind::Sint, 4),
             Kind::U32 => (ScalarKind::Uint, 4),
+            Kind::U16 => (ScalarKind::Uint, 2),
             Kind::Bool => (ScalarKind::Bool, 1),
         };
         naga::Scalar { kind, width }
@@ -162,8 +165,10 @@ impl Builder {
             Some(size) => TypeInner::Vector { size, scalar: kind.scalar() },
             None => TypeInner::Scalar(kind.scalar()),
         };
-        if kind == Kind::F16 {
-            self.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16;
+        match kind {
+            Kind::F16 => self.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16,
+            Kind::U16 => self.capabilities |= naga::valid::Capabilities::SHADER_INT16,
+            _ => {}
         }
         self.ty(inner)
     }
@@ -264,7 +269,7 @@ impl Builder {
     pub fn constant(&mut self, kind: Kind, lanes: u8, v: f64) -> Value {
         let handle = match kind {
             Kind::F32 => self.f32(v as f32),
-            Kind::F16 => unreachable!("arithmetic is never in f16"),
+            Kind::F16 | Kind::U16 => unreachable!("arithmetic is never in 16 bits"),
             Kind::I32 => self.i32(v as i32),
             Kind::U32 => self.u32(v as u32),
             Kind::Bool => self.bool(v != 0.0),
@@ -368,7 +373,7 @@ impl Builder {
         }
         Value { handle, kind, lanes: a.lanes }
     }
-    /// The same bits as another 32-bit kind.
+    /// The same bits as another kind as wide.
     pub fn bitcast(&mut self, a: Value, kind: Kind) -> Value {
         if a.kind == kind {
             return a;

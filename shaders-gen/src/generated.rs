@@ -320,6 +320,7 @@ pub fn check_wgsl(text: &str) -> Result<(), String> {
     }
     let capabilities = Capabilities::SHADER_FLOAT16
         | Capabilities::SHADER_FLOAT16_IN_FLOAT32
+        | Capabilities::SHADER_INT16
         | Capabilities::SUBGROUP
         | Capabilities::COOPERATIVE_MATRIX
         | Capabilities::IMMEDIATES;

@@ -48,6 +48,8 @@ pub(crate) struct KernelEmitter<'a> {
     pub unknown_zero: Option<Value>,
     /// Threads of the smallest and the largest subgroup that the device may take; 0 without subgroups.
     pub subgroup_sizes: (u32, u32),
+    /// How halves are taken from words.
+    pub half_words: Option<compiler::profile::HalfWords>,
     /// True in subgroups that have a task of their own, where there may be more than tasks.
     pub has_task: Option<Handle<Expression>>,
     pub subgroup_builtins: Vec<(naga::BuiltIn, Handle<Expression>)>,
@@ -78,6 +80,7 @@ impl<'a> KernelEmitter<'a> {
             symbols: None,
             unknown_zero: None,
             subgroup_sizes: (0, 0),
+            half_words: None,
             has_task: None,
             subgroup_builtins: vec![],
         }
@@ -89,7 +92,7 @@ impl<'a> KernelEmitter<'a> {
             Word::F32 | Word::RoundedHalf => Kind::F32,
             Word::F16 => Kind::F16,
             Word::I32 => Kind::I32,
-            Word::U32 | Word::Halves | Word::BrainHalves | Word::Bytes { .. } => Kind::U32,
+            Word::U32 | Word::Halves | Word::JoinedHalves | Word::BrainHalves | Word::Bytes { .. } => Kind::U32,
         }
     }
 
@@ -331,7 +334,7 @@ impl<'a> KernelEmitter<'a> {
 
     pub fn node(&mut self, node: &Node) -> Result<(), EmitError> {
         match node {
-            Node::Seq(list) => list.iter().try_for_each(|n| self.node(n)),
+            Node::Seq(list) => self.sequence(list),
             Node::Loop { var, extent, spread: false, body } => self.serial_loop(*var, extent, body),
             Node::Loop { var, extent, spread: true, body } => self.spread_loop(*var, extent, body),
             Node::If { conds, body } => {

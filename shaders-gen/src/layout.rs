@@ -4,6 +4,7 @@
 
 use crate::access::{Form, local_numel, resolve_form};
 use crate::error::EmitError;
+use crate::joined::{VECTOR, Vectors, joined_halves};
 use crate::tree::{Leaf, Node};
 use compiler::dtype::DType;
 use compiler::int::{Facts, Int};
@@ -24,6 +25,8 @@ pub(crate) enum Word {
     RoundedHalf,
     /// Two f16 in a u32.
     Halves,
+    /// The same on a device that has f16: of device memory that is read, and of registers that words are copied to and from.
+    JoinedHalves,
     /// Two bf16 in a u32.
     BrainHalves,
     /// Four bytes in a u32, sign-extended on load or not.
@@ -36,7 +39,7 @@ impl Word {
     /// Elements of a word.
     pub fn pack(self) -> u32 {
         match self {
-            Word::Halves | Word::BrainHalves => 2,
+            Word::Halves | Word::JoinedHalves | Word::BrainHalves => 2,
             Word::Bytes { .. } => 4,
             _ => 1,
         }
@@ -81,6 +84,8 @@ impl StorageLayout {
 #[derive(Default, Debug)]
 struct Usage {
     runs: FxHashSet<u8>,
+    /// Where vectors of four begin.
+    vectors: FxHashSet<Int>,
     bases: Vec<Int>,
     read: bool,
     written: bool,
@@ -111,9 +116,13 @@ pub(crate) fn plan_layouts(
         target.written = true;
         target.read |= leaf.combiner.is_some();
     });
+    let of_vectors = |u: &Usage| !u.matrices && !u.vectors.is_empty() && u.bases.iter().all(|i| u.vectors.contains(i));
+    let vectors =
+        usage.iter().filter(|(_, u)| of_vectors(u)).map(|(b, u)| (*b, Vectors { of: &u.vectors, written: u.written }));
+    let joined = joined_halves(f, root, profile, &vectors.collect(), ranges);
     let mut layouts = FxHashMap::default();
     for (b, u) in usage {
-        let mut layout = plan_layout(f, b, &u, profile)?;
+        let mut layout = plan_layout(f, b, &u, profile, joined.get(&b).copied())?;
         // Metal's matrices are loaded from single elements.
         if u.matrices && profile.driver == "metal" {
             layout.width = 1;
@@ -147,6 +156,9 @@ fn note_access(
         Form::Run { base, count, align } => {
             if align >= i64::from(count) {
                 u.runs.insert(count);
+                if i64::from(count) == VECTOR {
+                    u.vectors.insert(base.clone());
+                }
             } else {
                 u.bases.extend((0..i64::from(count)).map(|v| ranges.simplify(&(base.clone() + v))));
             }
@@ -161,11 +173,14 @@ fn plan_layout(
     b: BufferId,
     u: &Usage,
     profile: &DeviceProfile,
+    joined: Option<u32>,
 ) -> Result<StorageLayout, EmitError> {
     let buffer = &f.buffers[b];
     let word = word_of(buffer.dtype, buffer.encoding, buffer.scope, profile)
         .map_err(|why| EmitError::unsupported(format!("buffer `{}`: {why}", buffer.name)))?;
+    let word = if joined.is_some() { Word::JoinedHalves } else { word };
     let elements = match (u.runs.contains(&4), u.runs.contains(&2)) {
+        _ if joined.is_some() => joined.unwrap_or(0),
         (true, _) => 4,
         (_, true) => 2,
         _ => 1,

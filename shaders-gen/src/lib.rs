@@ -9,8 +9,8 @@
 //! 3. `barriers`: workgroup barriers are derived from what is written and read.
 //! 4. `guards`: conditions are placed as far out as uniform control flow allows; `clamps`: what they make needless goes.
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
-//!    variables for registers with constant indices, slices for what is beyond one binding.
-//! 6. `kernel`, `index`, `value`, `memory` (with `packing`, `half`, `buffer_slices`, `subgroup`, `across`): statements, indices, values and accesses
+//!    variables for registers with constant indices, slices for what is beyond one binding; `joined`: which halves are words.
+//! 6. `kernel` (with `branches`), `index`, `value`, `memory` (with `packing`, `words`, `half`, `buffer_slices`, `subgroup`, `across`): statements, indices, values and accesses
 //!    become naga IR through `builder` and `ops`.
 //! 7. `generated`: validation, and text and words for each target; `lines`: what each line of the text comes from.
 //!
@@ -23,6 +23,7 @@
 mod access;
 mod across;
 mod barriers;
+mod branches;
 mod buffer_slices;
 mod builder;
 mod clamps;
@@ -34,6 +35,7 @@ mod grid;
 mod guards;
 mod half;
 mod index;
+mod joined;
 mod kernel;
 mod lanes;
 mod layout;
@@ -126,6 +128,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();
     emitter.subgroup_sizes = profile.subgroup;
+    emitter.half_words = profile.half_words();
     emitter.kernel(&grid, &root)?;
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);

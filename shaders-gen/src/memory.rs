@@ -3,6 +3,7 @@
 use crate::access::{Access, Form, resolve};
 use crate::builder::{LoadKey, Value};
 use crate::error::EmitError;
+use crate::joined::VECTOR;
 use crate::kernel::{KernelEmitter, StorageLocation};
 use crate::lanes::is_multiple;
 use crate::layout::StorageLayout;
@@ -197,11 +198,27 @@ impl KernelEmitter<'_> {
         self.load_part(buffer, &address)
     }
 
-    /// Stores a packed word whose first element is `base`.
+    /// The words of four halves from `base` on, as they are stored.
+    pub fn load_words(&mut self, buffer: BufferId, base: &Int, access: &Access) -> Result<Value, EmitError> {
+        let unit_size = self.layout(buffer).unit();
+        let offset = match is_multiple(base, unit_size) {
+            true => 0,
+            false => self.ranges.simplify(&base.rem(unit_size)).as_const().unwrap_or(VECTOR),
+        };
+        let unit = self.ranges.simplify(&base.div(unit_size));
+        let unit = self.unit_inside(buffer, base, &unit, access);
+        let whole = self.load_part(buffer, &Address { unit, part: Part::Whole })?;
+        Ok(self.b.slice(whole, (offset / 2) as u32, (VECTOR / 2) as u8))
+    }
+
+    /// Stores packed words whose first element is `base`.
     pub fn store_word(&mut self, buffer: BufferId, base: &Int, word: Value, access: &Access) -> Result<(), EmitError> {
         let layout = self.layout(buffer);
         self.prove_store(buffer, access, base, &layout);
-        let address = self.address_of(base, &layout);
+        let address = match i64::from(word.lanes) == i64::from(layout.width) {
+            true => Address { unit: self.ranges.simplify(&base.div(layout.unit())), part: Part::Whole },
+            false => self.address_of(base, &layout),
+        };
         self.store_part(buffer, &address, word)?;
         self.b.forget(&|b| b == buffer);
         Ok(())
@@ -368,7 +385,7 @@ impl KernelEmitter<'_> {
         self.require(inside, |this| format!("block `{}` may store beyond its buffer, at `{i}`", this.block));
     }
 
-    fn store_run(
+    pub fn store_run(
         &mut self,
         buffer: BufferId,
         base: &Int,

@@ -6,6 +6,7 @@ use crate::kernel::KernelEmitter;
 use crate::layout::{StorageLayout, Word};
 use compiler::dtype::DType;
 use compiler::int::Int;
+use compiler::profile::HalfWords;
 use compiler::tir::BufferId;
 use naga::{BinaryOperator as B, MathFunction as M};
 
@@ -20,6 +21,10 @@ impl KernelEmitter<'_> {
 
     /// `count` elements of `buffer` from `first` on of packed words.
     pub fn decode_packed(&mut self, words: Value, word: Word, buffer: BufferId, first: u32, count: u8) -> Value {
+        if word == Word::JoinedHalves {
+            let halves = self.halves_of(words, first, count);
+            return self.b.convert(halves, Kind::F32);
+        }
         let pack = word.pack();
         let mut parts = Vec::with_capacity(count as usize);
         let mut e = first;
@@ -39,6 +44,36 @@ impl KernelEmitter<'_> {
         self.b.compose(&parts)
     }
 
+    /// `count` halves of words from `first` on, in the way that the driver's compiler sees through.
+    pub fn halves_of(&mut self, words: Value, first: u32, count: u8) -> Value {
+        use naga::valid::Capabilities as C;
+        let by_integers = self.half_words == Some(HalfWords::Integers);
+        let sixteen = self.b.constant(Kind::U32, 1, 16.0);
+        let mut parts = Vec::with_capacity(count as usize);
+        let mut of_word = None;
+        for e in first..first + u32::from(count) {
+            let word = self.b.component(words, e / 2);
+            if by_integers {
+                let low = if e % 2 == 1 { self.b.binary(B::ShiftRight, word, sixteen) } else { word };
+                parts.push(self.b.convert(low, Kind::U16));
+                continue;
+            }
+            let both = match of_word.filter(|(w, _)| *w == e / 2) {
+                Some((_, both)) => both,
+                None => self.unpack(word, Word::Halves),
+            };
+            of_word = Some((e / 2, both));
+            parts.push(self.b.component(both, e % 2));
+        }
+        let all = self.b.compose(&parts);
+        self.b.capabilities |= C::SHADER_FLOAT16;
+        if !by_integers {
+            return self.b.convert(all, Kind::F16);
+        }
+        self.b.capabilities |= C::SHADER_INT16;
+        self.b.bitcast(all, Kind::F16)
+    }
+
     /// All elements of a word as a vector.
     pub fn unpack(&mut self, w: Value, word: Word) -> Value {
         match word {
@@ -46,6 +81,10 @@ impl KernelEmitter<'_> {
                 self.b.capabilities |= naga::valid::Capabilities::SHADER_FLOAT16_IN_FLOAT32;
                 let v = self.b.math(M::Unpack2x16float, &[w]);
                 Value { kind: Kind::F32, lanes: 2, ..v }
+            }
+            Word::JoinedHalves => {
+                let halves = self.halves_of(w, 0, 2);
+                self.b.convert(halves, Kind::F32)
             }
             Word::BrainHalves => {
                 let (shift, mask) =
@@ -99,6 +138,7 @@ impl KernelEmitter<'_> {
                 self.b.compose(&words)
             }
             Word::F32 | Word::I32 | Word::U32 => v,
+            Word::JoinedHalves => unreachable!("only words are stored to joined halves"),
         }
     }
 

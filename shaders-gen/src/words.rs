@@ -1,18 +1,16 @@
-//! Packed words of bytes as they are: products of two words, and copies from one packed buffer to another.
+//! Packed words as they are: products of two words of bytes, and copies of bytes or halves from one buffer to another.
 
 use crate::access::{Form, resolve};
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;
+use crate::joined::{LANES, is_of_words, word_of_constant};
 use crate::kernel::KernelEmitter;
 use crate::layout::Word;
 use crate::tree::Leaf;
 use compiler::dtype::DType;
 use compiler::int::Int;
-use compiler::tir::{BufferId, Expr, Scalar, Scope};
+use compiler::tir::{BufferId, Expr, Scope};
 use naga::MathFunction as M;
-
-/// Elements of a word.
-const BYTES: u8 = 4;
 
 impl KernelEmitter<'_> {
     /// True when a leaf is an operation that a subgroup does as a whole.
@@ -47,55 +45,61 @@ impl KernelEmitter<'_> {
         self.load_word(buffer, &i)
     }
 
-    /// Stores a leaf whose lanes are the bytes of one word, and which computes no byte anew: the word is copied. False for any other.
+    /// Stores a leaf whose lanes are those of packed words, and which computes none anew: words are copied. False for any other.
     pub fn copied_word(&mut self, leaf: &Leaf) -> Result<bool, EmitError> {
-        let layout = self.layout(leaf.buffer);
-        let Word::Bytes { .. } = layout.word else { return Ok(false) };
-        let access = resolve(&self.f.buffers[leaf.buffer], &leaf.indices, leaf.lane, self.ranges);
-        let Form::Run { base, count: BYTES, align } = &access.form else { return Ok(false) };
-        if *align < i64::from(BYTES) || !self.is_of_words(&leaf.value, self.f.buffers[leaf.buffer].dtype) {
+        let (buffer, layout) = (&self.f.buffers[leaf.buffer], self.layout(leaf.buffer));
+        let Some(lane) = leaf.lane else { return Ok(false) };
+        let (of_bytes, t) = (matches!(layout.word, Word::Bytes { .. }), buffer.dtype);
+        if !of_bytes && !matches!(layout.word, Word::F16 | Word::JoinedHalves) {
             return Ok(false);
         }
-        let word = self.word_value(&leaf.value)?;
-        self.store_word(leaf.buffer, base, word, &access)?;
+        let layouts = &self.layouts;
+        let packed = |b: BufferId| match layouts[&b].word {
+            Word::Bytes { .. } => of_bytes,
+            Word::JoinedHalves => !of_bytes,
+            _ => false,
+        };
+        if leaf.value.loads().is_empty() && !of_bytes
+            || !is_of_words(self.f, &leaf.value, (lane, t), &packed, self.ranges)
+        {
+            return Ok(false);
+        }
+        let access = resolve(buffer, &leaf.indices, leaf.lane, self.ranges);
+        let Form::Run { base, count: LANES, align } = &access.form else { return Ok(false) };
+        if of_bytes || layout.word == Word::JoinedHalves {
+            if *align < i64::from(LANES) {
+                return Ok(false);
+            }
+            let words = self.word_value(&leaf.value, t)?;
+            self.store_word(leaf.buffer, base, words, &access)?;
+            return Ok(true);
+        }
+        let words = self.word_value(&leaf.value, t)?;
+        let halves = self.halves_of(words, 0, LANES);
+        self.store_run(leaf.buffer, base, LANES, *align, halves, &access)?;
+        self.b.forget(&|b| b == leaf.buffer);
         Ok(true)
     }
 
-    /// True when the lanes of a value are the bytes of words that are loaded, one of two such, or constants.
-    fn is_of_words(&mut self, e: &Expr, t: DType) -> bool {
-        let Some(lane) = self.lane else { return false };
-        match e {
-            Expr::Const(Scalar::Int(_), own) => *own == t,
-            Expr::Load(b, ix) => {
-                let buffer = &self.f.buffers[*b];
-                let packed = buffer.dtype == t && matches!(self.layouts[b].word, Word::Bytes { .. });
-                let form = resolve(buffer, ix, Some(lane), self.ranges).form;
-                packed && matches!(form, Form::Run { count: BYTES, align, .. } if align >= i64::from(BYTES))
-            }
-            Expr::Select(c, a, b) => {
-                let mut differs = false;
-                c.visit_ints(&mut |i| differs |= i.uses(lane.var));
-                !differs && c.loads().is_empty() && self.is_of_words(a, t) && self.is_of_words(b, t)
-            }
-            _ => false,
-        }
-    }
-
-    fn word_value(&mut self, e: &Expr) -> Result<Value, EmitError> {
+    fn word_value(&mut self, e: &Expr, t: DType) -> Result<Value, EmitError> {
         match e {
             Expr::Load(b, ix) => {
                 let access = resolve(&self.f.buffers[*b], ix, self.lane, self.ranges);
                 let Form::Run { base, .. } = &access.form else { unreachable!("asked before") };
+                if self.layouts[b].word == Word::JoinedHalves {
+                    return self.load_words(*b, base, &access);
+                }
                 let at = self.inside(*b, base, &access);
                 self.load_word(*b, &at)
             }
             Expr::Select(c, a, b) => {
-                let (condition, yes, no) = (self.value(c)?, self.word_value(a)?, self.word_value(b)?);
+                let (condition, yes, no) = (self.value(c)?, self.word_value(a, t)?, self.word_value(b, t)?);
                 Ok(self.b.select(condition, yes, no))
             }
-            Expr::Const(Scalar::Int(v), _) => {
-                let word = u32::from_le_bytes([*v as u8; 4]);
-                Ok(self.b.constant(Kind::U32, 1, f64::from(word)))
+            Expr::Const(s, _) => {
+                let word = word_of_constant(*s, t).unwrap_or_else(|| unreachable!("asked before"));
+                let lanes = if t == DType::F16 { LANES / 2 } else { 1 };
+                Ok(self.b.constant(Kind::U32, lanes, f64::from(word)))
             }
             _ => unreachable!("asked before"),
         }

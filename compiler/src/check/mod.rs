@@ -19,6 +19,8 @@ pub mod sharing;
 mod tests;
 mod view;
 
+pub use view::threads_at;
+
 use crate::cpu::sample_kernels;
 use crate::name::Name;
 use crate::tir::{TensorFunction, print_loops};

@@ -11,7 +11,7 @@
 //!
 //! Where each index has memory of its *own* (registers along threads, workgroup memory along workgroups):
 //! - what is stored in a loop over the axis, inside the buffer's life, is read in such a loop, and by the index that stored
-//!   it; what is stored outside of such a loop and differs between the indices is not read inside of one.
+//!   it; where conditions keep the indices of two blocks apart, neither says anything of the other; what is stored outside of such a loop and differs between the indices is not read inside of one.
 //!
 //! Fragments are a subgroup's as a whole: no loop over threads or lanes stands around what accesses them.
 //!
@@ -406,9 +406,17 @@ impl<'f> Sharing<'_, 'f> {
             }
             return;
         }
-        for w in writes {
+        // What no index runs beside a store says nothing of it; but what an index loads, it has stored.
+        let apart = |a: &Access<'f>, b: &Access<'f>| {
+            let [a, b] = [a, b].map(|x| view.leaves[x.leaf].indices_along(view.f, axis));
+            a.high < b.low || b.high < a.low
+        };
+        for w in &writes {
             for x in &s.accesses {
                 let (lw, lx) = (&view.leaves[w.leaf], &view.leaves[x.leaf]);
+                if inside(x) != inside(w) && apart(w, x) && (x.write || writes.iter().any(|w| !apart(w, x))) {
+                    continue;
+                }
                 let (pw, px) = (AccessContext::new(lw, s.life), AccessContext::new(lx, s.life));
                 let free = !uses(lw, w.indices, axis) && !uses(lx, x.indices, axis);
                 let wanted = [axis].into_iter().collect();

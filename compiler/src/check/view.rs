@@ -1,6 +1,6 @@
 //! A kernel as the checker sees it: its leaves with the loops around them, and the axes that run at the same time.
 
-use crate::int::{Int, IntNode};
+use crate::int::{Facts, Int, IntNode, Interval};
 use crate::name::Name;
 use crate::tir::{Block, BufferId, Expr, For, LoopKind, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashSet;
@@ -83,6 +83,12 @@ impl<'f> Leaf<'f> {
     pub(super) fn along(&self, axis: Parallel) -> impl Iterator<Item = (usize, &'f For)> + '_ {
         self.loops.iter().copied().enumerate().filter(move |(_, l)| Parallel::of(l) == Some(axis))
     }
+    /// The indices along `axis` that run the block, as far as loops and conditions tell.
+    pub(super) fn indices_along(&self, f: &TensorFunction, axis: Parallel) -> Interval {
+        let mut facts = Facts::new(f.bounds());
+        facts.assume(&self.block.guards);
+        self.along(axis).fold(Interval::ALL, |own, (_, l)| own.intersect(facts.span_here(&Int::var(l.var))))
+    }
     /// Adds the axes whose loops' variables `e` uses.
     pub(super) fn axes_used(&self, e: &Int, out: &mut FxHashSet<Parallel>) {
         e.visit(&mut |n| {
@@ -91,6 +97,13 @@ impl<'f> Leaf<'f> {
             }
         });
     }
+}
+
+/// The threads of a workgroup, along x, y and z, that run each block which accesses `buffer`.
+pub fn threads_at(f: &TensorFunction, buffer: BufferId) -> Vec<(Name, [Interval; 3])> {
+    let views = View::all(f);
+    let leaves = views.iter().flat_map(|v| &v.leaves).filter(|l| l.block.accesses(buffer));
+    leaves.map(|l| (l.block.name, [0, 1, 2].map(|axis| l.indices_along(f, Parallel::Local(axis))))).collect()
 }
 
 /// The statements of one dispatch: a kernel, or a top-level statement that will be one.

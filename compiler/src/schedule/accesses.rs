@@ -58,6 +58,23 @@ pub fn rewrite_accesses(f: &mut TensorFunction, buffer: BufferId, rewrite: &dyn 
     });
 }
 
+/// Lets every load and store of `from` go to `into`.
+pub fn replace_buffer(f: &mut TensorFunction, from: BufferId, into: BufferId) {
+    f.body.visit_mut(&mut |s| {
+        let Stmt::Block(b) = s else { return };
+        let mut ints = |i: &Int| rewrite_int_loads(i, &mut |id, ix| (id == from).then(|| Int::load(into, ix)));
+        b.guards = b.guards.iter().map(|c| c.map(&mut ints)).collect();
+        b.indices = b.indices.iter().map(&mut ints).collect();
+        b.value = b.value.rewrite(&mut ints, &mut |e| match e {
+            Expr::Load(id, ix) if *id == from => Some(Expr::Load(into, ix.clone())),
+            _ => None,
+        });
+        if b.buffer == from {
+            b.buffer = into;
+        }
+    });
+}
+
 /// Rewrites every load of `buffer` in one expression.
 pub fn rewrite_loads(e: &Expr, buffer: BufferId, rewrite: &dyn Fn(&[Int]) -> Expr) -> Expr {
     e.rewrite(&mut |i| i.clone(), &mut |e| match e {

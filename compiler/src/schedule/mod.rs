@@ -24,7 +24,9 @@ mod flatten_buffer;
 mod fuse;
 mod inline;
 mod layout;
+mod merge_buffers;
 mod merge_nests;
+mod offset_loop;
 mod pad_reduction;
 mod partition_loop;
 mod reorder;
@@ -96,6 +98,7 @@ instructions! {
     bind::Bind,
     vectorize::Vectorize,
     unroll::Unroll,
+    offset_loop::OffsetLoop,
     inline::Inline,
     stage_in_registers::StageInRegisters,
     stage_in_shared::StageInShared,
@@ -108,6 +111,7 @@ instructions! {
     pad_reduction::PadReduction,
     partition_loop::PartitionLoop,
     merge_nests::MergeNests,
+    merge_buffers::MergeBuffers,
     rfactor::Rfactor,
     transform_layout::TransformLayout,
     flatten_buffer::FlattenBuffer,

@@ -39,7 +39,8 @@ async fn open() -> Gpu {
         .await
         .expect("these tests need a GPU adapter or a software driver");
     let matrices = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
-    let wanted = wgpu::Features::SHADER_F16 | wgpu::Features::SUBGROUP | wgpu::Features::IMMEDIATES | matrices;
+    let halves = wgpu::Features::SHADER_F16 | wgpu::Features::SHADER_I16;
+    let wanted = halves | wgpu::Features::SUBGROUP | wgpu::Features::IMMEDIATES | matrices;
     let features = adapter.features() & wanted;
     let limits = adapter.limits();
     let info = adapter.get_info();
@@ -69,6 +70,7 @@ async fn open() -> Gpu {
             (0, 0)
         },
         f16: features.contains(wgpu::Features::SHADER_F16),
+        i16: features.contains(wgpu::Features::SHADER_I16),
         immediates: if features.contains(wgpu::Features::IMMEDIATES) { limits.max_immediate_size } else { 0 },
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
         max_invocations: limits.max_compute_invocations_per_workgroup,

@@ -463,16 +463,24 @@ fn rules_on_matrix_units() {
         eprintln!("NOT RUN: {} multiplies no matrices of f16 into f32", own.name);
         return;
     }
-    let profile = DeviceProfile { asked_rules: vec!["matmul-matrix".into()], ..own.clone() };
-    let mut tried = 0;
-    // The last one may be cut into slices.
-    for (m, n, k) in [(16, 16, 16), (37, 21, 40), (70, 130, 64), (19, 36, 1024)] {
-        tried += check_choices("product", DType::F16, &matmul(DType::F16, m, n, k), &profile);
+    let own = DeviceProfile { asked_rules: vec!["matmul-matrix".into()], ..own.clone() };
+    for profile in std::iter::once(own.clone()).chain(with_words(&own)) {
+        let mut tried = 0;
+        // The last one may be cut into slices.
+        for (m, n, k) in [(16, 16, 16), (37, 21, 40), (70, 130, 64), (19, 36, 1024)] {
+            tried += check_choices("product", DType::F16, &matmul(DType::F16, m, n, k), &profile);
+        }
+        for (what, f) in workloads(DType::F16).into_iter().filter(|w| w.0.contains("conv")) {
+            check(what, DType::F16, &f, &profile);
+        }
+        assert!(tried >= 12, "{tried}");
     }
-    for (what, f) in workloads(DType::F16).into_iter().filter(|w| w.0.contains("conv")) {
-        check(what, DType::F16, &f, &profile);
-    }
-    assert!(tried >= 12, "{tried}");
+}
+
+/// This device with the drivers on which memory of halves is words, in each way.
+fn with_words(p: &DeviceProfile) -> impl Iterator<Item = DeviceProfile> {
+    let driver = |d: &str| DeviceProfile { software: false, driver: d.into(), ..p.clone() };
+    ["nvidia", "radv", "intel open-source mesa driver"].map(driver).into_iter().filter(|p| p.half_words().is_some())
 }
 
 #[test]
@@ -483,6 +491,7 @@ fn rules_on_native_halves() {
     for (what, f) in workloads(DType::F16) {
         check(what, DType::F16, &f, &software_device());
         check(what, DType::F16, &f, &real_device());
+        with_words(&subgroup_device()).for_each(|p| check(what, DType::F16, &f, &p));
     }
 }
 

@@ -7,13 +7,45 @@ use crate::int::{self, Int};
 use crate::name::Name;
 use crate::schedule::combine::combines;
 use crate::schedule::estimate::{Combination, combination_cost};
-use crate::schedule::{Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, Rfactor, StageInRegisters};
+use crate::schedule::{
+    Axis, CacheWrite, Combine, DecomposeReduction, MemoryScope, OffsetLoop, Rfactor, StageInRegisters,
+};
 use crate::tir::{Block, BufferId, Scope};
 
 /// Elements of one vector.
 const VECTOR: i64 = 4;
 /// Bytes that a thread loads at once.
 pub(super) const LOAD_BYTES: i64 = 16;
+
+/// The threads along x that copy a tile: so many of them, from `first` on.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub first: i64,
+    pub count: i64,
+}
+
+/// Distributes the copy nest of block `copy`, whose loops stand inside loop `at`, over the threads of a `part` of a workgroup of one
+/// dimension, each of which copies one run of 16 bytes or nothing. False, and nothing done, where runs are shorter or there are others.
+pub(super) fn copy_by_part(sketch: &mut Sketch<'_>, copy: Name, at: Name, part: Part) -> Result<bool, Decline> {
+    let mut tried = sketch.clone();
+    let loops = inside(&tried, copy, at)?;
+    let elements: i64 = loops.iter().map(|v| tried.extent_of(*v).unwrap_or(1)).product();
+    let bytes = element_bytes(&tried, copy);
+    let (mut flat, run) = split_runs(&mut tried, copy, &loops, elements * bytes / LOAD_BYTES)?;
+    let copied: i64 = run.iter().map(|v| tried.extent_of(*v).unwrap_or(0)).product();
+    let runs = tried.extent_of(flat).unwrap_or(i64::MAX);
+    if copied * bytes != LOAD_BYTES || runs > part.count {
+        return Ok(false);
+    }
+    flat = tried.split(flat, &[0, part.count], &["o", "x"])?[1];
+    if part.first > 0 {
+        tried.apply(OffsetLoop { r#loop: flat, by: part.first })?;
+    }
+    tried.bind(flat, Axis::LocalX)?;
+    vectorize_run(&mut tried, run)?;
+    *sketch = tried;
+    Ok(true)
+}
 
 /// Distributes the copy nest of block `copy`, whose loops stand inside loop `at`, over all `threads` (along x and y) of the
 /// workgroup. Where neighbours of one of its loops lie next to each other in device memory, a thread copies runs of them of
@@ -25,18 +57,37 @@ pub(super) fn copy_cooperatively(
     threads: (i64, i64),
 ) -> Result<(), Decline> {
     let loops = inside(sketch, copy, at)?;
-    let mut order = loops.clone();
+    let (flat, run) = split_runs(sketch, copy, &loops, threads.0 * threads.1)?;
+    // Fewer than there are threads: the last rows of threads have none.
+    let count = sketch.extent_of(flat).filter(|n| n % threads.0 == 0).map_or(i64::MAX, |n| n / threads.0);
+    let parts = sketch.split(flat, &[0, threads.1.min(count.max(1)), threads.0], &["o", "y", "x"])?;
+    sketch.bind(parts[1], Axis::LocalY)?;
+    sketch.bind(parts[2], Axis::LocalX)?;
+    sketch.unroll(parts[0])?;
+    vectorize_run(sketch, run)
+}
+
+/// The loops through a run: the last one is a vector, the others are unrolled.
+fn vectorize_run(sketch: &mut Sketch<'_>, mut run: Vec<Name>) -> Result<(), Decline> {
+    let Some(vector) = run.pop() else { return Ok(()) };
+    run.into_iter().try_for_each(|v| sketch.unroll(v))?;
+    Ok(sketch.vectorize(vector)?)
+}
+
+/// Splits the loops of a copy, which `threads` share, into one over runs of neighbours and those through a run.
+fn split_runs(sketch: &mut Sketch<'_>, copy: Name, loops: &[Name], threads: i64) -> Result<(Name, Vec<Name>), Decline> {
+    let mut order = loops.to_vec();
     order.sort_by_key(|v| std::cmp::Reverse(strides(sketch, copy, *v)));
     let mut run = Vec::new();
     // Packed words are stored whole: their bytes are the vector, wherever they come from.
-    let word = word_loop(sketch, copy, &loops);
+    let word = word_loop(sketch, copy, loops);
     let may_be_vector = |v: &&Name| word.is_none_or(|w| w == **v);
-    for length in run_lengths(sketch, copy, &loops, threads.0 * threads.1) {
+    for length in run_lengths(sketch, copy, loops, threads) {
         let Some(found) = loops
             .iter()
             .rev()
             .filter(may_be_vector)
-            .find_map(|v| Run::along(sketch, copy, &loops, *v, length).transpose())
+            .find_map(|v| Run::along(sketch, copy, loops, *v, length).transpose())
         else {
             continue;
         };
@@ -55,15 +106,7 @@ pub(super) fn copy_cooperatively(
         sketch.reorder(&order.iter().chain(&run).copied().collect::<Vec<Name>>())?;
     }
     let flat = sketch.fuse(&order, Name::new(&format!("{copy}_f")))?;
-    // Fewer than there are threads: the last rows of threads have none.
-    let count = sketch.extent_of(flat).filter(|n| n % threads.0 == 0).map_or(i64::MAX, |n| n / threads.0);
-    let parts = sketch.split(flat, &[0, threads.1.min(count.max(1)), threads.0], &["o", "y", "x"])?;
-    sketch.bind(parts[1], Axis::LocalY)?;
-    sketch.bind(parts[2], Axis::LocalX)?;
-    sketch.unroll(parts[0])?;
-    let Some(vector) = run.pop() else { return Ok(()) };
-    run.into_iter().try_for_each(|v| sketch.unroll(v))?;
-    Ok(sketch.vectorize(vector)?)
+    Ok((flat, run))
 }
 
 /// The loop that goes through a packed word of the buffer that the block stores to.
@@ -131,12 +174,17 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How many neighbours a thread may copy, the most first: as many as one load brings, as long as every thread has some.
-fn run_lengths(sketch: &Sketch<'_>, copy: Name, loops: &[Name], threads: i64) -> Vec<i64> {
+/// Bytes of an element of device memory that the block loads.
+fn element_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
     let blocks = sketch.f.body.blocks();
     let loads = blocks.iter().find(|b| b.name == copy).map(|b| b.value.loads()).unwrap_or_default();
     let global = loads.into_iter().map(|(b, _)| &sketch.f.buffers[b]).filter(|b| b.scope == Scope::Global);
-    let size = global.map(|b| b.dtype.size() as i64).max().unwrap_or(LOAD_BYTES / VECTOR);
+    global.map(|b| b.dtype.size() as i64).max().unwrap_or(LOAD_BYTES / VECTOR)
+}
+
+/// How many neighbours a thread may copy, the most first: as many as one load brings, as long as every thread has some.
+fn run_lengths(sketch: &Sketch<'_>, copy: Name, loops: &[Name], threads: i64) -> Vec<i64> {
+    let size = element_bytes(sketch, copy);
     let elements: i64 = loops.iter().map(|v| sketch.extent_of(*v).unwrap_or(1)).product();
     let wide = LOAD_BYTES / size;
     let mut lengths = vec![VECTOR];

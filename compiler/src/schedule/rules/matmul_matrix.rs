@@ -11,7 +11,7 @@
 //! estimate finds the cheapest.
 
 use super::analysis::{Contraction, Unit, contraction};
-use super::cooperate::copy_cooperatively;
+use super::cooperate::{Part, copy_by_part, copy_cooperatively};
 use super::direct;
 use super::matmul_tiled::fuse_output;
 use super::matrix_tile::{DEPTH, DEPTHS, Matrix, Operands, PAD, Tile, VECTOR};
@@ -24,8 +24,8 @@ use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{holdings, matrix_costs};
 use crate::schedule::{
-    Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, SplitEpilogue,
-    StageInFragment, StageInShared, Tensorize, TransformLayout,
+    Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, MergeBuffers, PadReduction, SoftwarePipeline,
+    SplitEpilogue, StageInFragment, StageInShared, Tensorize, TransformLayout,
 };
 use crate::tir::{LoopKind, MatrixRole};
 
@@ -277,32 +277,50 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     }
     let piece_m = pieces.first().copied().filter(|_| tile.pieces.0 > 1);
     let piece_n = pieces.last().copied().filter(|_| tile.pieces.1 > 1);
-    sketch.reorder(&c.k.iter().chain(&spatial).copied().collect::<Vec<_>>())?;
+    let passing = match tile.passing(sketch.profile, matrix) {
+        Some(MatrixRole::A) => piece_m,
+        Some(_) => piece_n,
+        None => None,
+    };
+    let mut pieces = pieces.to_vec();
+    pieces.sort_by_key(|v| Some(*v) != passing);
+    sketch.reorder(&c.k.iter().chain(&pieces).chain(of_matrix).copied().collect::<Vec<_>>())?;
     let k = sketch.fuse(&c.k, Name::new(&format!("{reduce}_k")))?;
     let k = sketch.split(k, &[0, tile.depth / depth, depth], &["o", "i", "k"])?;
-    sketch.reorder(&[&k[..2], pieces, &[row, column, k[2]]].concat())?;
+    sketch.reorder(&[&k[..2], &pieces, &[row, column, k[2]]].concat())?;
     sketch.apply(PadReduction { block: reduce })?;
     let (a, b) = (Name::new(&format!("{reduce}_a")), Name::new(&format!("{reduce}_b")));
     let (left, right) = (c.left.to_string(), (1 - c.left).to_string());
     let around = sketch.loops(reduce)?;
     let subgroups: Vec<Name> =
         around.iter().filter(|l| matches!(l.kind, LoopKind::Subgroup(_))).map(|l| l.var).collect();
-    for (operand, into, piece, own) in [(&left, a, piece_m, row), (&right, b, piece_n, column)] {
+    let both = [(&left, a, piece_m, row), (&right, b, piece_n, column)];
+    for (operand, into, piece, own) in both {
         let order: Vec<Name> = subgroups.iter().copied().chain(piece).chain([own]).collect();
         let used = if into == a { tile.subgroups.0 > 1 } else { tile.subgroups.1 > 1 };
         let rows = 1 + i64::from(used) + i64::from(piece.is_some());
         let (operand, at) = (operand.clone(), k[0]);
         sketch.apply(StageInShared { block: reduce, operand, at, into, order, pad: PAD, rows, narrow: true })?;
-        copy_cooperatively(sketch, into, k[0], threads)?;
+    }
+    let apart = copy_apart(sketch, product, [a, b], k[0])?;
+    if !apart {
+        [a, b].into_iter().try_for_each(|into| copy_cooperatively(sketch, into, k[0], threads))?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
     let always = !sketch.profile.sinks_loads();
     sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, b], double_buffer: false, always })?;
-    let own = |piece: Option<Name>, matrix: [Name; 2]| piece.into_iter().chain(matrix).collect::<Vec<Name>>();
+    if apart {
+        let [into, buffer] = [a, b].map(|b| Name::new(&format!("{b}_next")));
+        sketch.apply(MergeBuffers { buffer, into })?;
+    }
+    let at = |piece: Option<Name>| piece.filter(|p| Some(*p) == passing).unwrap_or(k[1]);
+    let own = |piece: Option<Name>, matrix: [Name; 2]| {
+        piece.into_iter().filter(|p| Some(*p) != passing).chain(matrix).collect::<Vec<Name>>()
+    };
     let (rows, columns) = (own(piece_m, [row, k[2]]), own(piece_n, [k[2], column]));
     let [load_a, load_b] = [format!("load_a_{m}x{depth}_f16"), format!("load_b_{depth}x{n}_f16")];
-    load_fragment(sketch, reduce, &left, k[1], MatrixRole::A, rows, load_a)?;
-    load_fragment(sketch, reduce, &right, k[1], MatrixRole::B, columns, load_b)?;
+    load_fragment(sketch, reduce, &left, at(piece_m), MatrixRole::A, rows, load_a)?;
+    load_fragment(sketch, reduce, &right, at(piece_n), MatrixRole::B, columns, load_b)?;
     sketch.unroll(k[1])?;
     pieces.iter().try_for_each(|v| sketch.unroll(*v))?;
     tensorize(sketch, row, format!("multiply_add_{m}x{n}x{depth}_f16_f32"))?;
@@ -311,6 +329,20 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     let outer = fill.len().saturating_sub(2);
     fill[..outer].iter().try_for_each(|v| sketch.unroll(*v))?;
     tensorize(sketch, fill[outer], format!("fill_{m}x{n}_f32"))
+}
+
+/// Lets the first threads copy the left operand's tile and the next ones the right operand's, 16 bytes each, where the workgroup has
+/// so many: all threads would copy less of each at a time. Whole subgroups do the one or the other.
+fn copy_apart(sketch: &mut Sketch<'_>, product: &Product<'_>, [a, b]: [Name; 2], at: Name) -> Result<bool, Decline> {
+    let lanes = i64::from(sketch.profile.subgroup.1.max(1));
+    let Some(left) = product.tile.copied_apart(product.matrix, lanes) else { return Ok(false) };
+    let mut tried = sketch.clone();
+    let done = copy_by_part(&mut tried, a, at, Part { first: 0, count: left })?
+        && copy_by_part(&mut tried, b, at, Part { first: left, count: product.threads.0 - left })?;
+    if done {
+        *sketch = tried;
+    }
+    Ok(done)
 }
 
 /// Loads the matrices of an operand in loop `at`; the last two loops of `order` are their rows and columns.

@@ -1,9 +1,12 @@
 //! Products on matrix units against the reference evaluator: every shape, every choice, with and without tails.
 
 use super::{Choice, choices, schedule, schedule_with};
+use crate::attr::Attr;
 use crate::profile::DeviceProfile;
+use crate::schedule::MergeBuffers;
 use crate::schedule::testing::{
-    MATRIX_SHAPES, assert_every_choice, assert_same, chosen, matrix_device as device, parsed as function, proposed,
+    MATRIX_SHAPES, SUBGROUP_SIZES, assert_every_choice, assert_same, assert_same_on_subgroups, chosen,
+    matrix_device as device, parsed as function, proposed,
 };
 use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
 
@@ -26,6 +29,17 @@ fn batched(b: i64, m: i64, n: i64, k: i64) -> TensorFunction {
   for h in 0..{b} {{ for i in 0..{m} {{ for j in 0..{n} {{ for k in 0..{k} {{
     block y reduce sum init {{ %y[h, i, j] <- f32(%a[h, i, k]) * f32(%b[h, j, k]) }}
   }} }} }} }}
+}}"
+    ))
+}
+
+/// One such product.
+fn rows_of_keys(m: i64, n: i64, k: i64) -> TensorFunction {
+    function(&format!(
+        "tensor @mm(%a: f16[{m},{k}], %b: f16[{n},{k}], out %y: f32[{m},{n}]) {{
+  for i in 0..{m} {{ for j in 0..{n} {{ for k in 0..{k} {{
+    block y reduce sum init {{ %y[i, j] <- f32(%a[i, k]) * f32(%b[j, k]) }}
+  }} }} }}
 }}"
     ))
 }
@@ -70,6 +84,31 @@ fn subgroups_of_any_size_share_the_tile() {
         });
         let threads = bound.iter().filter(|b| b.0 == LoopKind::Local(0)).filter_map(|b| b.1).max();
         assert_eq!(threads, Some(4 * i64::from(subgroup.1)), "as many as four of the largest subgroups have");
+    }
+}
+
+/// Tiles of which a thread would have less than 16 bytes: the first threads copy the one, the others the other, in the same registers.
+#[test]
+fn threads_apart_copy_small_tiles() {
+    for (mnk, subgroup, tile, depth, (m, n, k)) in [
+        ([16, 16, 16], (64, 64), [2, 2, 1, 1], 32, (50, 64, 64)),
+        ([8, 16, 16], (16, 32), [4, 4, 4, 2], 16, (130, 128, 48)),
+        ([8, 16, 16], (32, 32), [4, 4, 2, 2], 16, (64, 100, 40)),
+    ] {
+        let (f, p) = (rows_of_keys(m, n, k), device(mnk, subgroup));
+        let made = schedule(&f, &[], &p).unwrap_or_else(|e| panic!("{e}")).function;
+        let unit = choices(&made.trace).iter().find(|c| c.point == "tile".into()).expect("tiles are a choice").unit;
+        let tile = Attr::List(tile.into_iter().map(Attr::Int).collect());
+        let list = [("tile", tile), ("depth", Attr::Int(depth))].map(|(point, value)| Choice {
+            unit,
+            point: point.into(),
+            value,
+        });
+        let mut g = schedule_with(&f, &[], &p, &list).unwrap_or_else(|e| panic!("{e}")).function;
+        g.name = f.name;
+        assert!(g.trace.iter().any(|i| i.as_any().is::<MergeBuffers>()), "{:?}", g.trace);
+        let sizes: Vec<u32> = SUBGROUP_SIZES.into_iter().filter(|s| (subgroup.0..=subgroup.1).contains(s)).collect();
+        assert_same_on_subgroups(&f, &g, &sizes);
     }
 }
 

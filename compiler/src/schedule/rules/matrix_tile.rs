@@ -3,6 +3,7 @@
 use super::tiles::{MatrixTile, ProductTile};
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{Holdings, WindowPlaces};
+use crate::tir::MatrixRole;
 
 /// Elements of the reduction that a workgroup has at a time.
 pub(super) const DEPTH: i64 = 32;
@@ -12,6 +13,8 @@ pub(super) const DEPTHS: [i64; 3] = [DEPTH, 2 * DEPTH, DEPTH / 2];
 pub(super) const PAD: i64 = 8;
 /// Neighbours of a result that a lane computes at once.
 pub(super) const VECTOR: i64 = 4;
+/// Registers of a lane that are few for a product.
+const FEW_REGISTERS: i64 = 128;
 /// Registers of a lane for addresses and conditions.
 const OTHERS: i64 = 8;
 /// Rows of a lane's results, at most, where it has more of them.
@@ -33,6 +36,10 @@ const FUNCTION_VECTORS: i64 = 7;
 const UNROLLED_INSTRUCTIONS: i64 = 832;
 const STEP_INSTRUCTIONS: i64 = 24;
 const PRODUCT_INSTRUCTIONS: i64 = 4;
+
+/// Products of a K step, at most, whose loop is short (nir_opt_gcm: less than 100 instructions), where copies need little arithmetic.
+const SHORT_PRODUCTS: i64 = 8;
+const HOISTED: i64 = 3;
 
 /// Registers of a run's place in windows.
 fn of_place(w: WindowPlaces, unrolled: bool) -> i64 {
@@ -142,6 +149,21 @@ impl Tile {
         }
         all.min(3) + i64::from(all > 1 || self.is_unrolled(m, steps))
     }
+    /// How many threads, from the first one on, copy the left operand's tile, where the others copy the right one's: each 16 bytes, and
+    /// whole subgroups the one or the other. None where the workgroup is smaller than that, or all threads have 16 bytes of both.
+    pub(super) fn copied_apart(&self, m: Matrix, lanes: i64) -> Option<i64> {
+        let (rows, columns) = self.size(m);
+        let [left, right] = [rows, columns].map(|n| n * self.depth / RUN);
+        (left % lanes == 0 && right % lanes == 0 && left + right <= self.tasks() * lanes).then_some(left)
+    }
+    /// Registers of a lane for the addresses of matrices that a compiler takes out of a short loop, beyond those that operands leave
+    /// free which pass by.
+    fn hoisted(&self, p: &DeviceProfile, m: Matrix, lanes: i64, h: Holdings, unrolled: bool) -> i64 {
+        let products = self.pieces.0 * self.pieces.1 * self.depth / m.k;
+        let plain = h.windows.is_none() && h.computed.iter().all(Option::is_none);
+        let short = plain && products <= SHORT_PRODUCTS && self.copied_apart(m, lanes).is_none();
+        if p.unrolls_loops() && short && !unrolled { HOISTED } else { 0 }
+    }
     /// Whether a lane has the registers for a product: accumulators beside operands and what is loaded for the next K step, or beside what
     /// is made of the results. The reduction is cut into `slices`.
     pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, o: Operands, slices: i64) -> bool {
@@ -152,8 +174,18 @@ impl Tile {
         let (rows, columns) = self.of_subgroup(m);
         let operands = (rows + columns) * m.k / 2 * self.operands_held(p, m, steps);
         let results = if o.holdings.functions { FUNCTION_VECTORS } else { PLAIN_VECTORS } * VECTOR;
-        let others = (operands / lanes + self.copied(m, lanes, o.holdings, unrolled)).max(results);
+        let copied = self.copied(m, lanes, o.holdings, unrolled);
+        // Of straight code the loads of the step after the next one may be under way too.
+        let copied = if unrolled { 2 * copied } else { copied };
+        let others = (operands / lanes + copied + self.hoisted(p, m, lanes, o.holdings, unrolled)).max(results);
         most <= 0 || rows * columns / lanes + others <= most
+    }
+    /// Where registers are few, the operand whose matrices pass by those of the other one, which stay: the one that has more of them.
+    /// Elsewhere all of both are loaded before the first product, which waits for fewer of them.
+    pub(super) fn passing(&self, p: &DeviceProfile, m: Matrix) -> Option<MatrixRole> {
+        let few = (1..FEW_REGISTERS).contains(&p.registers_of_largest_subgroup());
+        let (left, right) = self.of_subgroup(m);
+        few.then_some(if right + m.m < left + m.n { MatrixRole::A } else { MatrixRole::B })
     }
     /// For the estimate, which asks for results of a thread as rows and columns.
     pub(super) fn in_numbers(&self, m: Matrix, lanes: i64, slices: i64) -> MatrixTile {
@@ -189,7 +221,7 @@ impl Matrix {
 mod tests {
     use super::*;
 
-    /// What Mesa's compiler for Intel spills and what it holds (benches/results/2026-11-23-matrix-units.md).
+    /// What Mesa's compiler for Intel spills and what it holds (benches/results/2026-11-23-matrix-units.md, -24-wide.md).
     #[test]
     fn tiles_that_spill_are_not_held() {
         let p = DeviceProfile::named("bmg").expect("a profile");
@@ -208,7 +240,8 @@ mod tests {
         assert!(held((4, 4), (4, 2), 16, windows));
         let transposed = of(Holdings { windows: Some(WindowPlaces { places: 6, quotients: 1 }), ..plain });
         assert!(!held((4, 4), (4, 2), 16, transposed), "a condition on a remainder");
-        assert!(held((2, 2), (4, 2), 16, long));
+        assert!(!held((2, 2), (4, 2), 16, long), "a short loop, all addresses of whose matrices live around it");
+        assert!(!held((2, 2), (2, 1), 64, Operands::plain(576)), "9 steps in a row, whose loads are all under way");
         assert!(!held((2, 2), (4, 2), 16, of(Holdings { computed: [Some(1), None], ..plain })), "a scale on the way");
         assert!(!Tile::new((4, 4), (4, 2), 16).is_held(&p, m, long, 4), "12 steps of a slice are unrolled");
         assert!(!held((2, 2), (4, 2), 16, windows), "longer runs out of windows");

@@ -1,0 +1,85 @@
+//! `merge-buffers`: two register buffers that no thread uses both of become one.
+//!
+//! Before -> after, `merge-buffers {buffer=bn, into=an}`:
+//!
+//! ```text
+//! for x in 0..4 local_x:            for x in 0..4 local_x:
+//!   a: an[0] = p[x]                   a: an[0] = p[x]
+//! for y in 0..8 local_x:            for y in 0..8 local_x:
+//!   b: bn[0] = q[y - 4]   if y >= 4   b: an[0] = q[y - 4]   if y >= 4
+//! ```
+
+use super::accesses::replace_buffer;
+use super::loops::find_buffer;
+use super::{Instruction, Refusal};
+use crate::attr_struct;
+use crate::check::threads_at;
+use crate::int::Interval;
+use crate::name::Name;
+use crate::tir::{Scope, TensorFunction};
+
+attr_struct! {
+    /// Gives two buffers of registers one place.
+    pub struct MergeBuffers("merge-buffers") {
+        /// The buffer that goes.
+        pub buffer: Name = "".into(),
+        /// The buffer that stays.
+        pub into: Name = "".into(),
+    }
+}
+
+impl Instruction for MergeBuffers {
+    fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
+        let (from, into) = (find_buffer(f, self.buffer)?, find_buffer(f, self.into)?);
+        let (a, b) = (&f.buffers[from], &f.buffers[into]);
+        if from == into || a.scope != Scope::Register || b.scope != Scope::Register {
+            let text = format!("`{}` and `{}` are not two buffers of registers", self.buffer, self.into);
+            return Err(Refusal::at(self.buffer, text));
+        }
+        if (a.dtype, &a.shape, a.encoding) != (b.dtype, &b.shape, b.encoding) {
+            return Err(Refusal::at(self.buffer, format!("is not of the type and shape of `{}`", self.into)));
+        }
+        let others = threads_at(f, into);
+        for (block, own) in threads_at(f, from) {
+            let apart = |theirs: &[Interval; 3]| own.iter().zip(theirs).any(|(x, y)| x.high < y.low || y.high < x.low);
+            if let Some((other, _)) = others.iter().find(|(_, theirs)| !apart(theirs)) {
+                let text = format!("threads that use `{}` may use `{}` too, in `{other}`", self.buffer, self.into);
+                return Err(Refusal::at(block, text));
+            }
+        }
+        replace_buffer(f, from, into);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::schedule::testing::*;
+
+    const TEXT: &str = "tensor @f(%p: f32[4], %q: f32[4], out %y: f32[4], out %z: f32[4]) {
+  buffer %an: f32[1] register
+  buffer %bn: f32[1] register
+  kernel k {
+    local_x for x in 0..4 { block a { %an[0] <- %p[x] } }
+    local_x for v in 0..8 { block b where (v >= 4) { %bn[0] <- %q[v - 4] } }
+    local_x for w in 0..4 { block y { %y[w] <- %an[0] * 2.0 } }
+    local_x for u in 0..8 { block z where (u >= 4) { %z[u - 4] <- %bn[0] + 1.0 } }
+  }
+}";
+
+    #[test]
+    fn threads_apart_share_registers() {
+        let f = crate::text::parse_tensor_function(TEXT).expect("a tensor function");
+        let g = scheduled(&f, &["merge-buffers {buffer=bn, into=an}"]);
+        let into = g.body.blocks()[0].buffer;
+        assert!(g.body.blocks().iter().all(|b| b.accesses(into)));
+        assert_same(&f, &g);
+        assert!(refusal(&f, "merge-buffers {buffer=p, into=an}").contains("not two buffers of registers"));
+    }
+
+    #[test]
+    fn threads_that_use_both_are_refused() {
+        let f = crate::text::parse_tensor_function(&TEXT.replace("(u >= 4)", "(u >= 3)")).expect("a tensor function");
+        assert!(refusal(&f, "merge-buffers {buffer=bn, into=an}").contains("may use `an` too"));
+    }
+}

@@ -1,0 +1,124 @@
+//! What packed words hold, and which buffers of halves are declared as words on devices that have f16.
+
+use crate::access::{Form, resolve_form};
+use crate::lanes::Lane;
+use crate::tree::{Leaf, Node};
+use compiler::dtype::DType;
+use compiler::int::{Facts, Int, divisor};
+use compiler::profile::{DeviceProfile, HalfWords};
+use compiler::tir::{BufferId, Encoding, Expr, Scalar, Scope, TensorFunction};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Lanes of a leaf that copies words: the bytes of one, or the halves of two.
+pub(crate) const LANES: u8 = 4;
+/// Elements of a vector.
+pub(crate) const VECTOR: i64 = LANES as i64;
+
+/// A buffer that is accessed by whole vectors alone.
+pub(crate) struct Vectors<'u> {
+    /// Where they begin.
+    pub of: &'u FxHashSet<Int>,
+    pub written: bool,
+}
+
+impl Vectors<'_> {
+    /// All come in pairs, each pair from a multiple of eight on.
+    fn are_pairs(&self, ranges: &mut Facts) -> bool {
+        let is_first = |i: &Int| divisor(i) % (2 * VECTOR) == 0;
+        self.of.iter().all(|i| {
+            let by = if is_first(i) { VECTOR } else { -VECTOR };
+            let other = ranges.simplify(&(i.clone() + by));
+            is_first(i) != is_first(&other) && self.of.contains(&other)
+        })
+    }
+}
+
+/// The buffers of halves that are words, with the elements of a unit. Where compilers see integers through, that is device memory that is
+/// read by vectors of eight, which words make one load; else device memory that is copied, and registers on the way of such copies, so
+/// that nothing takes halves apart that are stored together.
+pub(crate) fn joined_halves(
+    f: &TensorFunction,
+    root: &Node,
+    profile: &DeviceProfile,
+    vectors: &FxHashMap<BufferId, Vectors<'_>>,
+    ranges: &mut Facts,
+) -> FxHashMap<BufferId, u32> {
+    let mut joined = FxHashMap::default();
+    let Some(way) = profile.half_words() else { return joined };
+    let halves = |b: BufferId, scope: Scope| {
+        let buffer = &f.buffers[b];
+        let native = buffer.dtype == DType::F16 && buffer.encoding == Encoding::Native && buffer.scope == scope;
+        vectors.get(&b).filter(|_| native)
+    };
+    let memory = |b: BufferId| halves(b, Scope::Global).filter(|v| !v.written);
+    let unit = |v: &Vectors<'_>, ranges: &mut Facts| VECTOR as u32 * if v.are_pairs(ranges) { 2 } else { 1 };
+    if way == HalfWords::Integers {
+        joined.extend(vectors.keys().filter_map(|b| Some((*b, unit(memory(*b)?, ranges)))));
+        joined.retain(|_, unit| i64::from(*unit) > VECTOR);
+        return joined;
+    }
+    let mut leaves = Vec::new();
+    root.visit_leaves(&mut |leaf| leaves.push(leaf));
+    let mut copied = FxHashSet::default();
+    let mut registers: FxHashMap<BufferId, bool> = FxHashMap::default();
+    for leaf in leaves {
+        let copies = is_copy_of_halves(f, leaf, &|b| memory(b).is_some(), ranges);
+        if f.buffers[leaf.buffer].scope == Scope::Register {
+            let held = registers.entry(leaf.buffer).or_insert_with(|| halves(leaf.buffer, Scope::Register).is_some());
+            *held &= copies;
+        }
+        if copies {
+            copied.extend(leaf.value.loads().iter().map(|l| l.0));
+        }
+    }
+    joined.extend(registers.into_iter().filter(|r| r.1).map(|(b, _)| (b, VECTOR as u32)));
+    joined.extend(copied.into_iter().filter_map(|b| Some((b, unit(memory(b)?, ranges)))));
+    joined
+}
+
+/// The word whose lanes are all this constant.
+pub(crate) fn word_of_constant(s: Scalar, t: DType) -> Option<u32> {
+    match (s, t) {
+        (Scalar::Float(v), DType::F16) => Some(u32::from(::half::f16::from_f64(v).to_bits()) * 0x1_0001),
+        (Scalar::Int(v), DType::I8 | DType::U8 | DType::Bool) => Some(u32::from_le_bytes([v as u8; 4])),
+        _ => None,
+    }
+}
+
+/// True when the lanes of a value of type `t` are those of words that are loaded from `packed` buffers, of one of two such, or constants.
+pub(crate) fn is_of_words(
+    f: &TensorFunction,
+    e: &Expr,
+    (lane, t): (Lane, DType),
+    packed: &dyn Fn(BufferId) -> bool,
+    ranges: &mut Facts,
+) -> bool {
+    match e {
+        Expr::Const(s, own) => *own == t && word_of_constant(*s, t).is_some(),
+        Expr::Load(b, ix) => packed(*b) && f.buffers[*b].dtype == t && is_whole(f, *b, ix, lane, ranges),
+        Expr::Select(c, a, b) => {
+            let mut differs = false;
+            c.visit_ints(&mut |i| differs |= i.uses(lane.var));
+            let alike = !differs && c.loads().is_empty();
+            alike && is_of_words(f, a, (lane, t), packed, ranges) && is_of_words(f, b, (lane, t), packed, ranges)
+        }
+        _ => false,
+    }
+}
+
+/// The lanes are neighbours from a word's first on.
+fn is_whole(f: &TensorFunction, b: BufferId, ix: &[Int], lane: Lane, ranges: &mut Facts) -> bool {
+    let form = resolve_form(&f.buffers[b], ix, Some(lane), ranges);
+    matches!(form, Form::Run { count: LANES, align, .. } if align >= i64::from(LANES))
+}
+
+/// True when a leaf copies vectors of halves, from `memory` alone, to whole vectors.
+fn is_copy_of_halves(f: &TensorFunction, leaf: &Leaf, memory: &dyn Fn(BufferId) -> bool, ranges: &mut Facts) -> bool {
+    let Some(lane) = leaf.lane.filter(|_| leaf.combiner.is_none() && leaf.tensor.is_empty() && !leaf.across) else {
+        return false;
+    };
+    !leaf.value.loads().is_empty()
+        && f.buffers[leaf.buffer].dtype == DType::F16
+        && is_whole(f, leaf.buffer, &leaf.indices, lane, ranges)
+        && is_of_words(f, &leaf.value, (lane, DType::F16), memory, ranges)
+}
