@@ -138,6 +138,8 @@ pub struct DeviceProfile {
     pub processor: String,
 }
 
+/// Registers of a thread that are few.
+const FEW_REGISTERS: i64 = 128;
 /// The major version of Mesa whose lavapipe was seen to run loops to their ends.
 const LAVAPIPE_WITHOUT_LIMIT: u32 = 26;
 
@@ -270,6 +272,10 @@ impl DeviceProfile {
         let (least, largest) = (i64::from(self.subgroup.0), i64::from(self.subgroup.1));
         let all = i64::from(self.registers);
         if Self::subgroups_divide_registers(self.subgroup) { all * least / largest } else { all }
+    }
+    /// A thread of the largest subgroup has fewer registers than the tiles of products want.
+    pub fn has_few_registers(&self) -> bool {
+        (1..FEW_REGISTERS).contains(&self.registers_of_largest_subgroup())
     }
     /// The subgroup size when it is fixed.
     pub fn fixed_subgroup(&self) -> Option<u32> {

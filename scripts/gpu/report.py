@@ -10,7 +10,7 @@ Figures are means weighted by FLOPs over kernels with an anchor and at least 8 F
   conflict  passes that reads of shared memory take / passes without bank conflicts (32 banks of 4 bytes; matrix loads: 8 rows of 16 bytes a pass)
   sector    used / fetched bytes of the worst global operand (sectors of 32 bytes)
   wide      share of the global loads in the hot loop that are 128 bits or more
-  flight    between two barriers (in workgroups of one subgroup, which have none: between stores to shared memory and loads from it): longest run of global loads without a store to shared memory / all of them; 1 is all before the first
+  flight    between two barriers, on each side of a branch (in workgroups of one subgroup, which have none: between stores to shared memory and loads from it): longest run of global loads without a store to shared memory / all of them; 1 is all before the first
   prefetch  share of FLOPs whose loop has loads in flight during its arithmetic
   fill      schedulers that get a subgroup at all
   spills    registers spilled, all kernels        unstaged  share of FLOPs in kernels that read no shared memory

@@ -1,11 +1,13 @@
 //! Sequences of statements, in which a condition and its opposite make one branch.
 
+use crate::access::{Form, resolve_form};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::lines::Source;
 use crate::tree::{Node, has_load};
-use compiler::tir::{Cond, CondOp};
-use naga::Statement;
+use compiler::int::Int;
+use compiler::tir::{Cond, CondOp, Scope};
+use naga::{Expression, Handle, Statement};
 
 impl KernelEmitter<'_> {
     /// Statements one after another. What stands under a condition and what follows under its opposite are the two sides of one branch.
@@ -30,7 +32,9 @@ impl KernelEmitter<'_> {
     fn either(&mut self, common: &[Cond], decides: &Cond, sides: [(&[Cond], &Node); 2]) -> Result<(), EmitError> {
         let around = if common.is_empty() { None } else { Some(self.all(common)?.handle) };
         let condition = self.all(std::slice::from_ref(decides))?.handle;
-        let side = |this: &mut Self, (conds, body): (&[Cond], &Node)| {
+        let bases = self.one_base(decides, condition, sides)?;
+        let side = |this: &mut Self, (n, (conds, body)): (usize, (&[Cond], &Node))| {
+            let around = std::mem::replace(&mut this.shared_base, bases.as_ref().map(|b| b[n].clone()));
             let source = Source { block: body.last_block(), ..this.b.sources.current() };
             let before = this.b.sources.enter(source);
             let mark = this.ranges.mark();
@@ -40,10 +44,11 @@ impl KernelEmitter<'_> {
             let block = this.b.close();
             this.ranges.forget(mark);
             this.b.sources.leave(before);
+            this.shared_base = around;
             done.map(|()| block)
         };
         let both = |this: &mut Self| {
-            let [accept, reject] = sides.map(|s| side(this, s));
+            let [accept, reject] = [0, 1].map(|n| side(this, (n, sides[n])));
             this.b.statement(Statement::If { condition, accept: accept?, reject: reject? });
             Ok(())
         };
@@ -51,6 +56,58 @@ impl KernelEmitter<'_> {
             Some(around) => self.branch(around, both),
             None => both(self),
         }
+    }
+}
+
+impl KernelEmitter<'_> {
+    /// Where registers are few: one value for what the addresses of a loop's loads have in common on each side of a branch, where a thread
+    /// takes the same side every time, so that it holds one base and not both.
+    fn one_base(
+        &mut self,
+        decides: &Cond,
+        condition: Handle<Expression>,
+        sides: [(&[Cond], &Node); 2],
+    ) -> Result<Option<[(Int, Handle<Expression>); 2]>, EmitError> {
+        let here = self.b.top();
+        let decided = self.level(&decides.lhs).max(self.level(&decides.rhs));
+        if !self.few_registers || decided >= here {
+            return Ok(None);
+        }
+        let [Some(a), Some(b)] = [self.base_of(sides[0], here)?, self.base_of(sides[1], here)?] else {
+            return Ok(None);
+        };
+        let (accept, reject) = (self.int(&a)?, self.int(&b)?);
+        let level = decided.max(self.level(&a)).max(self.level(&b));
+        let base = self.b.emit_at(level, Expression::Select { condition, accept, reject });
+        Ok(Some([(a, base), (b, base)]))
+    }
+
+    /// What the addresses of all loads from device memory of one side have in common that scopes from `below` on do not change.
+    fn base_of(&mut self, (conds, body): (&[Cond], &Node), below: usize) -> Result<Option<Int>, EmitError> {
+        let mark = self.ranges.mark();
+        self.ranges.assume(conds);
+        let mut units = Vec::new();
+        body.visit_leaves(&mut |leaf| {
+            for (b, ix) in leaf.value.loads() {
+                if let (Scope::Global, Some(layout)) = (self.f.buffers[b].scope, self.layouts.get(&b)) {
+                    match resolve_form(&self.f.buffers[b], ix, leaf.lane, self.ranges) {
+                        Form::One(i) | Form::Run { base: i, .. } => {
+                            units.push(Some(self.ranges.simplify(&i.div(layout.unit()))));
+                        }
+                        Form::Each(_) => units.push(None),
+                    }
+                }
+            }
+        });
+        self.ranges.forget(mark);
+        let mut found = None;
+        for unit in units {
+            let Some(part) = unit.map(|u| self.outer_part(&u, below)).transpose()?.flatten() else { return Ok(None) };
+            if *found.get_or_insert(part.clone()) != part {
+                return Ok(None);
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -16,7 +16,7 @@ type Emitted = Result<Handle<Expression>, EmitError>;
 
 impl KernelEmitter<'_> {
     /// The outermost scope in which `e` can be evaluated. Loads stay where they are.
-    fn level(&mut self, e: &Int) -> usize {
+    pub fn level(&mut self, e: &Int) -> usize {
         if e.as_const().is_some() {
             return 0;
         }
@@ -46,6 +46,9 @@ impl KernelEmitter<'_> {
             });
         }
         let level = self.level(e);
+        if let Some(h) = self.sum_from_shared_base(e)? {
+            return Ok(h);
+        }
         if let Some(&h) = self.b.scopes[level].ints.get(e) {
             return Ok(h);
         }
@@ -137,8 +140,8 @@ impl KernelEmitter<'_> {
         Ok(self.b.emit_at(level, Expression::Select { condition, accept: up, reject: r }))
     }
 
-    /// A sum, terms of outer variables first.
-    fn sum(&mut self, e: &Int) -> Emitted {
+    /// The terms of a sum with their levels and signs, those of outer variables first.
+    fn leveled_terms(&mut self, e: &Int) -> Result<Vec<(usize, Int, i64)>, EmitError> {
         let (terms, constant) = terms(e)
             .filter(|(terms, c)| *c != i64::MIN && terms.iter().all(|t| t.1 != i64::MIN))
             .ok_or_else(|| self.too_wide(format!("the sum `{e}`"), 64))?;
@@ -153,6 +156,46 @@ impl KernelEmitter<'_> {
             let at = if matches!(leveled[..], [(_, _, c)] if c < 0 && constant > 0) { 0 } else { leveled.len() };
             leveled.insert(at, (0, Int::new(constant.abs()), constant));
         }
+        Ok(leveled)
+    }
+
+    /// What of a sum is the same in all scopes from `below` on, and is no constant.
+    pub fn outer_part(&mut self, e: &Int, below: usize) -> Result<Option<Int>, EmitError> {
+        let mut sum = Int::new(0);
+        for (level, term, c) in self.leveled_terms(e)? {
+            if level >= below || term.as_const().is_some() {
+                break;
+            }
+            sum = if c < 0 { sum - term } else { sum + term };
+        }
+        Ok(Some(sum).filter(|s| s.as_const().is_none()))
+    }
+
+    /// A sum that begins with the one which the branch's sides share a register for. It holds on this side only, and is remembered nowhere.
+    fn sum_from_shared_base(&mut self, e: &Int) -> Result<Option<Handle<Expression>>, EmitError> {
+        let (Some((base, h)), IntNode::Add(..) | IntNode::Sub(..)) = (self.shared_base.clone(), e.node()) else {
+            return Ok(None);
+        };
+        let leveled = self.leveled_terms(e)?;
+        let mut prefix = Int::new(0);
+        let mut rest = leveled.iter();
+        while prefix != base {
+            let Some((_, term, c)) = rest.next() else { return Ok(None) };
+            prefix = if *c < 0 { prefix - term } else { prefix + term };
+        }
+        self.require_i32(e);
+        let mut sum = h;
+        for (_, term, c) in rest {
+            let right = self.int(term)?;
+            let op = if *c < 0 { B::Subtract } else { B::Add };
+            sum = self.b.emit(Expression::Binary { op, left: sum, right });
+        }
+        Ok(Some(sum))
+    }
+
+    /// A sum, terms of outer variables first.
+    fn sum(&mut self, e: &Int) -> Emitted {
+        let leveled = self.leveled_terms(e)?;
         let (mut prefix, mut h) = (Int::new(0), self.b.i32(0));
         for (_, term, c) in &leveled {
             let next = if *c < 0 { prefix.clone() - term } else { prefix.clone() + term };

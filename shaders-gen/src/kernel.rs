@@ -50,6 +50,10 @@ pub(crate) struct KernelEmitter<'a> {
     pub subgroup_sizes: (u32, u32),
     /// How halves are taken from words.
     pub half_words: Option<compiler::profile::HalfWords>,
+    /// A thread has few registers.
+    pub few_registers: bool,
+    /// On a side of a branch: a sum, and the value that stands for it there.
+    pub shared_base: Option<(Int, Handle<Expression>)>,
     /// True in subgroups that have a task of their own, where there may be more than tasks.
     pub has_task: Option<Handle<Expression>>,
     pub subgroup_builtins: Vec<(naga::BuiltIn, Handle<Expression>)>,
@@ -81,6 +85,8 @@ impl<'a> KernelEmitter<'a> {
             unknown_zero: None,
             subgroup_sizes: (0, 0),
             half_words: None,
+            few_registers: false,
+            shared_base: None,
             has_task: None,
             subgroup_builtins: vec![],
         }

@@ -129,6 +129,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     emitter.declare_locals();
     emitter.subgroup_sizes = profile.subgroup;
     emitter.half_words = profile.half_words();
+    emitter.few_registers = profile.has_few_registers();
     emitter.kernel(&grid, &root)?;
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);

@@ -304,7 +304,14 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
     }
     let apart = copy_apart(sketch, product, [a, b], k[0])?;
     if !apart {
-        [a, b].into_iter().try_for_each(|into| copy_cooperatively(sketch, into, k[0], threads))?;
+        for into in [a, b] {
+            // Fewer threads with 16 bytes each, rather than all with less, where that costs nothing: a driver that moves loads behind
+            // arithmetic unless they stand under a condition (RADV) would part those of one operand from the other's.
+            let all = Part { first: 0, count: threads.0 };
+            if threads.1 != 1 || passing.is_none() || !copy_by_part(sketch, into, k[0], all)? {
+                copy_cooperatively(sketch, into, k[0], threads)?;
+            }
+        }
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
     let always = !sketch.profile.sinks_loads();

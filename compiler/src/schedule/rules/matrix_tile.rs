@@ -13,8 +13,6 @@ pub(super) const DEPTHS: [i64; 3] = [DEPTH, 2 * DEPTH, DEPTH / 2];
 pub(super) const PAD: i64 = 8;
 /// Neighbours of a result that a lane computes at once.
 pub(super) const VECTOR: i64 = 4;
-/// Registers of a lane that are few for a product.
-const FEW_REGISTERS: i64 = 128;
 /// Registers of a lane for addresses and conditions.
 const OTHERS: i64 = 8;
 /// Rows of a lane's results, at most, where it has more of them.
@@ -124,11 +122,13 @@ impl Tile {
     /// 32-bit registers of a lane for what it copies in a K step. A half that is loaded alone has one of its own, and one for its
     /// address; a run of neighbours out of a window has its place. Of halves that are computed, all operands are loaded before the
     /// first run of them is computed in f32.
-    fn copied(&self, m: Matrix, lanes: i64, h: Holdings, unrolled: bool) -> i64 {
+    fn copied(&self, m: Matrix, lanes: i64, h: Holdings, unrolled: bool, few: bool) -> i64 {
         let (rows, columns) = self.size(m);
         let threads = self.tasks() * lanes;
         let own = [rows, columns].map(|n| n * self.depth);
-        let moved: i64 = own.iter().zip(h.vectors).map(|(n, v)| if v { *n } else { 4 * n }).sum();
+        // Where registers are few, a thread that copies anything of an operand copies a run of it.
+        let least = if self.copied_apart(m, lanes).is_some() || !few { 0 } else { RUN * threads };
+        let moved: i64 = own.iter().zip(h.vectors).map(|(n, v)| if v { least.max(*n) } else { 4 * n }).sum();
         let runs = if h.vectors[0] { (own[0] / threads + RUN - 1) / RUN } else { 0 };
         let of_run = h.windows.map_or(0, |w| of_place(w, unrolled));
         let computed =
@@ -174,7 +174,7 @@ impl Tile {
         let (rows, columns) = self.of_subgroup(m);
         let operands = (rows + columns) * m.k / 2 * self.operands_held(p, m, steps);
         let results = if o.holdings.functions { FUNCTION_VECTORS } else { PLAIN_VECTORS } * VECTOR;
-        let copied = self.copied(m, lanes, o.holdings, unrolled);
+        let copied = self.copied(m, lanes, o.holdings, unrolled, self.passing(p, m).is_some());
         // Of straight code the loads of the step after the next one may be under way too.
         let copied = if unrolled { 2 * copied } else { copied };
         let others = (operands / lanes + copied + self.hoisted(p, m, lanes, o.holdings, unrolled)).max(results);
@@ -183,9 +183,8 @@ impl Tile {
     /// Where registers are few, the operand whose matrices pass by those of the other one, which stay: the one that has more of them.
     /// Elsewhere all of both are loaded before the first product, which waits for fewer of them.
     pub(super) fn passing(&self, p: &DeviceProfile, m: Matrix) -> Option<MatrixRole> {
-        let few = (1..FEW_REGISTERS).contains(&p.registers_of_largest_subgroup());
         let (left, right) = self.of_subgroup(m);
-        few.then_some(if right + m.m < left + m.n { MatrixRole::A } else { MatrixRole::B })
+        p.has_few_registers().then_some(if right + m.m < left + m.n { MatrixRole::A } else { MatrixRole::B })
     }
     /// For the estimate, which asks for results of a thread as rows and columns.
     pub(super) fn in_numbers(&self, m: Matrix, lanes: i64, slices: i64) -> MatrixTile {
