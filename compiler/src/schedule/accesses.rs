@@ -151,10 +151,10 @@ impl Clamp<'_> {
         out
     }
     /// `min(i, extent - 1)`; where `i = 4*q + r` with `0 <= r < 4` and 4 divides the extent, `min(q, extent/4 - 1)*4 + r`,
-    /// so that vectors stay contiguous (for 4, 3, 2).
+    /// so that vectors stay contiguous (for 8, which are two vectors of halves, 4, 3, 2).
     fn clamp_above(&mut self, i: &Int, extent: &Int) -> Int {
         if let Some(n) = extent.as_const() {
-            for g in [4, 3, 2] {
+            for g in [8, 4, 3, 2] {
                 if n % g != 0 {
                     continue;
                 }
