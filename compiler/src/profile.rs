@@ -79,7 +79,7 @@ pub struct DeviceProfile {
     pub subgroup: (u32, u32),
     /// Native f16 arithmetic and storage in shaders.
     pub f16: bool,
-    /// Native 16-bit integers in shaders.
+    /// 16-bit integers in shaders whose bits can be taken for f16: on Vulkan, naga 30's HLSL has no word for that.
     #[serde(default)]
     pub i16: bool,
     /// Bytes of workgroup memory.

@@ -169,7 +169,7 @@ pub(crate) fn profile_from(
         software,
         subgroup,
         f16: features.contains(wgpu::Features::SHADER_F16),
-        i16: features.contains(wgpu::Features::SHADER_I16),
+        i16: info.backend == wgpu::Backend::Vulkan && features.contains(wgpu::Features::SHADER_I16),
         shared_memory: limits.max_compute_workgroup_storage_size,
         max_invocations: limits.max_compute_invocations_per_workgroup,
         max_workgroup_size: [

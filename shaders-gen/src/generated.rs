@@ -176,6 +176,10 @@ impl GeneratedModule {
     pub fn uses_matrices(&self) -> bool {
         self.capabilities.contains(Capabilities::COOPERATIVE_MATRIX)
     }
+    /// True when it takes f16 from the bits of 16-bit integers, as kernels for Vulkan alone do.
+    pub fn takes_halves_from_integers(&self) -> bool {
+        self.capabilities.contains(Capabilities::SHADER_INT16)
+    }
     /// WGSL has no words for matrices of subgroups that are not square; SPIR-V has.
     fn has_oblong_matrices(&self) -> bool {
         let oblong = |t: &naga::Type| matches!(t.inner, naga::TypeInner::CooperativeMatrix { columns, rows, .. } if columns != rows);
@@ -285,11 +289,15 @@ impl GeneratedModule {
     /// HLSL text.
     ///
     /// # Errors
-    /// [`EmitError::Invalid`], which is a bug.
+    /// [`EmitError::Unsupported`] for what it cannot say; [`EmitError::Invalid`], which is a bug.
     pub fn emit_hlsl(&self) -> Result<String, EmitError> {
         use naga::back::hlsl;
         if self.uses_matrices() {
             return Err(EmitError::unsupported("HLSL has no matrices of subgroups"));
+        }
+        // naga 30 writes `asfloat` for the halves of 16-bit integers, which takes 32 bits.
+        if self.takes_halves_from_integers() {
+            return Err(EmitError::unsupported("HLSL, as naga writes it, takes no halves from 16-bit integers"));
         }
         let options = hlsl::Options {
             shader_model: hlsl::ShaderModel::V6_2,

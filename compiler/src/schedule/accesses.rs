@@ -128,13 +128,14 @@ impl Clamp<'_> {
     }
     fn element(&mut self, b: BufferId, ix: &[Int]) -> Vec<Int> {
         let f = self.f;
-        ix.iter().zip(&f.buffers[b].shape).map(|(i, d)| self.index(i, d)).collect()
+        let last = ix.len().saturating_sub(1);
+        ix.iter().zip(&f.buffers[b].shape).enumerate().map(|(n, (i, d))| self.index(i, d, n == last)).collect()
     }
     /// Clamps the indices of the integer loads inside `i`.
     fn inner(&mut self, i: &Int) -> Int {
         rewrite_int_loads(i, &mut |b, ix| Some(Int::load(b, self.element(b, &ix))))
     }
-    fn index(&mut self, i: &Int, extent: &Int) -> Int {
+    fn index(&mut self, i: &Int, extent: &Int, innermost: bool) -> Int {
         let mut has_load = false;
         i.visit(&mut |n| has_load |= matches!(n.node(), IntNode::Load(..)));
         if has_load {
@@ -143,7 +144,7 @@ impl Clamp<'_> {
         }
         let mut out = i.clone();
         if !self.facts.prove(&(extent.clone() - i), 1, i64::MAX) {
-            out = self.clamp_above(&out, extent);
+            out = self.clamp_above(&out, extent, innermost);
         }
         if !self.facts.prove(i, 0, i64::MAX) {
             out = out.max(0);
@@ -151,11 +152,11 @@ impl Clamp<'_> {
         out
     }
     /// `min(i, extent - 1)`; where `i = 4*q + r` with `0 <= r < 4` and 4 divides the extent, `min(q, extent/4 - 1)*4 + r`,
-    /// so that vectors stay contiguous (for 8, which are two vectors of halves, 4, 3, 2).
-    fn clamp_above(&mut self, i: &Int, extent: &Int) -> Int {
+    /// so that vectors stay contiguous (for 4, 3, 2, and in the innermost dimension for 8, which are two vectors of halves).
+    fn clamp_above(&mut self, i: &Int, extent: &Int, innermost: bool) -> Int {
         if let Some(n) = extent.as_const() {
             for g in [8, 4, 3, 2] {
-                if n % g != 0 {
+                if n % g != 0 || g == 8 && !innermost {
                     continue;
                 }
                 let (q, r) = (self.facts.simplify(&i.div(g)), self.facts.simplify(&i.rem(g)));
