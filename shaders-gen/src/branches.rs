@@ -28,6 +28,16 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
+    /// `if conds { body }`, which knows them.
+    pub fn conditional(&mut self, conds: &[Cond], body: &Node) -> Result<(), EmitError> {
+        let condition = self.all(conds)?;
+        let mark = self.ranges.mark();
+        self.ranges.assume(conds);
+        let done = self.branch(condition.handle, |this| this.node(body));
+        self.ranges.forget(mark);
+        done
+    }
+
     /// `if decides { .. } else { .. }`, where all conditions of `common` hold; each side knows its own conditions.
     fn either(&mut self, common: &[Cond], decides: &Cond, sides: [(&[Cond], &Node); 2]) -> Result<(), EmitError> {
         let around = if common.is_empty() { None } else { Some(self.all(common)?.handle) };

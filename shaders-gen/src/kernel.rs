@@ -368,15 +368,6 @@ impl<'a> KernelEmitter<'a> {
         }
     }
 
-    fn conditional(&mut self, conds: &[Cond], body: &Node) -> Result<(), EmitError> {
-        let condition = self.all(conds)?;
-        let mark = self.ranges.mark();
-        self.ranges.assume(conds);
-        let done = self.branch(condition.handle, |this| this.node(body));
-        self.ranges.forget(mark);
-        done
-    }
-
     /// A store: guards, value, combination with the old element.
     fn leaf(&mut self, leaf: &Leaf) -> Result<(), EmitError> {
         self.block = leaf.block;
