@@ -46,9 +46,6 @@ impl KernelEmitter<'_> {
             });
         }
         let level = self.level(e);
-        if let Some(h) = self.sum_from_shared_base(e)? {
-            return Ok(h);
-        }
         if let Some(&h) = self.b.scopes[level].ints.get(e) {
             return Ok(h);
         }
@@ -172,7 +169,7 @@ impl KernelEmitter<'_> {
     }
 
     /// A sum that begins with the one which the branch's sides share a register for. It holds on this side only, and is remembered nowhere.
-    fn sum_from_shared_base(&mut self, e: &Int) -> Result<Option<Handle<Expression>>, EmitError> {
+    pub fn sum_from_shared_base(&mut self, e: &Int) -> Result<Option<Handle<Expression>>, EmitError> {
         let (Some((base, h)), IntNode::Add(..) | IntNode::Sub(..)) = (self.shared_base.clone(), e.node()) else {
             return Ok(None);
         };

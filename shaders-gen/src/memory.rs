@@ -201,9 +201,15 @@ impl KernelEmitter<'_> {
     /// The words of four halves from `base` on, as they are stored.
     pub fn load_words(&mut self, buffer: BufferId, base: &Int, access: &Access) -> Result<Value, EmitError> {
         let unit_size = self.layout(buffer).unit();
-        let offset = match is_multiple(base, unit_size) {
-            true => 0,
-            false => self.ranges.simplify(&base.rem(unit_size)).as_const().unwrap_or(VECTOR),
+        let second = self.ranges.simplify(&(base.clone() - VECTOR));
+        let offset = match (is_multiple(base, unit_size), is_multiple(&second, unit_size)) {
+            (true, _) => 0,
+            (_, true) => VECTOR,
+            _ if unit_size == VECTOR => 0,
+            _ => {
+                let name = self.f.buffers[buffer].name;
+                return Err(EmitError::unsupported(format!("`{name}` is read from within its words, at `{base}`")));
+            }
         };
         let unit = self.ranges.simplify(&base.div(unit_size));
         let unit = self.unit_inside(buffer, base, &unit, access);
@@ -307,7 +313,8 @@ impl KernelEmitter<'_> {
             pointer = match address.unit.as_const().and_then(|c| u32::try_from(c).ok()) {
                 Some(index) => self.b.emit(Expression::AccessIndex { base: pointer, index }),
                 None => {
-                    let index = self.int(&address.unit)?;
+                    let shared = self.sum_from_shared_base(&address.unit)?;
+                    let index = shared.map_or_else(|| self.int(&address.unit), Ok)?;
                     self.b.emit(Expression::Access { base: pointer, index })
                 }
             };
