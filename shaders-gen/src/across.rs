@@ -20,7 +20,7 @@ impl KernelEmitter<'_> {
             let text = format!("block `{}`: threads combine single words of 32 bits", self.block);
             return Err(EmitError::unsupported(text));
         }
-        let (threads, least) = (self.axes.workgroup()[0], self.subgroup_sizes.0.max(1));
+        let (threads, least) = (self.axes.workgroup()[0], self.profile.subgroup.0.max(1));
         let own = self.across_subgroup(combiner, v);
         if threads <= least {
             return Ok(own);
@@ -101,6 +101,20 @@ impl KernelEmitter<'_> {
             self.subgroup_builtins.push((builtin, handle));
         }
         Value { handle, kind: Kind::U32, lanes: 1 }
+    }
+
+    /// A workgroup's index on the device.
+    pub fn workgroup_id(&mut self) -> Handle<Expression> {
+        let id = self.workgroup.0.unwrap_or_else(|| self.builtin(BuiltIn::WorkGroupId, "group"));
+        self.workgroup.0 = Some(id);
+        id
+    }
+
+    /// An argument of three numbers.
+    pub fn builtin(&mut self, builtin: BuiltIn, name: &str) -> Handle<Expression> {
+        let scalar = naga::Scalar::U32;
+        let ty = self.b.ty(naga::TypeInner::Vector { size: naga::VectorSize::Tri, scalar });
+        self.argument(builtin, name, ty)
     }
 
     /// An argument of the entry point.

@@ -80,7 +80,7 @@ impl KernelEmitter<'_> {
     ) -> Result<Option<[(Int, Handle<Expression>); 2]>, EmitError> {
         let here = self.b.top();
         let decided = self.level(&decides.lhs).max(self.level(&decides.rhs));
-        if !self.few_registers || decided >= here {
+        if !self.profile.has_few_registers() || decided >= here {
             return Ok(None);
         }
         let [Some(a), Some(b)] = [self.base_of(sides[0], here)?, self.base_of(sides[1], here)?] else {

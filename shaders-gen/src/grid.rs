@@ -49,6 +49,16 @@ pub(crate) enum Grid {
     Open(OpenGrid),
 }
 
+impl Grid {
+    /// Workgroups along x that are dispatched, at most.
+    pub fn most_along_x(&self) -> u32 {
+        match self {
+            Grid::Direct(dispatch) | Grid::Folded { dispatch, .. } => dispatch[0],
+            Grid::Open(g) => g.most,
+        }
+    }
+}
+
 impl Axes {
     /// Collects the bound loops of a kernel.
     ///

@@ -10,6 +10,7 @@ use crate::tree::{Leaf, Node};
 use compiler::int::{Facts, Int};
 use compiler::name::Name;
 use compiler::plan::{Binding, OpenGrid};
+use compiler::profile::DeviceProfile;
 use compiler::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
 use naga::{AddressSpace, Barrier, BinaryOperator, Expression, Handle, Statement, StorageAccess};
 use rustc_hash::FxHashMap;
@@ -46,12 +47,9 @@ pub(crate) struct KernelEmitter<'a> {
     pub shared_bytes: u32,
     symbols: Option<Handle<naga::GlobalVariable>>,
     pub unknown_zero: Option<Value>,
-    /// Threads of the smallest and the largest subgroup that the device may take; 0 without subgroups.
-    pub subgroup_sizes: (u32, u32),
-    /// How halves are taken from words.
-    pub half_words: Option<compiler::profile::HalfWords>,
-    /// A thread has few registers.
-    pub few_registers: bool,
+    pub profile: &'a DeviceProfile,
+    /// A workgroup's index on the device, and how many there are along x, at most.
+    pub workgroup: (Option<Handle<Expression>>, u32),
     /// On a side of a branch: a sum, and the value that stands for it there.
     pub shared_base: Option<(Int, Handle<Expression>)>,
     /// True in subgroups that have a task of their own, where there may be more than tasks.
@@ -66,6 +64,7 @@ impl<'a> KernelEmitter<'a> {
         axes: &'a Axes,
         ranges: &'a mut Facts,
         layouts: FxHashMap<BufferId, StorageLayout>,
+        profile: &'a DeviceProfile,
     ) -> Self {
         KernelEmitter {
             f,
@@ -83,9 +82,8 @@ impl<'a> KernelEmitter<'a> {
             shared_bytes: 0,
             symbols: None,
             unknown_zero: None,
-            subgroup_sizes: (0, 0),
-            half_words: None,
-            few_registers: false,
+            profile,
+            workgroup: (None, 1),
             shared_base: None,
             has_task: None,
             subgroup_builtins: vec![],
@@ -191,18 +189,13 @@ impl<'a> KernelEmitter<'a> {
     /// Emits the whole kernel: axis variables, then the body.
     pub fn kernel(&mut self, grid: &Grid, root: &Node) -> Result<(), EmitError> {
         self.declare_symbols();
+        self.workgroup.1 = grid.most_along_x();
         let beyond = self.axis_variables(grid)?;
         self.ranges.assume(&self.axes.open_ends());
         match beyond {
             Some(inside) => self.branch(inside, |this| this.subgroup_tasks(root)),
             None => self.subgroup_tasks(root),
         }
-    }
-
-    fn builtin(&mut self, builtin: naga::BuiltIn, name: &str) -> Handle<Expression> {
-        let scalar = naga::Scalar::U32;
-        let ty = self.b.ty(naga::TypeInner::Vector { size: naga::VectorSize::Tri, scalar });
-        self.argument(builtin, name, ty)
     }
 
     fn axis_component(&mut self, argument: Handle<Expression>, axis: u32) -> Value {
@@ -215,7 +208,7 @@ impl<'a> KernelEmitter<'a> {
     fn axis_variables(&mut self, grid: &Grid) -> Result<Option<Handle<Expression>>, EmitError> {
         let mut inside = None;
         if self.axes.group.iter().flatten().any(|a| a.extent > 1) {
-            let id = self.builtin(naga::BuiltIn::WorkGroupId, "group");
+            let id = self.workgroup_id();
             match grid {
                 Grid::Folded { dispatch, total, exact } => {
                     let linear = self.folded_index(id, *dispatch);

@@ -123,13 +123,10 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let immediate_bytes = 4 * f.symbols.len() as u32;
     limit("bytes of immediates", u64::from(immediate_bytes), u64::from(profile.immediates))?;
 
-    let mut emitter = kernel::KernelEmitter::new(f, kernel, &axes, &mut ranges, layouts);
+    let mut emitter = kernel::KernelEmitter::new(f, kernel, &axes, &mut ranges, layouts, profile);
     emitter.b.loose_log_exp = profile.loose_log_exp;
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();
-    emitter.subgroup_sizes = profile.subgroup;
-    emitter.half_words = profile.half_words();
-    emitter.few_registers = profile.has_few_registers();
     emitter.kernel(&grid, &root)?;
     limit("bytes of workgroup memory", u64::from(emitter.shared_bytes), u64::from(profile.shared_memory))?;
     let (unproved, shared_bytes) = (emitter.unproved, emitter.shared_bytes);

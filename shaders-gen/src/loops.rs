@@ -11,6 +11,10 @@ use compiler::name::Name;
 use naga::{BinaryOperator, Expression, Handle, Statement};
 use rustc_hash::FxHashSet;
 
+/// Iterations, at most, of a loop that a compiler would unroll (Mesa's: 26 instructions for each of 32 iterations, and a loop with
+/// barriers has at least a dozen).
+const SHORT: i64 = 64;
+
 impl KernelEmitter<'_> {
     /// A counted loop; the test is at the end where there is at least one iteration.
     pub fn serial_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
@@ -38,7 +42,7 @@ impl KernelEmitter<'_> {
         (bounds, at_least_one): (Option<[Handle<Expression>; 2]>, bool),
     ) -> Result<(), EmitError> {
         let counter = self.b.counter(var);
-        let end = self.int(extent)?;
+        let end = if bounds.is_none() { self.end(var, extent, body)? } else { self.int(extent)? };
         let pointer = self.b.local(counter);
         let start = bounds.map_or_else(|| self.b.i32(0), |b| b[0]);
         self.b.store(pointer, start);
@@ -70,6 +74,24 @@ impl KernelEmitter<'_> {
         self.b.statement(Statement::Loop { body: body_block, continuing, break_if });
         self.forget_written(body);
         Ok(())
+    }
+
+    /// The end of a loop. Of a short one whose threads wait for each other, where the device's compiler would unroll it and move its
+    /// loads to where they are used: an end that compilers do not know. No workgroup is beyond the grid, but only a dispatch tells.
+    fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
+        let end = self.int(extent)?;
+        let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));
+        if !self.profile.unrolls_loops() || !short || !body.needs_uniform_flow(&|_| false) {
+            return Ok(end);
+        }
+        let id = self.workgroup_id();
+        let (once, most) = (self.b.i32(1), self.b.u32(self.workgroup.1));
+        let x = self.b.emit_at(0, Expression::AccessIndex { base: id, index: 0 });
+        let inside = Expression::Binary { op: BinaryOperator::Less, left: x, right: most };
+        let condition = self.b.emit_at(0, inside);
+        let end = self.b.emit_at(0, Expression::Select { condition, accept: end, reject: once });
+        self.b.name(end, &format!("{var}_end"));
+        Ok(end)
     }
 
     pub fn forget_written(&mut self, body: &Node) {

@@ -34,7 +34,7 @@ impl KernelEmitter<'_> {
             return self.node(root);
         }
         let threads: u32 = self.axes.workgroup().iter().product();
-        let (least, largest) = self.subgroup_sizes;
+        let (least, largest) = self.profile.subgroup;
         let (fewest, most) = ((threads / largest.max(1)).max(1), threads.div_ceil(least.max(1)));
         let id = self.subgroup_builtin(BuiltIn::SubgroupId, "subgroup");
         let id = self.b.convert(id, Kind::I32);
@@ -107,14 +107,14 @@ impl KernelEmitter<'_> {
         let lane = self.b.convert(lane, Kind::I32);
         let size = self.subgroup_builtin(BuiltIn::SubgroupSize, "subgroup_size");
         let size = self.b.convert(size, Kind::I32);
-        let (least, extent_now) = (i64::from(self.subgroup_sizes.0.max(1)), extent.as_const());
+        let (least, extent_now) = (i64::from(self.profile.subgroup.0.max(1)), extent.as_const());
         if let Some(n) = extent_now.filter(|n| *n <= MOST_ROUNDS * least) {
             let rounds = (n + least - 1) / least;
             let done = self.spread_rounds(var, n, rounds, body, (lane, size));
             self.b.sources.leave(before);
             return done;
         }
-        let every_lane = self.ranges.prove(extent, i64::from(self.subgroup_sizes.1.max(1)), i64::MAX);
+        let every_lane = self.ranges.prove(extent, i64::from(self.profile.subgroup.1.max(1)), i64::MAX);
         let bounds = (Some([lane.handle, size.handle]), every_lane);
         let done = match self.has_task {
             Some(condition) => self.branch(condition, |this| this.counted_from(var, extent, body, bounds)),
@@ -142,7 +142,7 @@ impl KernelEmitter<'_> {
                 at = self.b.add(lane, by);
             }
             // With the most lanes, is there one for each iteration, and none without?
-            let most = i64::from(self.subgroup_sizes.1) * (round + 1);
+            let most = i64::from(self.profile.subgroup.1) * (round + 1);
             let mut condition = (most > extent).then(|| self.b.binary(B::Less, at, end).handle);
             if let Some(own) = self.has_task {
                 let both = |c: Handle<Expression>, this: &mut Self| {
@@ -180,7 +180,7 @@ impl KernelEmitter<'_> {
             let text = format!("kernel `{}`: block `{}` is no operation on matrices", this.kernel, leaf.block);
             EmitError::unsupported(text)
         };
-        if !leaf.guards.is_empty() || leaf.init.is_some() || self.subgroup_sizes.0 == 0 {
+        if !leaf.guards.is_empty() || leaf.init.is_some() || self.profile.subgroup.0 == 0 {
             return Err(refused(self));
         }
         self.b.capabilities |= naga::valid::Capabilities::COOPERATIVE_MATRIX | naga::valid::Capabilities::SUBGROUP;

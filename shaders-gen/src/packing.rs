@@ -47,7 +47,7 @@ impl KernelEmitter<'_> {
     /// `count` halves of words from `first` on, in the way that the driver's compiler sees through.
     pub fn halves_of(&mut self, words: Value, first: u32, count: u8) -> Value {
         use naga::valid::Capabilities as C;
-        let by_integers = self.half_words == Some(HalfWords::Integers);
+        let by_integers = self.profile.half_words() == Some(HalfWords::Integers);
         let sixteen = self.b.constant(Kind::U32, 1, 16.0);
         let mut parts = Vec::with_capacity(count as usize);
         let mut of_word = None;

@@ -34,7 +34,7 @@ pub(in crate::schedule) use rows::row_costs;
 pub use tally::KernelEstimate;
 pub(in crate::schedule) use transpose::transpose_costs;
 pub(in crate::schedule) use units::{
-    Holdings, WindowPlaces, apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs,
+    Holdings, apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs,
 };
 
 use crate::arena::Id;

@@ -3,7 +3,6 @@
 use super::rates::{FRAGMENT, MATRICES, PLACE_IN_ROW, PLACE_IN_WINDOW, STEP};
 use super::reads::{Demand, Lanes, Loop, Read, Stages, Touch, iterations};
 use super::tally::Tally;
-use super::units::WindowPlaces;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
@@ -117,8 +116,8 @@ impl<'f> Product<'f> {
             self.depth = [rest, inner].concat();
         }
     }
-    /// How the elements that are added up lie, of so many bytes.
-    fn lies(&self, bytes: i64) -> Depth {
+    /// How the elements that are added up lie, of so many bytes in the narrower and the wider operand.
+    fn lies(&self, bytes: [i64; 2]) -> Depth {
         let loops: Vec<i64> = self.depth.iter().map(|l| l.1).collect();
         Depth::of(&loops, bytes)
     }
@@ -138,7 +137,7 @@ impl<'f> Product<'f> {
             return if windows.is_some() { vec![] } else { dot_candidates(stages.profile, [batch, rows, columns]) };
         }
         let reads = [self.left, self.right].map(|e| stages.demand(e).reads);
-        let bytes = reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype.size() as i64).max().unwrap_or(4);
+        let bytes = Depth::bytes(reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype));
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, self.lies(bytes))
     }
     /// Multiply-adds of one operation on vector units, at their rate.
@@ -223,7 +222,7 @@ impl<'f> Product<'f> {
                 Copying { packed, depth: t.depth, across: false },
             );
             let vectors = self.loads_vectors(stages, &demand, outer, packed);
-            if vectors && own >= WIDE && self.lies(2).channels % WIDE as i64 == 0 {
+            if vectors && own >= WIDE && self.lies([2; 2]).channels % WIDE as i64 == 0 {
                 loads.accesses /= 2.0;
             }
             tally.add(loads);
@@ -254,14 +253,14 @@ impl<'f> Product<'f> {
         };
         [of(self.left, false), of(self.right, self.packed)]
     }
-    /// The windows of the left operand: several loops make the reduction, and the innermost one is over channels.
-    pub fn windows(&self, stages: &Stages<'_>) -> Option<WindowPlaces> {
+    /// Quotients in the left operand's indices where it is read by windows: several loops make the reduction, and the innermost one is
+    /// over channels.
+    pub fn windows(&self, stages: &Stages<'_>) -> Option<i64> {
         let (_, around) = self.depth.split_last().filter(|(_, around)| !around.is_empty())?;
         let moves = |i: &Int| around.iter().any(|l| i.uses(l.0));
         let reads = stages.demand(self.left).reads;
         let quotients = |r: &Read| r.element().1.iter().filter(|i| moves(i) && i.has_quotient()).count() as i64;
-        let places = around.iter().map(|l| l.1).sum();
-        Some(WindowPlaces { places, quotients: reads.iter().map(quotients).max().unwrap_or(0) })
+        Some(reads.iter().map(quotients).max().unwrap_or(0))
     }
     /// Counts the loads of an operand, `elements` of it in all.
     fn operand(
@@ -289,7 +288,7 @@ impl<'f> Product<'f> {
             // Where a step goes through several elements of a window.
             let apart = channels % 4 != 0 && self.depth.len() > 1;
             if apart && !packed && !stages.rates.software && width == 1 {
-                let whole = self.lies(4).row == Some(depth);
+                let whole = self.lies([4; 2]).row == Some(depth);
                 tally.operations += if whole { PLACE_IN_ROW } else { PLACE_IN_WINDOW } * elements;
             }
             stages.count_touch(tally, r.buffer, touch, elements / (lanes * width) as f64, elements);

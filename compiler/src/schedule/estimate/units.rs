@@ -442,19 +442,10 @@ pub(in crate::schedule) struct Holdings {
     pub vectors: [bool; 2],
     /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it is.
     pub computed: [Option<i64>; 2],
-    /// The left operand's windows; `None` where it is read without.
-    pub windows: Option<WindowPlaces>,
+    /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it is read without.
+    pub windows: Option<i64>,
     /// Whether functions (exponentials, error functions) are computed of its results.
     pub functions: bool,
-}
-
-/// Where a thread stands in the windows of an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::schedule) struct WindowPlaces {
-    /// Places in the window along each of its loops, added up.
-    pub places: i64,
-    /// Indices that are quotients, as those of a transposed convolution.
-    pub quotients: i64,
 }
 
 /// What a thread of a product holds beside sums: `blocks` are the product and what stores what is made of it; `None` where they are no

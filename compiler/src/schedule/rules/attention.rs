@@ -9,13 +9,13 @@ use super::analysis::{Contraction, Unit, contraction, strip_casts, whole_unit};
 use super::cooperate::{Team, reduce_over_threads};
 use super::matmul_matrix::Product;
 use super::matmul_tiled::{Tile, TileLoops, accumulate, fuse_output, split_tile};
-use super::matrix_tile::{self, Matrix, Operands};
+use super::matrix_tile::{self, Matrix, PLAIN};
 use super::pooling::inside;
 use super::script;
 use super::sketch::{Decline, Sketch};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{Combination, KernelEstimate, apart_cost, estimate, holdings};
+use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, apart_cost, estimate, holdings};
 use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
 use crate::tir::{Access, BinaryOp, Block, BufferId, Combiner, Expr, Param, TensorFunction};
 
@@ -167,8 +167,8 @@ struct Plan {
     mix: Contraction,
     /// Rows and columns of the result.
     size: (i64, i64),
-    /// Both products as far as registers go.
-    operands: [Operands; 2],
+    /// What a lane holds beside the sums of both products.
+    holdings: [Holdings; 2],
 }
 
 impl Plan {
@@ -200,27 +200,24 @@ impl Plan {
         if size.0 < PIECE || size.1 < PIECE {
             return Err(Decline(format!("{} rows and {} columns are too few for tiles", size.0, size.1)));
         }
-        let operands = [([parts.scores, copy], &scores), ([parts.mix, output], &mix)].map(|(blocks, c)| {
-            let plain = Operands::plain(c.k.iter().filter_map(|v| sketch.extent_of(*v)).product());
-            let holdings = holdings(&sketch.f, sketch.constants, sketch.profile, blocks);
-            Operands { holdings: holdings.unwrap_or(plain.holdings), ..plain }
-        });
-        Ok(Plan { parts, copy, output, scores, mix, size, operands })
+        let of = |blocks| holdings(&sketch.f, sketch.constants, sketch.profile, blocks).unwrap_or(PLAIN);
+        let holdings = [of([parts.scores, copy]), of([parts.mix, output])];
+        Ok(Plan { parts, copy, output, scores, mix, size, holdings })
     }
     /// How both products may be computed on the device: on matrix units where it has them for these operands, with vectors.
     fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
         // Those of a software device are slower than its vectors.
         let wanted = !p.software || p.asks_for("matmul-matrix");
         let shapes = p.matrix_units().unwrap_or_default();
-        let [scores, mut mix] = self.operands;
+        let [scores, mut mix] = self.holdings;
         // A thread computes its weights one by one, of scores in workgroup memory.
-        mix.holdings.vectors[0] = false;
+        mix.vectors[0] = false;
         let of = |rows: i64, matrix: Matrix| {
             let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
             let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
             let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
             // Spills cost time, which who asks for the rule by name puts up with.
-            let held = p.asks_for("attention") || [scores, mix].iter().all(|o| tile.is_held(p, matrix, *o, 1));
+            let held = p.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
             held.then_some(Way::Matrix(matrix, tile))
         };
         let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);

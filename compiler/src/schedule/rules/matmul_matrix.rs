@@ -14,7 +14,7 @@ use super::analysis::{Contraction, Unit, contraction};
 use super::cooperate::{Part, copy_by_part, copy_cooperatively};
 use super::direct;
 use super::matmul_tiled::fuse_output;
-use super::matrix_tile::{DEPTH, DEPTHS, Matrix, Operands, PAD, Tile, VECTOR};
+use super::matrix_tile::{DEPTH, DEPTHS, Matrix, PAD, PLAIN, Tile, VECTOR};
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
 use super::split_depth::{slices, split_depth};
@@ -109,12 +109,10 @@ fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix)
     let all: Vec<Tile> =
         Tile::all(m).iter().flat_map(|t| depths.iter().map(|d| Tile { depth: *d, ..*t })).filter(fits).collect();
     let blocks = [unit.name(), unit.output];
-    let plain = Operands::plain(product(&c.k));
-    let holdings = holdings(&sketch.f, sketch.constants, p, blocks).unwrap_or(plain.holdings);
-    let operands = Operands { holdings, ..plain };
+    let holdings = holdings(&sketch.f, sketch.constants, p, blocks).unwrap_or(PLAIN);
     let slices = |t: &Tile| if batch == 1 { slices_of(sketch, c, t) } else { vec![1] };
-    let every = all.iter().flat_map(|t| slices(t).into_iter().map(|n| (*t, n)));
-    let mut candidates: Vec<Candidate> = every.filter(|(t, n)| t.is_held(p, m, operands, *n)).collect();
+    let held = all.iter().filter(|t| t.is_held(p, m, holdings));
+    let mut candidates: Vec<Candidate> = held.flat_map(|t| slices(t).into_iter().map(|n| (*t, n))).collect();
     if candidates.is_empty() {
         let smallest = all.iter().rfind(|t| t.depth == DEPTH.max(m.k)).or(all.last());
         candidates.extend(smallest.iter().flat_map(|t| slices(t).into_iter().map(|n| (**t, n))));
@@ -171,6 +169,8 @@ pub(super) struct Loops {
     piece: Name,
     /// Rows and columns of a matrix.
     inner: [Name; 2],
+    /// Neighbours of a row that a lane computes at once: one where vectors would cross the ends of rows.
+    vector: i64,
 }
 
 /// A product on matrix units.
@@ -236,6 +236,7 @@ impl Product<'_> {
     pub(super) fn split_tile(&self, sketch: &mut Sketch<'_>, [m, n]: [Name; 2]) -> Result<Loops, Decline> {
         let (tile, matrix) = (&self.tile, &self.matrix);
         let parts = ["o", "s", "p", "i"];
+        let vector = if sketch.extent_of(n).is_none_or(|columns| columns % VECTOR == 0) { VECTOR } else { 1 };
         let rows = sketch.split(m, &[0, tile.subgroups.0, tile.pieces.0, matrix.m], &parts)?;
         let columns = sketch.split(n, &[0, tile.subgroups.1, tile.pieces.1, matrix.n], &parts)?;
         let by_part: Vec<Name> = (0..4).flat_map(|p| [rows[p], columns[p]]).collect();
@@ -245,7 +246,7 @@ impl Product<'_> {
         sketch.unroll(rows[2])?;
         sketch.unroll(columns[2])?;
         let (tiles, inner) = ([rows[0], columns[0]], [rows[3], columns[3]]);
-        Ok(Loops { tiles, subgroup: columns[1], piece: columns[2], inner })
+        Ok(Loops { tiles, subgroup: columns[1], piece: columns[2], inner, vector })
     }
     /// Moves the product to its subgroups, and its results to a slice of workgroup memory of each.
     pub(super) fn place(&self, sketch: &mut Sketch<'_>, loops: &Loops) -> Result<(), Decline> {
@@ -383,8 +384,13 @@ fn tensorize(sketch: &mut Sketch<'_>, var: Name, intrinsic: String) -> Result<()
 /// Gives the elements of a matrix to the lanes of its subgroup, neighbours of a row at once.
 fn share_out(sketch: &mut Sketch<'_>, loops: &Loops) -> Result<(), Decline> {
     let [row, column] = loops.inner;
-    let parts = sketch.split(column, &[0, VECTOR], &["q", "v"])?;
-    let all = sketch.fuse(&[row, parts[0]], Name::new(&format!("{column}_lanes")))?;
+    let lanes = Name::new(&format!("{column}_lanes"));
+    if loops.vector == 1 {
+        let all = sketch.fuse(&[row, column], lanes)?;
+        return Ok(sketch.bind(all, Axis::Lane)?);
+    }
+    let parts = sketch.split(column, &[0, loops.vector], &["q", "v"])?;
+    let all = sketch.fuse(&[row, parts[0]], lanes)?;
     sketch.bind(all, Axis::Lane)?;
     Ok(sketch.vectorize(parts[1])?)
 }

@@ -29,6 +29,7 @@ use crate::schedule::StageInShared;
 use crate::schedule::estimate::product_costs;
 use crate::schedule::{ComputeAt, LocalScope};
 use crate::tir::LoopKind;
+use crate::traffic::SECTOR_BYTES;
 
 /// Rows and columns of a product that tiles are made for, at least.
 pub(super) const LEAST: i64 = 4;
@@ -216,8 +217,14 @@ impl Tiles<'_> {
             // windows, which lie alike in each row.
             return self.lies.row.filter(|n| self.fits(t, *n) && self.holds_single(t, *n)).unwrap_or(DEPTH / 2);
         }
-        let (run, threads) = (LOAD_BYTES / self.lies.bytes, t.0 * t.1);
-        if self.whole == 2 * DEPTH && self.fits(t, self.whole) {
+        let (run, threads) = (LOAD_BYTES / self.lies.bytes[1], t.0 * t.1);
+        let straight_sinks = self.profile.unrolls_loops();
+        let whole_sectors = DEPTH / 2 * self.lies.bytes[0] % SECTOR_BYTES == 0;
+        if straight_sinks && (self.whole == ODD_DEPTH || self.whole == DEPTH && whole_sectors) {
+            // Of what is no loop, loads move to where they are stored.
+            return DEPTH / 2;
+        }
+        if !straight_sinks && self.whole == 2 * DEPTH && self.fits(t, self.whole) {
             // As few as two steps: what would be loaded ahead is loaded at once, and nobody waits in between.
             return self.whole;
         }
@@ -233,7 +240,7 @@ impl Tiles<'_> {
     /// True when [`ODD_DEPTH`] goes through the reduction without a rest, and either is all of it or threads share its copies without
     /// one: in a loop, what some threads alone copy stands under a condition each time.
     fn goes_odd(&self, rows: i64, columns: i64, threads: i64) -> bool {
-        let run = LOAD_BYTES / self.lies.bytes;
+        let run = LOAD_BYTES / self.lies.bytes[1];
         let shared = [rows, columns].iter().all(|n| n * ODD_DEPTH % (run * threads) == 0);
         self.whole == ODD_DEPTH || self.lies.channels % ODD_DEPTH == 0 && shared
     }
@@ -328,11 +335,11 @@ impl Tiles<'_> {
     }
 }
 
-/// Bytes of an element of the wider operand in device memory.
-fn element_bytes(sketch: &Sketch<'_>, unit: &Unit) -> i64 {
+/// Bytes of an element of the narrower and of the wider operand in device memory.
+fn element_bytes(sketch: &Sketch<'_>, unit: &Unit) -> [i64; 2] {
     let blocks = sketch.f.body.blocks();
     let loads = blocks.iter().find(|b| b.name == unit.name()).map_or(vec![], |b| b.value.loads());
-    loads.iter().map(|l| sketch.f.buffers[l.0].dtype.size() as i64).max().unwrap_or(PIECE)
+    Depth::bytes(loads.iter().map(|l| sketch.f.buffers[l.0].dtype))
 }
 
 /// The tiles that a product of `[batch, rows, columns, depth]` may have, rows of windows included, each with the slices that its

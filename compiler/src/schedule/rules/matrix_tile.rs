@@ -2,7 +2,7 @@
 
 use super::tiles::{MatrixTile, ProductTile};
 use crate::profile::DeviceProfile;
-use crate::schedule::estimate::{Holdings, WindowPlaces};
+use crate::schedule::estimate::Holdings;
 use crate::tir::MatrixRole;
 
 /// Elements of the reduction that a workgroup has at a time.
@@ -19,31 +19,18 @@ const OTHERS: i64 = 8;
 const ROWS: i64 = 8;
 
 /// Neighbouring halves that a lane copies at once, and the registers that their place in a window takes: an address, a row, a column and
-/// a condition. Where the loop over places is unrolled, each has a part of the address and a condition, which all live at once.
+/// a condition.
 const RUN: i64 = 8;
 const REGISTERS_OF_RUN: i64 = 4;
-const REGISTERS_OF_PLACE: i64 = 2;
 
 /// Vectors of a lane's results that live at once where little is made of them, and where functions are: the result and what is added,
 /// the argument, its magnitude and its square, two polynomials, a condition.
 const PLAIN_VECTORS: i64 = 2;
 const FUNCTION_VECTORS: i64 = 7;
 
-/// Instructions that the compilers which unroll loops let a loop become (nir_opt_loop_unroll: 26 for each of 32 iterations), those of a
-/// K step, and those that each of its products adds.
-const UNROLLED_INSTRUCTIONS: i64 = 832;
-const STEP_INSTRUCTIONS: i64 = 24;
-const PRODUCT_INSTRUCTIONS: i64 = 4;
-
 /// Products of a K step, at most, whose loop is short (nir_opt_gcm: less than 100 instructions), where copies need little arithmetic.
 const SHORT_PRODUCTS: i64 = 8;
 const HOISTED: i64 = 3;
-
-/// Registers of a run's place in windows.
-fn of_place(w: WindowPlaces, unrolled: bool) -> i64 {
-    let places = if unrolled { w.places * REGISTERS_OF_PLACE } else { 0 };
-    places.max(REGISTERS_OF_RUN) + w.quotients
-}
 
 /// What a workgroup computes at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,22 +43,9 @@ pub(super) struct Tile {
     pub depth: i64,
 }
 
-/// What a product is as far as registers go.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operands {
-    /// Elements of the reduction.
-    pub reduction: i64,
-    /// What a lane holds beside sums.
-    pub holdings: Holdings,
-}
-
-impl Operands {
-    /// Both operands are rows of neighbours, and little is made of the results.
-    pub(super) const fn plain(reduction: i64) -> Operands {
-        let holdings = Holdings { vectors: [true; 2], computed: [None; 2], windows: None, functions: false };
-        Operands { reduction, holdings }
-    }
-}
+/// What a lane holds beside sums where both operands are rows of neighbours, and little is made of the results.
+pub(super) const PLAIN: Holdings =
+    Holdings { vectors: [true; 2], computed: [None; 2], windows: None, functions: false };
 
 impl Tile {
     pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> Tile {
@@ -122,7 +96,7 @@ impl Tile {
     /// 32-bit registers of a lane for what it copies in a K step. A half that is loaded alone has one of its own, and one for its
     /// address; a run of neighbours out of a window has its place. Of halves that are computed, all operands are loaded before the
     /// first run of them is computed in f32.
-    fn copied(&self, m: Matrix, lanes: i64, h: Holdings, unrolled: bool, few: bool) -> i64 {
+    fn copied(&self, m: Matrix, lanes: i64, h: Holdings, few: bool) -> i64 {
         let (rows, columns) = self.size(m);
         let threads = self.tasks() * lanes;
         let own = [rows, columns].map(|n| n * self.depth);
@@ -130,24 +104,16 @@ impl Tile {
         let least = if self.copied_apart(m, lanes).is_some() || !few { 0 } else { RUN * threads };
         let moved: i64 = own.iter().zip(h.vectors).map(|(n, v)| if v { least.max(*n) } else { 4 * n }).sum();
         let runs = if h.vectors[0] { (own[0] / threads + RUN - 1) / RUN } else { 0 };
-        let of_run = h.windows.map_or(0, |w| of_place(w, unrolled));
+        let of_run = h.windows.map_or(0, |quotients| REGISTERS_OF_RUN + quotients);
         let computed =
             |(n, c): (&i64, Option<i64>)| c.map_or(0, |others| n / threads / 2 * others + RUN.min(n / threads));
         moved / 2 / threads + runs * of_run + own.iter().zip(h.computed).map(computed).sum::<i64>()
     }
-    /// Whether a compiler that unrolls loops would unroll that over the K steps, which are so many.
-    fn is_unrolled(&self, m: Matrix, steps: i64) -> bool {
-        let products = self.pieces.0 * self.pieces.1 * self.depth / m.k;
-        steps > 1 && steps * (STEP_INSTRUCTIONS + PRODUCT_INSTRUCTIONS * products) <= UNROLLED_INSTRUCTIONS
-    }
-    /// How many times a lane has the operands of a matrix of depth in registers: those of a whole K step, or where the compiler unrolls
-    /// loops, those of three at most and, where others follow in the same code, of the next.
-    fn operands_held(&self, p: &DeviceProfile, m: Matrix, steps: i64) -> i64 {
+    /// How many times a lane has the operands of a matrix of depth in registers: those of a whole K step, or where compilers load a step's
+    /// operands beside its products, those of three at most, and of the next.
+    fn operands_held(&self, p: &DeviceProfile, m: Matrix) -> i64 {
         let all = (self.depth / m.k).max(1);
-        if !p.unrolls_loops() {
-            return all;
-        }
-        all.min(3) + i64::from(all > 1 || self.is_unrolled(m, steps))
+        if p.unrolls_loops() { all.min(3) + i64::from(all > 1) } else { all }
     }
     /// How many threads, from the first one on, copy the left operand's tile, where the others copy the right one's: each 16 bytes, and
     /// whole subgroups the one or the other. None where the workgroup is smaller than that, or all threads have 16 bytes of both.
@@ -158,26 +124,21 @@ impl Tile {
     }
     /// Registers of a lane for the addresses of matrices that a compiler takes out of a short loop, beyond those that operands leave
     /// free which pass by.
-    fn hoisted(&self, p: &DeviceProfile, m: Matrix, lanes: i64, h: Holdings, unrolled: bool) -> i64 {
+    fn hoisted(&self, p: &DeviceProfile, m: Matrix, lanes: i64, h: Holdings) -> i64 {
         let products = self.pieces.0 * self.pieces.1 * self.depth / m.k;
         let plain = h.windows.is_none() && h.computed.iter().all(Option::is_none);
         let short = plain && products <= SHORT_PRODUCTS && self.copied_apart(m, lanes).is_none();
-        if p.unrolls_loops() && short && !unrolled { HOISTED } else { 0 }
+        if p.unrolls_loops() && short { HOISTED } else { 0 }
     }
     /// Whether a lane has the registers for a product: accumulators beside operands and what is loaded for the next K step, or beside what
-    /// is made of the results. The reduction is cut into `slices`.
-    pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, o: Operands, slices: i64) -> bool {
+    /// is made of the results.
+    pub(super) fn is_held(&self, p: &DeviceProfile, m: Matrix, h: Holdings) -> bool {
         let (most, lanes) = (p.registers_of_largest_subgroup() - OTHERS, i64::from(p.subgroup.1.max(1)));
-        let step = self.depth * slices;
-        let steps = (o.reduction + step - 1) / step;
-        let unrolled = p.unrolls_loops() && self.is_unrolled(m, steps);
         let (rows, columns) = self.of_subgroup(m);
-        let operands = (rows + columns) * m.k / 2 * self.operands_held(p, m, steps);
-        let results = if o.holdings.functions { FUNCTION_VECTORS } else { PLAIN_VECTORS } * VECTOR;
-        let copied = self.copied(m, lanes, o.holdings, unrolled, self.passing(p, m).is_some());
-        // Of straight code the loads of the step after the next one may be under way too.
-        let copied = if unrolled { 2 * copied } else { copied };
-        let others = (operands / lanes + copied + self.hoisted(p, m, lanes, o.holdings, unrolled)).max(results);
+        let operands = (rows + columns) * m.k / 2 * self.operands_held(p, m);
+        let results = if h.functions { FUNCTION_VECTORS } else { PLAIN_VECTORS } * VECTOR;
+        let copied = self.copied(m, lanes, h, self.passing(p, m).is_some());
+        let others = (operands / lanes + copied + self.hoisted(p, m, lanes, h)).max(results);
         most <= 0 || rows * columns / lanes + others <= most
     }
     /// Where registers are few, the operand whose matrices pass by those of the other one, which stay: the one that has more of them.
@@ -225,24 +186,17 @@ mod tests {
     fn tiles_that_spill_are_not_held() {
         let p = DeviceProfile::named("bmg").expect("a profile");
         let m = Matrix { m: 8, n: 16, k: 16 };
-        let held = |s, pieces, depth, o: Operands| Tile::new(s, pieces, depth).is_held(&p, m, o, 1);
-        let (long, short) = (Operands::plain(768), Operands::plain(192));
-        assert!(held((4, 4), (4, 2), 16, long), "a loop of 48 steps stays one");
-        assert!(!held((4, 4), (4, 2), 16, short), "12 steps are unrolled");
-        assert!(held((2, 2), (2, 2), 16, short), "with room for what is loaded ahead");
-        assert!(!held((2, 2), (4, 1), 32, long), "two matrices of depth");
-        let of = |holdings| Operands { holdings, ..long };
-        let plain = long.holdings;
-        assert!(!held((4, 4), (4, 2), 16, of(Holdings { functions: true, ..plain })), "before GELU");
-        assert!(!held((4, 4), (4, 2), 16, of(Holdings { vectors: [false; 2], ..plain })), "single halves");
-        let windows = of(Holdings { windows: Some(WindowPlaces { places: 6, quotients: 0 }), ..plain });
+        let held = |s, pieces, depth, h: Holdings| Tile::new(s, pieces, depth).is_held(&p, m, h);
+        assert!(held((4, 4), (4, 2), 16, PLAIN));
+        assert!(held((2, 2), (2, 2), 16, PLAIN));
+        assert!(!held((2, 2), (4, 1), 32, PLAIN), "two matrices of depth");
+        assert!(!held((4, 4), (4, 2), 16, Holdings { functions: true, ..PLAIN }), "before GELU");
+        assert!(!held((4, 4), (4, 2), 16, Holdings { vectors: [false; 2], ..PLAIN }), "single halves");
+        let windows = Holdings { windows: Some(0), ..PLAIN };
         assert!(held((4, 4), (4, 2), 16, windows));
-        let transposed = of(Holdings { windows: Some(WindowPlaces { places: 6, quotients: 1 }), ..plain });
-        assert!(!held((4, 4), (4, 2), 16, transposed), "a condition on a remainder");
-        assert!(!held((2, 2), (4, 2), 16, long), "a short loop, all addresses of whose matrices live around it");
-        assert!(!held((2, 2), (2, 1), 64, Operands::plain(576)), "9 steps in a row, whose loads are all under way");
-        assert!(!held((2, 2), (4, 2), 16, of(Holdings { computed: [Some(1), None], ..plain })), "a scale on the way");
-        assert!(!Tile::new((4, 4), (4, 2), 16).is_held(&p, m, long, 4), "12 steps of a slice are unrolled");
+        assert!(!held((4, 4), (4, 2), 16, Holdings { windows: Some(1), ..PLAIN }), "a condition on a remainder");
+        assert!(!held((2, 2), (4, 2), 16, PLAIN), "a short loop, all addresses of whose matrices live around it");
+        assert!(!held((2, 2), (4, 2), 16, Holdings { computed: [Some(1), None], ..PLAIN }), "a scale on the way");
         assert!(!held((2, 2), (4, 2), 16, windows), "longer runs out of windows");
     }
 }

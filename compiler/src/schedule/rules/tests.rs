@@ -101,7 +101,8 @@ fn tiles_have_no_bank_conflicts_and_use_whole_sectors() {
     }
 }
 
-/// What would be two steps, of which one is loaded ahead of nothing, and 24 of which half would be padded.
+/// What would be two steps, of which one is loaded ahead of nothing, and 24 of which half would be padded. Where straight code has its
+/// loads where they are stored, they are steps of a loop.
 #[test]
 fn short_reductions_are_one_step_of_whole_vectors() {
     for name in ["ada", "navi31", "bmg"] {
@@ -115,7 +116,9 @@ fn short_reductions_are_one_step_of_whole_vectors() {
             let copies = |end: &'static str| all.iter().filter(move |a| !a.shared && a.block.as_str().ends_with(end));
             let first: Vec<&AccessTraffic> = copies("_first").collect();
             assert!(first.len() == 2 && first.iter().all(|a| a.width == 16), "{name}: {all:?}");
-            assert_eq!(copies("_next").count(), 0, "{name}: {all:?}");
+            let ahead: Vec<&AccessTraffic> = copies("_next").collect();
+            assert_eq!(ahead.len(), if name == "bmg" { 2 } else { 0 }, "{name}: {all:?}");
+            assert!(ahead.iter().all(|a| a.width == 16), "{name}: {all:?}");
             check(&f, &p, "matmul-tiled");
         }
     }

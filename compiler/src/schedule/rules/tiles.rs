@@ -1,6 +1,7 @@
 //! The tiles that the rules for products would take, in numbers: what the estimate counts with.
 
 use super::{matmul_subgroup, matmul_tiled};
+use crate::dtype::DType;
 use crate::int::{self, Int};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
@@ -44,8 +45,8 @@ pub(in crate::schedule) struct Depth {
     pub channels: i64,
     /// Elements of the inner reduction loops that a step goes through whole, where there are few channels: those of a window's row.
     pub row: Option<i64>,
-    /// Bytes of an element of the wider operand.
-    pub bytes: i64,
+    /// Bytes of an element of the narrower and of the wider operand in device memory.
+    pub bytes: [i64; 2],
 }
 
 /// Elements of a vector.
@@ -54,8 +55,13 @@ const VECTOR: i64 = 4;
 const ROW: (i64, i64) = (7, 40);
 
 impl Depth {
+    /// Bytes of the narrowest and of the widest of the operands' types; of f32 where there are none.
+    pub fn bytes(types: impl Iterator<Item = DType>) -> [i64; 2] {
+        let sizes: Vec<i64> = types.map(|t| t.size() as i64).collect();
+        [sizes.iter().min(), sizes.iter().max()].map(|n| n.copied().unwrap_or(4))
+    }
     /// For reduction loops of these extents, outermost first.
-    pub fn of(loops: &[i64], bytes: i64) -> Depth {
+    pub fn of(loops: &[i64], bytes: [i64; 2]) -> Depth {
         let channels = loops.last().copied().unwrap_or(1);
         let inner = (1..loops.len()).rev().map(|n| loops[n..].iter().product::<i64>());
         let mut fitting = inner.filter(|n| (ROW.0..=ROW.1).contains(n));
@@ -114,7 +120,7 @@ mod tests {
 
     #[test]
     fn rows_of_windows_with_few_channels_are_steps() {
-        let row = |loops: &[i64]| Depth::of(loops, 4).row;
+        let row = |loops: &[i64]| Depth::of(loops, [4; 2]).row;
         assert_eq!(row(&[7, 7, 3]), Some(21));
         assert_eq!(row(&[3, 3, 3]), Some(9));
         assert_eq!(row(&[7, 7]), Some(7), "one channel");
