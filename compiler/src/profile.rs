@@ -154,11 +154,17 @@ impl DeviceProfile {
     pub fn sinks_loads(&self) -> bool {
         ["radv", "intel open-source mesa"].iter().any(|d| self.driver.starts_with(d))
     }
-    /// The driver's compiler unrolls loops of a few iterations whole, spills what it then holds, and moves what was loaded ahead to where
-    /// it is used, as Mesa's for Intel does (benches/results/2026-11-23-matrix-units.md, 2026-11-25-kept-loops.md). Kernels hide from it how
-    /// long loops are whose threads wait for each other.
+    /// The driver's compiler unrolls loops of a few iterations whole, and spills what it then holds, as Mesa's for Intel does
+    /// (benches/results/2026-11-23-matrix-units.md).
     pub fn unrolls_loops(&self) -> bool {
         self.driver.starts_with("intel open-source mesa")
+    }
+    /// Short loops whose threads wait for each other, with products of `matrices` in them or without, are kept from the driver's compiler:
+    /// it would unroll them and then move what is loaded ahead to where it is stored. Mesa's for Intel does; that for AMD does on RDNA 2,
+    /// and makes ten times the code of scalar products, while the addresses of matrices become constants
+    /// (benches/results/2026-11-25-kept-loops.md).
+    pub fn keeps_loops(&self, matrices: bool) -> bool {
+        self.unrolls_loops() || !matrices && self.driver.starts_with("radv")
     }
     /// How halves are taken from words of 32 bits so that it costs no instruction; none where no way is known. Memory of halves that is only
     /// copied is then declared as words (benches/results/2026-11-24-wide.md).

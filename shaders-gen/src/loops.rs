@@ -76,12 +76,15 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// The end of a loop. Of a short one whose threads wait for each other, where the device's compiler would unroll it and move its
-    /// loads to where they are used: an end that compilers do not know. No workgroup is beyond the grid, but only a dispatch tells.
+    /// The end of a loop. Of a short one whose threads wait for each other, where that is to stay a loop
+    /// ([`DeviceProfile::keeps_loops`](compiler::profile::DeviceProfile::keeps_loops)): an end that compilers do not know. No workgroup is beyond the grid, but only a dispatch tells.
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;
         let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));
-        if !self.profile.unrolls_loops() || !short || !body.needs_uniform_flow(&|_| false) {
+        let waits = body.needs_uniform_flow(&|_| false);
+        let mut matrices = false;
+        body.visit_leaves(&mut |leaf| matrices |= !leaf.tensor.is_empty());
+        if !(short && waits && self.profile.keeps_loops(matrices)) {
             return Ok(end);
         }
         let id = self.workgroup_id();

@@ -438,6 +438,8 @@ fn every_way_to_share_a_reduction() {
 fn rules_for_devices_with_subgroups() {
     for (what, f) in workloads(DType::F32) {
         check(what, DType::F32, &f, &subgroup_device());
+        // A driver whose compiler unrolls loops.
+        check(what, DType::F32, &f, &DeviceProfile { driver: INTEL.into(), ..subgroup_device() });
     }
 }
 
@@ -477,10 +479,12 @@ fn rules_on_matrix_units() {
     }
 }
 
+const INTEL: &str = "intel open-source mesa driver";
+
 /// This device with the drivers on which memory of halves is words, in each way.
 fn with_words(p: &DeviceProfile) -> impl Iterator<Item = DeviceProfile> {
     let driver = |d: &str| DeviceProfile { software: false, driver: d.into(), ..p.clone() };
-    ["nvidia", "radv", "intel open-source mesa driver"].map(driver).into_iter().filter(|p| p.half_words().is_some())
+    ["nvidia", "radv", INTEL].map(driver).into_iter().filter(|p| p.half_words().is_some())
 }
 
 #[test]
