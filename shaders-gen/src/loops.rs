@@ -77,7 +77,8 @@ impl KernelEmitter<'_> {
     }
 
     /// The end of a loop. Of a short one whose threads wait for each other, where that is to stay a loop
-    /// ([`DeviceProfile::keeps_loops`](compiler::profile::DeviceProfile::keeps_loops)): an end that compilers do not know. No workgroup is beyond the grid, but only a dispatch tells.
+    /// ([`keeps_loops`](compiler::profile::DeviceProfile::keeps_loops)): an end that compilers do not know. No workgroup is beyond the grid,
+    /// but only a dispatch tells.
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;
         let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));
