@@ -154,8 +154,8 @@ impl DeviceProfile {
     pub fn sinks_loads(&self) -> bool {
         ["radv", "intel open-source mesa"].iter().any(|d| self.driver.starts_with(d))
     }
-    /// The driver's compiler unrolls loops of a few iterations whole, and spills what it then holds, as Mesa's for Intel does
-    /// (benches/results/2026-11-23-matrix-units.md).
+    /// The driver's compiler unrolls loops of a few iterations whole, takes addresses out of those that stay, and spills what it then holds,
+    /// as Mesa's for Intel does (benches/results/2026-11-23-matrix-units.md, 2026-11-25-words.md).
     pub fn unrolls_loops(&self) -> bool {
         self.driver.starts_with("intel open-source mesa")
     }

@@ -82,10 +82,12 @@ impl KernelEmitter<'_> {
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;
         let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));
-        let waits = body.needs_uniform_flow(&|_| false);
-        let mut matrices = false;
-        body.visit_leaves(&mut |leaf| matrices |= !leaf.tensor.is_empty());
-        if !(short && waits && self.profile.keeps_loops(matrices)) {
+        let keeps = || {
+            let mut matrices = false;
+            body.visit_leaves(&mut |leaf| matrices |= !leaf.tensor.is_empty());
+            self.profile.keeps_loops(matrices)
+        };
+        if !(short && body.needs_uniform_flow(&|_| false) && keeps()) {
             return Ok(end);
         }
         let id = self.workgroup_id();

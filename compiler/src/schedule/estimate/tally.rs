@@ -43,6 +43,10 @@ impl KernelEstimate {
     }
 }
 
+/// The part of what computing or moving takes that is hidden behind the other. Not quite all, so that of schedules that take as long the one
+/// that does less costs less.
+const HIDDEN: f64 = 0.99;
+
 /// What a kernel does.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Tally {
@@ -113,13 +117,14 @@ impl Tally {
         };
         let computed = cost.arithmetic + cost.issue + cost.shared_passes;
         if !rates.software {
-            cost.hidden = computed.min(cost.sectors);
+            cost.hidden = HIDDEN * computed.min(cost.sectors);
         }
         let busy = rates.busy_part(self.workgroups, self.threads, self.results);
         let rounds = rates.rounds(self.workgroups, self.threads);
         // The scheduler with the most subgroups computes longest, where there are enough of them; memory serves all alike.
         let (longest, moved) = (computed * rounds.max(1.0 / busy), cost.sectors / busy);
-        let both = if rates.software { longest + moved } else { longest.max(moved) };
+        let hidden = if rates.software { 0.0 } else { HIDDEN * longest.min(moved) };
+        let both = longest + moved - hidden;
         cost.waves = both - (computed + cost.sectors - cost.hidden);
         cost.launch = rates.launch + rates.workgroup * self.workgroups / rates.cores;
         cost

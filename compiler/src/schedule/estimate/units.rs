@@ -412,14 +412,7 @@ pub(in crate::schedule) fn product_costs(
     let stages = Stages::of(f, constants, profile);
     let p = part(&stages, blocks)?;
     let r = p.reduce?;
-    Some(tiles.iter().map(|tile| rank(&in_slices(&stages, &p, r, *tile))).collect())
-}
-
-/// What work counts that memory hides, so that of tiles that take as long the one that does less goes first.
-const HIDDEN: f64 = 0.01;
-
-fn rank(kernels: &[KernelEstimate]) -> f64 {
-    total(kernels) + HIDDEN * kernels.iter().map(|k| k.cost.hidden).sum::<f64>()
+    Some(tiles.iter().map(|tile| total(&in_slices(&stages, &p, r, *tile))).collect())
 }
 
 /// The same as [`product_costs`] for tiles on matrix units.
@@ -437,7 +430,7 @@ pub(in crate::schedule) fn matrix_costs(
     let cost = |t: &MatrixTile| {
         let tally = product.count_matrices(&stages, t);
         let tally = with_results(&stages, &p, (&product, r), tally, &t.tile, None);
-        rank(&sliced(&stages, &p, r, &t.tile, Some(tally)))
+        total(&sliced(&stages, &p, r, &t.tile, Some(tally)))
     };
     Some(tiles.iter().map(cost).collect())
 }
