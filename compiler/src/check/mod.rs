@@ -4,6 +4,7 @@
 //! - [`check_function`]: a function as it stands, for bodies and schedules that come from a file, and in debug builds for
 //!   what rules propose. Proofs come first. What they leave open is interpreted in lockstep at its real sizes, cut short
 //!   (`cpu::lockstep::sample`), or, for the stores to results, counted. What can be neither proved nor run is refused.
+//! - [`check_kernels`]: a function that the rules do not schedule must have all of its statements in kernels.
 //! - [`accept`](crate::schedule::accept()): applies the schedule that a function came with, and checks what it gives.
 //!
 //! A race is two threads touching one element with no barrier between, unless both read. Statements of a workgroup run in
@@ -23,13 +24,13 @@ pub use view::threads_at;
 
 use crate::cpu::sample_kernels;
 use crate::name::Name;
-use crate::tir::{TensorFunction, print_loops};
+use crate::tir::{Block, Stmt, TensorFunction, print_loops};
 use crate::verify::verify_tensor_function;
 use view::View;
 
 /// Why a tensor function is refused.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("@{function}: {message}{}", self.loops.as_ref().map(|l| format!("\n{l}")).unwrap_or_default())]
+#[error("@{function}: {}", self.text())]
 pub struct Refused {
     /// The function.
     pub function: Name,
@@ -41,6 +42,13 @@ pub struct Refused {
     pub undecided: bool,
 }
 
+impl Refused {
+    /// The message with the loops, without the function's name.
+    pub fn text(&self) -> String {
+        self.loops.as_ref().map_or(self.message.clone(), |l| format!("{}\n{l}", self.message))
+    }
+}
+
 /// Checks a function as it stands, without what is pending.
 ///
 /// # Errors
@@ -48,6 +56,28 @@ pub struct Refused {
 /// stored exactly once; or what of these is neither proved nor can be interpreted.
 pub fn check_function(f: &TensorFunction) -> Result<(), Refused> {
     check(f, false)
+}
+
+/// Whether each block of a function is in a kernel: a device runs kernels alone, and would leave out a block that is in none.
+///
+/// # Errors
+/// The first block outside, marked in the loops.
+pub fn check_kernels(f: &TensorFunction) -> Result<(), Refused> {
+    let Some(b) = outside_of_kernels(&f.body) else { return Ok(()) };
+    let (n, name) = (f.kernels().len(), b.name);
+    let made =
+        if n == 0 { "has no kernels".to_string() } else { format!("has {n} kernels, and none of them holds it") };
+    let help = "`cut-kernel`, as the last instruction, makes a kernel of each statement that is in none";
+    Err(refused(f, Some(name), format!("no device would run block `{name}`: the function {made}; {help}")))
+}
+
+fn outside_of_kernels(s: &Stmt) -> Option<&Block> {
+    match s {
+        Stmt::Seq(list) => list.iter().find_map(outside_of_kernels),
+        Stmt::For(l) => outside_of_kernels(&l.body),
+        Stmt::Block(b) => Some(b),
+        Stmt::Kernel(..) | Stmt::Barrier => None,
+    }
 }
 
 /// [`check_function`]; `run` asks for a run of the kernels whatever is proved.

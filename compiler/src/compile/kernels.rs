@@ -6,6 +6,7 @@
 
 use super::{CompileError, Progress};
 use crate::arena::Id;
+use crate::check::check_kernels;
 use crate::define_id;
 use crate::fingerprint::Fingerprint;
 use crate::graph::Module;
@@ -13,8 +14,7 @@ use crate::int::{Cond, Int};
 use crate::name::Name;
 use crate::plan::{EmitFailure, EmitKernel, EmittedKernel, PlanKernel};
 use crate::profile::DeviceProfile;
-use crate::schedule::accept;
-use crate::schedule::{Version, apply, apply_pending, rules};
+use crate::schedule::{Version, accept, apply, apply_pending, has_own_schedule, rules};
 use crate::tir::{BufferId, InstrRef, TensorFunction};
 use crate::traffic;
 use indexmap::IndexMap;
@@ -238,8 +238,7 @@ fn version(
 fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<rules::Scheduled, String> {
     let mut function = t.clone();
     let mut applied = vec!["scheduled as it is written".to_string()];
-    let versions_alone = !t.pending.is_empty() && t.pending.iter().all(|i| Version::of_instruction(i).is_some());
-    if versions_alone && t.kernels().is_empty() {
+    if !has_own_schedule(t) {
         function.pending.clear();
         return rules::schedule(&function, constants, profile).map_err(|e| e.to_string());
     }
@@ -249,6 +248,7 @@ fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfil
     } else {
         apply_pending(&mut function).map_err(|e| e.to_string())?;
     }
+    check_kernels(&function).map_err(|e| e.text())?;
     if let Some(p) = function.prepacks.iter().find(|p| !constants.contains(&p.buffer)) {
         return Err(format!("%{} is packed beforehand, but is no constant", function.buffers[p.buffer].name));
     }

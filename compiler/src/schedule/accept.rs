@@ -1,8 +1,8 @@
 //! Tensor functions that come with a schedule: it is applied, and what it gives is checked.
 
-use super::apply_pending;
 use super::rules::has_edited_choices;
-use crate::check::{Refused, check, check_made};
+use super::{Version, apply_pending};
+use crate::check::{Refused, check, check_kernels, check_made};
 use crate::graph::Module;
 use crate::tir::TensorFunction;
 use crate::verify::verify_tensor_function;
@@ -28,10 +28,21 @@ pub fn accept(f: &mut TensorFunction) -> Result<(), Refused> {
     if written { check(f, true) } else { check_made(f, &plain) }
 }
 
-/// Checks every tensor function of a module that came as text, with its schedule applied.
+/// True for a function whose kernels the rules do not make: it has kernels, or instructions that make some. Lines that only ask for
+/// versions leave the schedule to the rules.
+pub fn has_own_schedule(f: &TensorFunction) -> bool {
+    !f.kernels().is_empty() || f.pending.iter().any(|i| Version::of_instruction(i).is_none())
+}
+
+/// Checks every tensor function of a module that came as text, with its schedule applied. A schedule of its own must put every
+/// statement into a kernel; where choices were edited, that is asked once the rules have followed them.
 ///
 /// # Errors
 /// The first function that is refused.
 pub fn check_module(m: &Module) -> Result<(), Refused> {
-    m.tensor_functions.values().try_for_each(|f| accept(&mut f.clone()))
+    m.tensor_functions.values().try_for_each(|f| {
+        let mut applied = f.clone();
+        accept(&mut applied)?;
+        if has_own_schedule(f) && applied.pending.is_empty() { check_kernels(&applied) } else { Ok(()) }
+    })
 }

@@ -47,7 +47,7 @@ mod vectorize;
 mod version;
 
 pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
-pub use accept::{accept, check_module};
+pub use accept::{accept, check_module, has_own_schedule};
 pub use bind::Axis;
 pub use compute_at::LocalScope;
 pub use set_scope::MemoryScope;

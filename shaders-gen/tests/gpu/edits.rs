@@ -4,6 +4,9 @@
 //! swapped and invented, attributes changed. Instructions that refuse are left out, so every edit ends as a schedule that
 //! was accepted. Operands are small whole numbers, so that sums are exact whatever their order.
 //!
+//! A schedule's text is edited too: lines are dropped, repeated and swapped, and what comes of it is taken or refused as a whole, as a
+//! file is. Of what is taken, kernels alone run, as on a device: a statement outside of them computes nothing.
+//!
 //! `WEFT_EDITS` and `WEFT_DEVICE_EDITS` say how many edits are drawn (2000 and 100 without them), `WEFT_SEED` from which
 //! seed on; a failure prints its seed and the schedule.
 
@@ -11,16 +14,17 @@ mod draw;
 
 use crate::device::{Memory, gpu};
 use crate::rules::{real_device, small_workloads, software_device};
+use compiler::check::check_kernels;
 use compiler::compile::assign_encodings;
 use compiler::cpu::{run_scheduled, run_tensor_function};
 use compiler::dtype::DType;
 use compiler::int::const_dims;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::schedule;
-use compiler::schedule::{InstrRef, apply, print_loops};
+use compiler::schedule::{InstrRef, accept, apply, print_loops};
 use compiler::tensor::Tensor;
 use compiler::text::print_instruction;
-use compiler::tir::{BufferId, TensorFunction};
+use compiler::tir::{BufferId, Stmt, TensorFunction};
 use draw::Draw;
 
 /// A workload with the schedule that the rules propose for it.
@@ -68,7 +72,7 @@ fn whole_numbers(f: &TensorFunction, b: BufferId, seed: u64) -> Tensor {
 }
 
 /// A variant of the base's schedule with what was accepted of it.
-fn edited(base: &Base, others: &[Base], draw: &mut Draw) -> TensorFunction {
+fn edited(base: &Base, others: &[Base], draw: &mut Draw) -> Option<TensorFunction> {
     let mut trace = base.trace.clone();
     for _ in 0..1 + draw.below(3) {
         let donor = &others[draw.below(others.len())].trace;
@@ -82,7 +86,24 @@ fn edited(base: &Base, others: &[Base], draw: &mut Draw) -> TensorFunction {
         }
         let _ = apply(&mut f, i);
     }
-    f
+    Some(f)
+}
+
+/// What a file with an edited schedule text gives: each line applied in order, or none; `None` where the file is refused.
+fn edited_text(base: &Base, _others: &[Base], draw: &mut Draw) -> Option<TensorFunction> {
+    let mut f = TensorFunction { pending: base.trace.clone(), ..base.f.clone() };
+    for _ in 0..1 + draw.below(2) {
+        draw.edit_lines(&mut f.pending);
+    }
+    accept(&mut f).ok()?;
+    check_kernels(&f).ok()?;
+    Some(f)
+}
+
+/// The function with its kernels alone.
+fn kernels_of(f: &TensorFunction) -> TensorFunction {
+    let kernels = f.kernels().into_iter().map(|(name, body)| Stmt::Kernel(name, Box::new(body.clone())));
+    TensorFunction { body: Stmt::Seq(kernels.collect()), ..f.clone() }
 }
 
 fn text(f: &TensorFunction) -> String {
@@ -114,10 +135,13 @@ enum Outcome {
 
 type Run<'a> = &'a (dyn Fn(&Base, &TensorFunction) -> Option<Result<Vec<f64>, String>> + Sync);
 
-fn outcome(seed: u64, bases: &[Base], run: Run<'_>) -> Outcome {
+/// Draws an edit of a base's schedule, and gives what it schedules; `None` for what is refused.
+type Edit = fn(&Base, &[Base], &mut Draw) -> Option<TensorFunction>;
+
+fn outcome(seed: u64, bases: &[Base], edit: Edit, run: Run<'_>) -> Outcome {
     let mut draw = Draw::new(seed);
     let base = &bases[draw.below(bases.len())];
-    let f = edited(base, bases, &mut draw);
+    let Some(f) = edit(base, bases, &mut draw) else { return Outcome::Refused };
     if setting("WEFT_SHOW_SEED", 0) == seed {
         println!("seed {seed}, {}\n{}", base.what, text(&f));
     }
@@ -133,8 +157,8 @@ fn outcome(seed: u64, bases: &[Base], run: Run<'_>) -> Outcome {
 }
 
 /// Draws edits, on several threads, and collects those whose results differ; `run` gives the results, `None` where the
-/// device does not take it.
-fn hold(count: u64, run: Run<'_>) {
+/// device does not take it. At least one in `held_of` must hold.
+fn hold(count: u64, held_of: u64, edit: Edit, run: Run<'_>) {
     let bases = bases();
     let first = setting("WEFT_SEED", 1);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
@@ -142,7 +166,7 @@ fn hold(count: u64, run: Run<'_>) {
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let part = |n: u64| (first + n..first + count).step_by(threads as usize);
         let bases = &bases;
-        let work = |n: u64| scope.spawn(move || part(n).map(|s| outcome(s, bases, run)).collect::<Vec<_>>());
+        let work = |n: u64| scope.spawn(move || part(n).map(|s| outcome(s, bases, edit, run)).collect::<Vec<_>>());
         let running: Vec<_> = (0..threads).map(work).collect();
         running.into_iter().flat_map(|r| r.join().expect("no panic")).collect()
     });
@@ -158,30 +182,45 @@ fn hold(count: u64, run: Run<'_>) {
         first + count,
         wrong.len()
     );
-    assert!(held > count / 4, "most edits should be accepted");
+    assert!(held > count / held_of, "more edits should be accepted");
     let some: Vec<String> = wrong.iter().take(setting("WEFT_SHOW", 5) as usize).cloned().collect();
     assert!(wrong.is_empty(), "{} accepted edits are wrong\n{}", wrong.len(), some.join("\n\n"));
 }
 
 #[test]
 fn in_the_interpreter() {
-    hold(setting("WEFT_EDITS", 2000), &|base, f| {
-        Some(run_scheduled(f, &base.inputs).map(|r| r.iter().flat_map(Tensor::to_f64_vec).collect()))
-    });
+    hold(setting("WEFT_EDITS", 2000), 4, edited, &|base, f| Some(interpret(f, base)));
+}
+
+#[test]
+fn of_lines_in_the_interpreter() {
+    hold(setting("WEFT_EDITS", 2000) / 2, 8, edited_text, &|base, f| Some(interpret(&kernels_of(f), base)));
+}
+
+fn interpret(f: &TensorFunction, base: &Base) -> Result<Vec<f64>, String> {
+    run_scheduled(f, &base.inputs).map(|r| r.iter().flat_map(Tensor::to_f64_vec).collect())
 }
 
 #[test]
 fn on_the_device() {
-    hold(setting("WEFT_DEVICE_EDITS", 100), &|base, f| {
-        let mut kernels = Vec::new();
-        for (name, _) in f.kernels() {
-            kernels.push(shaders_gen::emit_kernel(f, name, &base.profile).ok()?);
-        }
-        if kernels.is_empty() {
-            return None;
-        }
-        Some(run_on_device(base, f, &kernels))
-    });
+    hold(setting("WEFT_DEVICE_EDITS", 100), 4, edited, &on_device_if_taken);
+}
+
+#[test]
+fn of_lines_on_the_device() {
+    hold(setting("WEFT_DEVICE_EDITS", 100) / 2, 8, edited_text, &on_device_if_taken);
+}
+
+/// What the device gives; `None` where it does not take the kernels.
+fn on_device_if_taken(base: &Base, f: &TensorFunction) -> Option<Result<Vec<f64>, String>> {
+    let mut kernels = Vec::new();
+    for (name, _) in f.kernels() {
+        kernels.push(shaders_gen::emit_kernel(f, name, &base.profile).ok()?);
+    }
+    if kernels.is_empty() {
+        return None;
+    }
+    Some(run_on_device(base, f, &kernels))
 }
 
 fn run_on_device(

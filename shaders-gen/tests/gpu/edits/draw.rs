@@ -54,6 +54,19 @@ impl Draw {
         }
     }
 
+    /// Drops, repeats or swaps lines of a schedule; the last lines, which make kernels, as often as all others together.
+    pub fn edit_lines(&mut self, lines: &mut Vec<InstrRef>) {
+        let late = lines.len().saturating_sub(3);
+        let n = if self.below(2) == 0 { late + self.below(lines.len() - late) } else { self.below(lines.len()) };
+        let m = self.below(lines.len());
+        match self.below(4) {
+            _ if lines.is_empty() => {}
+            0 | 1 => drop(lines.remove(n)),
+            2 => lines.insert(m, lines[n].clone()),
+            _ => lines.swap(n, m),
+        }
+    }
+
     /// The instruction with another value of one of its attributes.
     fn changed(&mut self, i: &InstrRef, trace: &[InstrRef]) -> Option<InstrRef> {
         let mut attrs = i.attrs();
