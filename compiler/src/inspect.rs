@@ -4,8 +4,9 @@ use crate::graph::{Function, Module, TensorType};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::ops::batch_norm::BatchNorm;
-use crate::ops::control::Const;
+use crate::ops::control::{CallTensor, Const};
 use crate::ops::node_types;
+use crate::tir::TensorFunction;
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
@@ -147,12 +148,25 @@ pub fn count_macs(module: &Module) -> Option<u64> {
             let (inputs, outputs) = node_types(f, n);
             sum = sum.saturating_add(match node.op.callee().and_then(|c| module.functions.get(&c)) {
                 Some(callee) if depth < CALL_DEPTH => go(module, callee, depth + 1),
-                _ => node.op.macs(&inputs, &outputs),
+                _ => match (node.op.downcast::<CallTensor>(), module.tensor_callee(&node.op)) {
+                    (Some(call), Some(callee)) => {
+                        called_macs(call, callee, inputs.into_iter().flatten().chain(outputs))
+                    }
+                    _ => node.op.macs(&inputs, &outputs),
+                },
             });
         }
         sum
     }
     crate::graph::open_dims(module).is_empty().then(|| go(module, module.main(), 0))
+}
+
+/// Multiply-accumulates of a call of a tensor function, whose operands and results have these types.
+fn called_macs<'t>(call: &CallTensor, callee: &TensorFunction, types: impl Iterator<Item = &'t TensorType>) -> u64 {
+    let shapes = types.map(|t| t.shape.as_slice());
+    let sizes = call.unify(callee, callee.inputs().chain(callee.outputs()).zip(shapes));
+    let count = callee.multiply_accumulates().eval(&|v| sizes.get(&v).and_then(Dim::as_const));
+    count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
 }
 
 /// Learnable parameters: elements of floating-point constants that nodes read, each constant once, without the

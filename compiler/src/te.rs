@@ -8,13 +8,14 @@
 use crate::arena::Id;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::int::Int;
+use crate::int::{Bounds, Int, simplify};
 use crate::name::Name;
 use crate::tensor::Tensor;
 use crate::tensor_type::TensorType;
 use crate::tir::{
     Block, Buffer, BufferId, Combiner, Encoding, Expr, For, LoopKind, Reduce, Scope, StageSet, Stmt, TensorFunction,
 };
+use rustc_hash::FxHashMap;
 
 /// Appends the stages of one node to a tensor function.
 pub struct ComputeContext<'a> {
@@ -169,26 +170,47 @@ impl<'a> ComputeContext<'a> {
             }
         }
     }
-    /// Appends the stages of the callee on the operands, and hands over its results.
+    /// Types of the operands that are there, and of the results, as a caller of a tensor function has them.
+    pub fn call_types(&self) -> impl Iterator<Item = TensorType> + '_ {
+        let operands = self.inputs.iter().flatten().map(|&b| &self.function.buffers[b]);
+        let operands = operands.map(|b| TensorType::new(b.dtype, b.shape.clone()));
+        operands.chain(self.output_types.iter().cloned())
+    }
+    /// The tensor function that the node calls.
     ///
     /// # Errors
-    /// Without a callee, and for one that is not plain ([`TensorFunction::plain_stages`]).
-    pub fn inline_callee(&mut self) -> Result<(), Fault> {
-        let callee = self.callee.ok_or("its callee is not at hand")?;
+    /// Without one.
+    pub fn callee(&self) -> Result<&'a TensorFunction, Fault> {
+        self.callee.ok_or_else(|| "its callee is not at hand".into())
+    }
+    /// Appends the stages of the callee on the operands, with `sizes` for its symbols, and hands over its results.
+    ///
+    /// # Errors
+    /// Without a callee, for one that is not plain ([`TensorFunction::plain_stages`]), and for sizes that leave a loop no iteration.
+    pub fn inline_callee(&mut self, sizes: &FxHashMap<Name, Int>) -> Result<(), Fault> {
+        let callee = self.callee()?;
         let mut own: Vec<Option<BufferId>> = vec![None; callee.buffers.len()];
         for (i, b) in callee.inputs().enumerate() {
             own[b.index()] = Some(self.require(i)?);
         }
+        let sized = |e: &Int| simplify(&e.replace(&mut |v| sizes.get(&v).cloned()), &Bounds::new());
         for stage in callee.plain_stages()? {
             let made = &callee.buffers[stage.block.buffer];
-            let out = self.buffer("", &made.shape, made.dtype);
+            let shape: Vec<Int> = made.shape.iter().map(sized).collect();
+            let out = self.buffer("", &shape, made.dtype);
             own[stage.block.buffer.index()] = Some(out);
             let name = self.function.buffers[out].name;
             let fresh = |at: usize| Name::new(&format!("{name}_l{at}"));
             let place = |var: Name| stage.loops.iter().position(|l| l.0 == var);
-            let loops = stage.loops.iter().enumerate().map(|(at, l)| (fresh(at), l.1.clone())).collect();
+            let loops: Vec<(Name, Int)> =
+                stage.loops.iter().enumerate().map(|(at, l)| (fresh(at), sized(&l.1))).collect();
+            if let Some((at, _)) = loops.iter().enumerate().find(|(_, l)| l.1.is(0)) {
+                return Err(format!("loop `{}` of @{} has no iterations", stage.loops[at].0, callee.name).into());
+            }
             let mut block = stage.block.rename_buffers(&|b| own[b.index()].unwrap_or(b));
-            block.map_ints(&mut |i| i.replace(&mut |var| place(var).map(|at| Int::var(fresh(at)))));
+            // Loops first: a size of the caller may have the name of a loop here.
+            let new = |var: Name| place(var).map(|at| Int::var(fresh(at))).or_else(|| sizes.get(&var).cloned());
+            block.map_ints(&mut |i| i.replace(&mut |var| new(var)));
             self.push(name, loops, out, block.indices, block.value, block.reduce);
         }
         for (i, b) in callee.outputs().enumerate() {

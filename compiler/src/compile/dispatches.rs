@@ -38,7 +38,7 @@ impl Planner<'_> {
         let conditions = |v: &BuiltVersion| v.when.iter().map(|c| c.map(&mut |e| own(e))).collect();
         let when: Arc<Vec<Vec<Cond>>> = Arc::new(built.versions.iter().map(conditions).collect());
         let parameters = self.bind_parameters(n, built);
-        self.group().1.bytes = 0;
+        (self.group().1.flops, self.group().1.bytes) = (0, 0);
         for (index, v) in built.versions.iter().enumerate() {
             let symbols: Vec<(Name, Int)> = v.symbols.iter().map(|(q, e)| (*q, own(e))).collect();
             let version = Some(VersionChoice { when: when.clone(), index });
@@ -72,7 +72,9 @@ impl Planner<'_> {
         let mut locations = parameters.clone();
         self.bind_scratch(built, &symbols, &mut locations);
         let work = Arc::new(KernelWork::of(self.main, n, origin.work.clone(), built, &symbols));
-        let least = |v: Name| self.least.get(&v).and_then(Int::as_const);
+        let sizes = self.least;
+        let least = |v: Name| sizes.get(&v).and_then(Int::as_const);
+        let flops = work.flops(&least);
         let shown = version.as_ref().is_none_or(|v| v.is_picked(&least));
         for (at, kernel) in built.kernels.iter().enumerate() {
             let bound = |b: &Binding| {
@@ -84,7 +86,9 @@ impl Planner<'_> {
             };
             let locations = kernel.bindings.iter().map(bound).collect::<Result<Vec<_>, CompileError>>()?;
             if shown {
-                self.group().1.bytes += work.bytes(at, &|v| self.least.get(&v).and_then(Int::as_const));
+                let report = self.group().1;
+                report.bytes += work.bytes(at, &least);
+                report.flops += flops[at];
             }
             let (kernel, work, symbols) = (first_kernel + at, work.clone(), symbols.clone());
             let version = version.clone();

@@ -14,7 +14,8 @@ use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
 use super::open::{OpenPlan, at_sizes};
 use super::residency::{
-    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, value_encoding,
+    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, symbols_of,
+    value_encoding,
 };
 use super::steps::{Pending, Steps, VersionChoice, host_nodes};
 use super::storage::StorageLocation;
@@ -48,8 +49,8 @@ pub(super) struct Origin {
     pub(super) function: FunctionId,
     /// The nodes of the tensor function's stages, in the primitive function that was lowered.
     stages: Vec<Option<NodeId>>,
-    /// The work of the group; none for a function that came with the module.
-    pub(super) work: Option<Arc<GroupWork>>,
+    /// The work of the group.
+    pub(super) work: Arc<GroupWork>,
 }
 
 /// Plans a module whose groups are formed.
@@ -151,7 +152,10 @@ fn requests_of(module: &Module, lowered: &mut Lowering, constants: &FxHashMap<Va
                 t.inputs().zip(operands).filter(|(_, v)| constants.contains_key(v)).map(|(b, _)| b).collect();
             let own = main.nodes[n].op.is::<CallTensor>();
             let called = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
-            let work = called.map(|f| Arc::new(GroupWork::of(f, &stages, &t)));
+            let work = Arc::new(match called {
+                Some(f) => GroupWork::of(f, &stages, &t),
+                None => GroupWork::written(&t, &symbols_of(main, n, &t)),
+            });
             functions.insert(n, Origin { stages, work, function: requests.add(t, constant, own) });
         }
     }

@@ -84,10 +84,11 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
         return Lowered::Host("the called tensor function is missing".into());
     };
     let mut t = f.clone();
-    if let Err(why) = fit_symbols(main, n, &t) {
+    t.number_stages();
+    let known = unify_symbols(main, n, &t);
+    if let Err(why) = t.check_sizes(&known) {
         return Lowered::Host(why);
     }
-    let known = unify_symbols(main, n, &t);
     let numbers = known.iter().filter_map(|(&symbol, d)| Some((symbol, d.as_const()?))).collect();
     let fixed = t.with_sizes(&numbers);
     // A schedule for open sizes may name loops that have one iteration for these: then its kernels are those for all sizes.
@@ -110,23 +111,6 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
         Some(b) => Lowered::Host(format!("%{} is stored in another device's form of {}", b.name, b.dtype)),
         None => Lowered::Kernel(Box::new(LoweredGroup { function: t, stages: vec![] })),
     }
-}
-
-/// Each symbol of a called function follows from the type of an operand or result, and is within its range where that is a number.
-fn fit_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> Result<(), String> {
-    let known = unify_symbols(main, n, t);
-    for (symbol, low, high) in &t.symbols {
-        match known.get(symbol) {
-            None => return Err(format!("no operand's shape says what `{symbol}` of @{} is", t.name)),
-            Some(is) => match is.as_const() {
-                Some(size) if !(*low..=*high).contains(&size) => {
-                    return Err(format!("`{symbol}` of @{} is {size}, declared {low} to {high}", t.name));
-                }
-                _ => {}
-            },
-        }
-    }
-    Ok(())
 }
 
 /// What the symbols of the tensor function `t` are, that node `n` calls: dimensions of operands and results.

@@ -1,5 +1,6 @@
 //! Floating-point operations: of nodes, of stages, of dispatches.
 //!
+//! A tensor function that somebody wrote has the operations that its loops say ([`operations`](crate::tir::operations)).
 //! A node's operations are shared out to its stages and a stage's to the kernels that compute it, by their iterations: the
 //! dispatches of a group sum to the group's, however often it is split.
 
@@ -8,8 +9,9 @@ use crate::graph::{Function, NodeId, TensorType, ValueId};
 use crate::int::Int;
 use crate::name::Name;
 use crate::ops::OpRef;
-use crate::ops::control::Const;
+use crate::ops::control::{CallTensor, Const};
 use crate::plan::EmittedKernel;
+use crate::tir::operations::{StageWork, iterations, visit_loops};
 use crate::tir::{BufferId, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -47,35 +49,49 @@ pub(super) struct GroupWork {
 }
 
 struct NodeWork {
-    op: OpRef,
-    inputs: Vec<Option<TensorType>>,
-    outputs: Vec<TensorType>,
+    operations: Operations,
     /// Its stages and their iterations.
     stages: Vec<(usize, Int)>,
+}
+
+/// How the operations of a node are counted.
+enum Operations {
+    /// As the op says, for operands and results of these types.
+    OfOp { op: OpRef, inputs: Vec<Option<TensorType>>, outputs: Vec<TensorType> },
+    /// As the loops of its stages say: of a tensor function that somebody wrote, nothing else is known.
+    OfStages(Vec<Int>),
 }
 
 impl GroupWork {
     /// Of the primitive function `f`, which was lowered to `t`, whose stages are of these nodes.
     pub fn of(f: &Function, stages: &[Option<NodeId>], t: &TensorFunction) -> GroupWork {
-        let mut iterations = vec![Int::new(0); stages.len()];
-        visit_iterations(&t.body, &Int::new(1), &mut |times, stage| {
-            if let Some(i) = stage.and_then(|s| iterations.get_mut(s)) {
-                *i = times.clone();
-            }
-        });
+        let work = t.stage_work();
         let node = |n: NodeId| {
-            let own = stages.iter().zip(&iterations).enumerate().filter(|(_, (s, _))| **s == Some(n));
+            let own: Vec<(usize, &StageWork)> =
+                work.iter().enumerate().filter(|(s, _)| stages.get(*s) == Some(&Some(n))).collect();
             let node = &f.nodes[n];
             let ty = |v: ValueId| f.ty(v).clone();
-            NodeWork {
-                op: node.op.clone(),
-                inputs: node.inputs.iter().map(|v| v.map(ty)).collect(),
-                outputs: node.outputs.iter().map(|&v| ty(v)).collect(),
-                stages: own.map(|(s, (_, times))| (s, times.clone())).collect(),
-            }
+            let operations = match node.op.is::<CallTensor>() {
+                true => Operations::OfStages(own.iter().map(|(_, w)| w.operations.clone()).collect()),
+                false => Operations::OfOp {
+                    op: node.op.clone(),
+                    inputs: node.inputs.iter().map(|v| v.map(ty)).collect(),
+                    outputs: node.outputs.iter().map(|&v| ty(v)).collect(),
+                },
+            };
+            NodeWork { operations, stages: own.iter().map(|(s, w)| (*s, w.iterations.clone())).collect() }
         };
         let nodes = f.walk().into_iter().filter(|&n| !f.nodes[n].op.is::<Const>()).map(node).collect();
         GroupWork { nodes, stages: stages.len() }
+    }
+
+    /// Of a function that came with the module, whose blocks are numbered as its stages; `symbols` are the caller's sizes.
+    pub fn written(t: &TensorFunction, symbols: &[(Name, Int)]) -> GroupWork {
+        let own = |e: &Int| e.replace(&mut |v| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone()));
+        let work = t.stage_work();
+        let stages = work.iter().enumerate().map(|(s, w)| (s, own(&w.iterations))).collect();
+        let operations = Operations::OfStages(work.iter().map(|w| own(&w.operations)).collect());
+        GroupWork { stages: work.len(), nodes: vec![NodeWork { operations, stages }] }
     }
 
     /// Operations for these sizes: of all nodes, and of each stage.
@@ -86,10 +102,22 @@ impl GroupWork {
         };
         let (mut total, mut of_stages) = (0u64, vec![0; self.stages]);
         for n in &self.nodes {
-            let inputs: Vec<Option<TensorType>> = n.inputs.iter().map(|t| t.as_ref().map(&sized)).collect();
-            let outputs: Vec<TensorType> = n.outputs.iter().map(&sized).collect();
-            let inputs: Vec<Option<&TensorType>> = inputs.iter().map(Option::as_ref).collect();
-            let flops = operations(&n.op, &inputs, &outputs.iter().collect::<Vec<_>>());
+            let flops = match &n.operations {
+                Operations::OfOp { op, inputs, outputs } => {
+                    let inputs: Vec<Option<TensorType>> = inputs.iter().map(|t| t.as_ref().map(&sized)).collect();
+                    let outputs: Vec<TensorType> = outputs.iter().map(&sized).collect();
+                    let inputs: Vec<Option<&TensorType>> = inputs.iter().map(Option::as_ref).collect();
+                    operations(op, &inputs, &outputs.iter().collect::<Vec<_>>())
+                }
+                Operations::OfStages(of_stages_of_node) => {
+                    for ((s, _), own) in n.stages.iter().zip(of_stages_of_node) {
+                        let own = number(own, size);
+                        of_stages[*s] += own;
+                        total = total.saturating_add(own);
+                    }
+                    continue;
+                }
+            };
             total = total.saturating_add(flops);
             let weights: Vec<u64> = n.stages.iter().map(|s| number(&s.1, size)).collect();
             n.stages.iter().zip(share(flops, &weights)).for_each(|(s, part)| of_stages[s.0] += part);
@@ -100,8 +128,8 @@ impl GroupWork {
 
 /// The work of a group's kernels, whatever its sizes.
 pub(super) struct KernelWork {
-    /// What the group computes; none for a function that came with the module.
-    pub group: Option<Arc<GroupWork>>,
+    /// What the group computes.
+    pub group: Arc<GroupWork>,
     /// Of each kernel the stages that its blocks compute, and their iterations; blocks that stand for no stage have none.
     pub iterations: Vec<Vec<(Option<usize>, Int)>>,
     /// Bytes of the buffers that each kernel binds.
@@ -110,16 +138,13 @@ pub(super) struct KernelWork {
 
 impl KernelWork {
     /// Of the kernels of `built`, which node `n` of `main` calls with these sizes for its symbols.
-    pub fn of(
-        main: &Function,
-        n: NodeId,
-        group: Option<Arc<GroupWork>>,
-        built: &Built,
-        symbols: &[(Name, Int)],
-    ) -> KernelWork {
+    pub fn of(main: &Function, n: NodeId, group: Arc<GroupWork>, built: &Built, symbols: &[(Name, Int)]) -> KernelWork {
         let of_kernel = |(_, body): (Name, &Stmt)| {
             let mut blocks = vec![];
-            visit_iterations(body, &Int::new(1), &mut |times, stage| blocks.push((stage, times.clone())));
+            visit_loops(body, &mut vec![], &mut |loops, block| match block.stages.is_empty() {
+                true => blocks.push((None, iterations(loops))),
+                false => blocks.extend(block.stages.iter().map(|stage| (Some(stage), iterations(loops)))),
+            });
             blocks
         };
         let sizes = buffer_bytes(main, n, &built.function, symbols);
@@ -142,8 +167,7 @@ impl KernelWork {
 
     /// Operations of each kernel for these sizes; an extent without one counts as 1.
     pub fn flops(&self, size: &dyn Fn(Name) -> Option<i64>) -> Vec<u64> {
-        let Some(group) = &self.group else { return vec![0; self.iterations.len()] };
-        let (total, of_stages) = group.flops(size);
+        let (total, of_stages) = self.group.flops(size);
         let mut iterations = vec![vec![0; self.iterations.len()]; of_stages.len()];
         let mut work = vec![0u64; self.iterations.len()];
         for (k, blocks) in self.iterations.iter().enumerate() {
@@ -201,18 +225,6 @@ fn buffer_bytes(main: &Function, n: NodeId, f: &TensorFunction, symbols: &[(Name
 /// An extent without a size counts as 1.
 fn number(e: &Int, size: &dyn Fn(Name) -> Option<i64>) -> u64 {
     e.eval(size).map_or(1, |n| n.max(0) as u64)
-}
-
-/// Calls `f` with the iterations of each block, for each stage that it computes, or for none.
-fn visit_iterations(s: &Stmt, times: &Int, f: &mut dyn FnMut(&Int, Option<usize>)) {
-    match s {
-        Stmt::Seq(list) => list.iter().for_each(|s| visit_iterations(s, times, f)),
-        Stmt::For(l) => visit_iterations(&l.body, &(times.clone() * &l.extent), f),
-        Stmt::Kernel(_, s) => visit_iterations(s, times, f),
-        Stmt::Block(b) if b.stages.is_empty() => f(times, None),
-        Stmt::Block(b) => b.stages.iter().for_each(|stage| f(times, Some(stage))),
-        Stmt::Barrier => {}
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::attr::print::print_attrs;
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
-use crate::graph::{BlockId, Function, Node, TensorType, ValueId, open_dims_of};
+use crate::graph::{BlockId, Function, Node, TensorType, ValueId, open_dims_of, sized};
 use crate::int::{Bounds, Dim, Int, simplify};
 use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
@@ -42,7 +42,8 @@ impl Op for Const {
 }
 
 attr_struct! {
-    /// Calls the graph function `callee`; operands are its parameters, results its results. Recursion is allowed.
+    /// Calls the graph function `callee`; operands are its parameters, results its results. Recursion is allowed. Symbols of the
+    /// parameters' types are what the operands say, each call for itself.
     pub struct Call("call") {
         /// Global name of the function.
         pub callee: Name = Name::new(""),
@@ -53,11 +54,9 @@ impl Op for Call {
         (0, usize::MAX)
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
-        let f = cx.callee(self.callee)?;
-        if f.params().len() != cx.len() {
-            return Err(format!("@{} takes {} operands, got {}", self.callee, f.params().len(), cx.len()).into());
-        }
-        Ok(f.result_types.clone())
+        let (f, sizes) = cx.called(self.callee)?;
+        let sized = |t: &TensorType| if sizes.is_empty() { t.clone() } else { sized(t, &sizes) };
+        Ok(f.result_types.iter().map(sized).collect())
     }
     fn callee(&self) -> Option<Name> {
         Some(self.callee)
@@ -115,7 +114,12 @@ impl Op for CallTensor {
         Some(self.callee)
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
-        cx.inline_callee()
+        let callee = cx.callee()?;
+        let types: Vec<TensorType> = cx.call_types().collect();
+        let buffers = callee.inputs().chain(callee.outputs());
+        let sizes = self.unify(callee, buffers.zip(types.iter().map(|t| t.shape.as_slice())));
+        callee.check_sizes(&sizes)?;
+        cx.inline_callee(&sizes)
     }
 }
 

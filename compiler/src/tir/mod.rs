@@ -27,6 +27,7 @@ mod fingerprint;
 mod instruction;
 pub mod intrinsic;
 mod open;
+pub mod operations;
 mod plain;
 mod print_loops;
 mod provenance;

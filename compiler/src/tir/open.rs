@@ -60,6 +60,20 @@ impl TensorFunction {
         known
     }
 
+    /// Whether a caller's sizes are those that the function is for: each of its symbols has one, within the range where that is a number.
+    ///
+    /// # Errors
+    /// The first symbol without a size, or with one beyond its range.
+    pub fn check_sizes(&self, sizes: &FxHashMap<Name, Int>) -> Result<(), String> {
+        self.symbols.iter().try_for_each(|(symbol, low, high)| match sizes.get(symbol).map(Int::as_const) {
+            None => Err(format!("no operand's shape says what `{symbol}` of @{} is", self.name)),
+            Some(Some(size)) if !(*low..=*high).contains(&size) => {
+                Err(format!("`{symbol}` of @{} is {size}, declared {low} to {high}", self.name))
+            }
+            Some(_) => Ok(()),
+        })
+    }
+
     /// The shape that a caller gives a parameter: what its packer reads, where it has one.
     pub fn caller_shape(&self, b: BufferId) -> &[Int] {
         let packer = self.prepacks.iter().find(|p| p.buffer == b).map(|p| &p.packer);

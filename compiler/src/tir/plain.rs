@@ -5,7 +5,8 @@ use crate::int::Int;
 use rustc_hash::FxHashSet;
 
 impl TensorFunction {
-    /// The stages of an unscheduled function each of whose buffers one stage stores, element for element, before others load it.
+    /// The stages of an unscheduled function each of whose buffers one stage stores, element for element, before others load it. Extents
+    /// and indices may hold the function's symbols.
     ///
     /// # Errors
     /// Says what else the function is or does.
@@ -13,9 +14,6 @@ impl TensorFunction {
         if !self.pending.is_empty() || !self.trace.is_empty() || !self.kernels().is_empty() || !self.prepacks.is_empty()
         {
             return Err("it has a schedule of its own".into());
-        }
-        if !self.symbols.is_empty() {
-            return Err("it is written for open sizes".into());
         }
         let own_form = |b: &super::Buffer| b.scope != Scope::Global || b.encoding != Encoding::Native;
         if let Some((_, b)) = self.buffers.iter().find(|(_, b)| own_form(b)) {
@@ -50,7 +48,8 @@ impl TensorFunction {
         if !distinct || shape.len() != block.indices.len() || !block.indices.iter().zip(shape).all(whole) {
             return fail("does not store each element of its buffer once, in order");
         }
-        let dependent = stage.loops.iter().any(|l| l.1.as_const().is_none());
+        let own = |v: &crate::name::Name| self.symbols.iter().any(|s| s.0 == *v);
+        let dependent = stage.loops.iter().any(|l| !l.1.vars().iter().all(own) || l.1.reads_buffer());
         if dependent { fail("has loops whose ends differ") } else { Ok(()) }
     }
 }
