@@ -1,6 +1,7 @@
 //! Specialising a module: open dimensions and input shapes become numbers, and types follow.
 
 use super::builder::possible;
+use super::instantiate::instantiate_functions;
 use super::{BlockId, Function, Module, NodeId, TensorType};
 use crate::attr::{Attr, Attrs};
 use crate::fault::FaultKind;
@@ -112,6 +113,7 @@ pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindEr
     for &(name, value) in dims {
         bind_one(&known, name, value, &mut map)?;
     }
+    instantiate_functions(module)?;
     substitute_dims(module, &map);
     for (name, ty) in input_ports(module) {
         if ty.shape.iter().any(|d| d.as_const().is_some_and(|d| d < 0)) {
@@ -146,6 +148,7 @@ pub fn input_ports(module: &Module) -> Vec<(Name, TensorType)> {
 pub fn set_input_shapes(module: &mut Module, shapes: &[(Name, Vec<usize>)]) -> Result<(), BindError> {
     let ports = input_ports(module);
     let types = choose_shapes(ports.clone(), None, &[], shapes)?;
+    instantiate_functions(module)?;
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
     for ((_, old), new) in ports.iter().zip(&types) {
         let symbols = old.shape.iter().zip(&new.shape).filter_map(|(o, n)| Some((o.as_var()?, n.clone())));

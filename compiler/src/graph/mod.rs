@@ -11,6 +11,7 @@
 mod bind;
 mod builder;
 mod copy;
+mod instantiate;
 pub use crate::tensor_type::{Signature, TensorType};
 pub use bind::{
     BindError, bind_dims, choose_shapes, input_ports, learn_dims, open_dims, open_dims_of, reinfer, set_input_shape,
@@ -18,6 +19,8 @@ pub use bind::{
 };
 pub use builder::{BuildError, FunctionBuilder};
 pub(crate) use copy::CopyNodes;
+pub use instantiate::instantiate_functions;
+pub(crate) use instantiate::sized;
 
 use crate::arena::{Arena, Id};
 use crate::define_id;

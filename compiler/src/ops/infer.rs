@@ -60,17 +60,42 @@ impl<'a> InferContext<'a> {
     /// # Errors
     /// Without such a function, with more operands than it has parameters, and for one of another type.
     pub fn callee(&self, name: Name) -> OpResult<&'a Function> {
-        let missing = || format!("function @{name} is not in the module");
-        let own = self.function.name == name;
-        let f = if own { self.function } else { self.module.functions.get(&name).ok_or_else(missing)? };
-        if f.params().len() < self.len() {
-            return Err(format!("@{name} takes {} operands, got {}", f.params().len(), self.len()).into());
-        }
+        let f = self.function_named(name)?;
         for (i, &p) in f.params()[..self.len()].iter().enumerate() {
             let (want, got) = (f.ty(p), self.require(i)?);
             if want != got {
                 return Err(format!("operand {i} of @{name} is {want:?}, got {got:?}").into());
             }
+        }
+        Ok(f)
+    }
+    /// A graph function of the module that takes the operands, and what the symbols of its parameters are for them. In a call of itself a
+    /// function has the types that it has.
+    ///
+    /// # Errors
+    /// Without such a function, with another number of operands, and for operands that do not fit.
+    pub fn called(&self, name: Name) -> OpResult<(&'a Function, FxHashMap<Name, Dim>)> {
+        let f = self.function_named(name)?;
+        if f.params().len() != self.len() {
+            return Err(format!("@{name} takes {} operands, got {}", f.params().len(), self.len()).into());
+        }
+        if self.function.name == name {
+            return Ok((self.callee(name)?, FxHashMap::default()));
+        }
+        let operands = (0..self.len()).map(|i| self.require(i)).collect::<OpResult<Vec<_>>>()?;
+        let sizes = f.unify(&operands);
+        let sizes = sizes.map_err(|(i, want)| format!("operand {i} of @{name} is {want:?}, got {:?}", operands[i]))?;
+        match f.captured_size(&sizes) {
+            Some(size) => Err(format!("@{name} decides a size `{size}`, and so does an operand: rename one").into()),
+            None => Ok((f, sizes)),
+        }
+    }
+    fn function_named(&self, name: Name) -> OpResult<&'a Function> {
+        let missing = || format!("function @{name} is not in the module");
+        let own = self.function.name == name;
+        let f = if own { self.function } else { self.module.functions.get(&name).ok_or_else(missing)? };
+        if f.params().len() < self.len() {
+            return Err(format!("@{name} takes {} operands, got {}", f.params().len(), self.len()).into());
         }
         Ok(f)
     }

@@ -4,10 +4,12 @@
 //! %x: f32[n*1 + 0,4]                        %x: f32[n,4]
 //! %0 = relu %x : f32[n*1 + 0,4]     =>      %0 = relu %x : f32[n,4]
 //! ```
+//!
+//! A graph function that is called with several sizes becomes one for each ([`instantiate_functions`]).
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
-use crate::graph::{BlockId, Function, Module, TensorType};
+use crate::graph::{BlockId, Function, Module, TensorType, instantiate_functions};
 use crate::int::{Bounds, simplify};
 use crate::name::Name;
 use crate::ops::InferContext;
@@ -23,7 +25,7 @@ impl Pass for InferTypes {
         0
     }
     fn run(&self, module: &mut Module, _cx: &mut PassContext) -> Result<bool, PassError> {
-        let mut changed = false;
+        let mut changed = instantiated(module, "infer-types")?;
         for name in callees_first(module) {
             let mut f = std::mem::replace(&mut module.functions[&name], Function::new(name));
             let done = infer_function(module, &mut f);
@@ -32,6 +34,11 @@ impl Pass for InferTypes {
         }
         Ok(changed)
     }
+}
+
+/// [`instantiate_functions`] at the start of the pass of this name, which takes calls to be of the types that the callee has.
+pub(super) fn instantiated(module: &mut Module, pass: &str) -> Result<bool, PassError> {
+    instantiate_functions(module).map_err(|e| PassError::new(pass, e.to_string()))
 }
 
 /// Functions in an order where callees come before callers (recursive ones where the recursion is first met).

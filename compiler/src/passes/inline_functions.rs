@@ -12,6 +12,7 @@
 //! Calls stay where the callee calls itself, perhaps by way of others; where it defines sizes of its own that two calls would
 //! mix up; and where the function would grow beyond `max_nodes`. Calls of fused groups are no calls in this sense.
 
+use super::infer_types::instantiated;
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::{CopyNodes, Function, Module, ValueDef, ValueId};
@@ -32,7 +33,7 @@ impl Pass for InlineFunctions {
         0
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
-        let mut changed = false;
+        let mut changed = instantiated(module, "inline-functions")?;
         for name in callees_first(module) {
             let f = &module.functions[&name];
             if f.primitive || !f.walk().iter().any(|&n| f.nodes[n].op.is::<Call>()) {

@@ -15,6 +15,7 @@
 
 mod choices;
 
+use super::infer_types::instantiated;
 use super::remove_unused_functions::reachable;
 use super::to_a_normal_form::ToANormalForm;
 use super::{Pass, PassContext, PassError};
@@ -46,6 +47,7 @@ impl Pass for SpecializeFunctions {
         if !module.functions.values().any(has_function_values) {
             return Ok(false);
         }
+        instantiated(module, "specialize-functions")?;
         ToANormalForm {}.run(module, cx)?;
         let mut made = Made { options: self, copies: FxHashMap::default(), depths: FxHashMap::default() };
         let mut seen: FxHashSet<Name> = FxHashSet::default();
