@@ -8,6 +8,8 @@
 //! for i2 in 0..9:
 //!   y: y[i2] = t[i2] * 2
 //! ```
+//!
+//! A block that nobody reads goes, a reduction too: where the loads of its readers turned out to be under conditions that never hold.
 
 use super::accesses::{rewrite_int_loads, rewrite_loads};
 use super::loops::{Substitution, plain_store, substitute, take_stage};
@@ -40,14 +42,17 @@ impl Instruction for Inline {
     fn apply(&self, f: &mut TensorFunction) -> Result<(), Refusal> {
         let (_, block) = take_stage(f, self.block)?;
         let refuse = |text: &str| Err(Refusal::at(self.block, text));
+        if f.params.iter().any(|p| p.buffer == block.buffer) {
+            return refuse("it writes a parameter");
+        }
+        if !f.body.blocks().iter().any(|b| b.accesses(block.buffer)) {
+            return Ok(());
+        }
         if block.reduce.is_some() {
             return refuse("a reduction cannot be inlined");
         }
         if !block.guards.is_empty() {
             return refuse("a guarded block cannot be inlined");
-        }
-        if f.params.iter().any(|p| p.buffer == block.buffer) {
-            return refuse("it writes a parameter");
         }
         if f.body.blocks().iter().any(|b| b.buffer == block.buffer) {
             return refuse("another block writes its buffer too");
@@ -104,6 +109,22 @@ mod tests {
         let g = scheduled(&f, &["inline {block=exp}"]);
         assert_eq!(g.body.blocks().len(), 3);
         assert_same(&f, &g);
+    }
+
+    #[test]
+    fn a_reduction_that_nobody_reads_goes() {
+        let text = "tensor @f(%x: f32[4,3], out %y: f32[4]) {
+  buffer %s: f32[4] global
+  for i in 0..4 { for k in 0..3 { block s reduce sum init { %s[i] <- %x[i, k] } } }
+  for j in 0..4 { block y { %y[j] <- select(j > 3, %s[j], 2.0) } }
+}
+";
+        let mut f = crate::text::parse_tensor_function(text).expect("it parses");
+        crate::schedule::simplify_function(&mut f);
+        let g = scheduled(&f, &["inline {block=s}"]);
+        assert_eq!(g.body.blocks().len(), 1);
+        assert_same(&f, &g);
+        assert!(refusal(&softmax(4, 7), "inline {block=sum}").contains("reduction"));
     }
 
     #[test]

@@ -244,6 +244,17 @@ impl<'a> Sketch<'a> {
             // A refusal leaves the block where it is; it then gets a kernel of its own.
             let _ = self.apply(Inline { block });
         }
+        self.remove_unread();
+    }
+    /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads never happen.
+    fn remove_unread(&mut self) {
+        let names: Vec<(Name, BufferId)> = self.f.body.blocks().iter().map(|b| (b.name, b.buffer)).collect();
+        for (block, buffer) in names.into_iter().rev() {
+            let read = self.f.body.blocks().iter().any(|b| b.name != block && b.accesses(buffer));
+            if !read && !self.f.outputs().any(|o| o == buffer) {
+                let _ = self.apply(Inline { block });
+            }
+        }
     }
     /// Splits the function into units, giving accumulators that are not private a copying consumer first.
     ///
@@ -260,6 +271,21 @@ impl<'a> Sketch<'a> {
         let into = Name::new(&format!("{block}_out"));
         self.apply(SplitEpilogue { block, into, ..Default::default() })?;
         Ok(into)
+    }
+    /// Binds the outer loops of a block to workgroups as they stand, as far as its results lie along them.
+    ///
+    /// # Errors
+    /// When a loop cannot be bound.
+    pub fn bind_outer_loops(&mut self, block: Name) -> Result<(), Decline> {
+        let loops = self.loops(block)?;
+        let indices: Vec<Int> =
+            self.f.body.blocks().iter().filter(|b| b.name == block).flat_map(|b| b.indices.iter().cloned()).collect();
+        let along = |l: &&LoopHead| l.extent.is(1) || indices.iter().any(|i| i.uses(l.var));
+        let outer: Vec<Name> = loops.iter().take_while(along).map(|l| l.var).collect();
+        for (l, axis) in outer.into_iter().zip([Axis::GroupZ, Axis::GroupY, Axis::GroupX]) {
+            self.bind(l, axis)?;
+        }
+        Ok(())
     }
     /// True when a rule has bound loops around the unit's last block already (a rule may take several units).
     pub fn is_scheduled(&self, unit: &Unit) -> bool {

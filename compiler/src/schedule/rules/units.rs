@@ -13,6 +13,9 @@ use crate::schedule::{InstrRef, ScheduleError, SplitEpilogue};
 use crate::tir::{BufferId, TensorFunction};
 use std::collections::VecDeque;
 
+/// The rule of loops that are bound as they stand.
+pub(super) const LOOP_BY_LOOP: &str = "loop-by-loop";
+
 /// The rule of what came with its instructions.
 pub(super) const WRITTEN: &str = "written";
 
@@ -106,6 +109,13 @@ fn schedule_whole(
         }
     }
     Ok(None)
+}
+
+/// Gives each block of a unit a kernel of its own: its outer loops are bound to workgroups as they stand.
+fn take_apart(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let blocks: Vec<Name> = sketch.f.body.blocks().iter().map(|b| b.name).collect();
+    let own = [unit.reduce, unit.window.as_ref().map(|w| w.block), Some(unit.output)];
+    blocks.into_iter().filter(|b| own.contains(&Some(*b))).try_for_each(|b| sketch.bind_outer_loops(b))
 }
 
 /// The buffer that a unit stores its result to.
@@ -209,7 +219,18 @@ fn schedule_unit(
     declined: &mut Vec<String>,
 ) -> Result<Taken, ScheduleError> {
     let rules = candidates(sketch, unit);
-    for &(rule, asked) in &rules {
+    schedule_by_rules(sketch, unit, later, declined, &rules)
+}
+
+/// [`schedule_unit`] by these rules. Where none takes the unit and none was wished for, it is taken apart.
+fn schedule_by_rules(
+    sketch: &mut Sketch<'_>,
+    unit: &Unit,
+    later: &[Name],
+    declined: &mut Vec<String>,
+    rules: &[(&'static Rule, bool)],
+) -> Result<Taken, ScheduleError> {
+    for &(rule, asked) in rules {
         let saved = sketch.clone();
         let target = target_of(sketch, unit);
         let mut applied = rule.ask(sketch, unit, asked);
@@ -238,6 +259,14 @@ fn schedule_unit(
     }
     let mut why = declined.join("; ");
     let wish = sketch.script.wished_word(unit.name(), RULE).filter(|w| w.1);
+    if wish.is_none() {
+        let mut apart = sketch.clone();
+        let target = target_of(&apart, unit);
+        if take_apart(&mut apart, unit).is_ok() && apart.require_whole_words(&target, later).is_ok() {
+            *sketch = apart;
+            return Ok(Taken { rule: LOOP_BY_LOOP, output: unit.output, rest: None });
+        }
+    }
     if let Some((name, _)) = wish {
         let domain = rule_domain(sketch.profile, unit);
         why = match (rules.is_empty(), why.is_empty()) {
@@ -251,4 +280,26 @@ fn schedule_unit(
         message: format!("no rule takes it: {why}"),
         loops: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::testing::{assert_same, matmul, softmax};
+
+    #[test]
+    fn a_unit_that_no_rule_takes_is_taken_apart() {
+        for f in [matmul(5, 4, 3), softmax(4, 7)] {
+            let profile = DeviceProfile::baseline();
+            let script = &super::super::script::NOTHING;
+            let mut sketch = Sketch::new(f.clone(), &[], &profile, script);
+            for unit in sketch.units().unwrap_or_else(|e| panic!("{e}")) {
+                let taken = schedule_by_rules(&mut sketch, &unit, &[], &mut vec![], &[]);
+                assert_eq!(taken.unwrap_or_else(|e| panic!("{e}")).rule, LOOP_BY_LOOP);
+            }
+            let g = sketch.finish().unwrap_or_else(|e| panic!("{e}"));
+            crate::check::check_kernels(&g).unwrap_or_else(|e| panic!("{e}"));
+            assert_same(&f, &g);
+        }
+    }
 }
