@@ -35,12 +35,16 @@ pub use memory::{Lifetime, assign_pool};
 pub use open::{KernelVersion, OpenPlan, SizeError};
 pub use stages::{SizedNode, StageValue, Stages, split_stages};
 
+use crate::attr::AttrStruct;
 use crate::cost::EstimatedCost;
 use crate::graph::Module;
 use crate::int::DimRanges;
 use crate::name::Name;
 use crate::passes::mixed_precision::check_listed;
-use crate::passes::{Clock, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential, default_pipeline};
+use crate::passes::{
+    Clock, FuseMode, FuseOps, Pass, PassContext, PassInstrument, PassStats, PipelineOptions, Sequential,
+    default_pipeline,
+};
 use crate::plan::{Content, EmitKernel, Plan};
 use crate::profile::DeviceProfile;
 use crate::remark::Remark;
@@ -284,8 +288,20 @@ fn run_passes(
     Sequential::new(graph).run(&mut module, &mut cx)?;
     let transposes = count_transposes(&module);
     Sequential::new(fusion).run(&mut module, &mut cx)?;
+    if cx.stats.iter().all(|s| s.name != FuseOps::NAME) {
+        make_single_groups(&mut module, &mut cx)?;
+    }
     progress("passes", list.len(), list.len());
     Ok(Graph { module, cx, transposes, recorder })
+}
+
+/// A pipeline without fusion leaves nodes that no kernel is made of: each becomes a group of its own.
+fn make_single_groups(module: &mut Module, cx: &mut PassContext) -> Result<(), CompileError> {
+    let alone = FuseOps { mode: Some(FuseMode::Off), ..FuseOps::default() };
+    if alone.run(module, cx)? {
+        cx.missed(&alone, &[], "the pipeline has no `fuse-ops`: each node has a kernel of its own");
+    }
+    Ok(())
 }
 
 /// Why compilation failed.

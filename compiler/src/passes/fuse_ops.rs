@@ -46,6 +46,9 @@ attr_struct! {
         pub mode: Option<FuseMode> = None,
         /// Largest number of nodes in a group.
         pub max_group: usize = 256,
+        /// Most scalar operations of a kernel for an element, a function like `exp` counted as 16: drivers take a time that grows with their
+        /// square.
+        pub max_operations: usize = 512,
     }
 }
 
@@ -106,7 +109,11 @@ impl FuseOps {
         cx: &mut PassContext,
     ) -> Vec<Vec<NodeId>> {
         let graph = forward::build(f, block, info, &|n| is_concat(f, n));
-        let limits = Limits { max_group: self.max_group.max(1), max_bindings: cx.profile.max_storage_buffers };
+        let limits = Limits {
+            max_group: self.max_group.max(1),
+            max_bindings: cx.profile.max_storage_buffers,
+            max_operations: self.max_operations.max(1),
+        };
         let weight =
             f.values.iter().map(|(_, v)| v.ty.bytes().map_or(1, |b| cx.profile.bindings_for(b as u64))).collect();
         let uses = f.count_uses();

@@ -5,6 +5,7 @@ use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, const_value};
+use crate::schedule::estimate::operations_of_value;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 use crate::tir::analysis::{derive_kind, is_layout_agnostic, loaded_buffers};
@@ -24,6 +25,10 @@ pub struct NodeInfo {
     pub layout_agnostic: bool,
     /// Stages of its tensor expression that reduce.
     pub reductions: usize,
+    /// Scalar operations of the text of its tensor expression.
+    pub operations: f64,
+    /// How often that text loads each operand; 0 for one that stands before in the list.
+    pub loads: Vec<u32>,
     /// Why the node is opaque, where it is.
     pub opaque: Option<String>,
 }
@@ -41,6 +46,8 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
             reads,
             layout_agnostic: false,
             reductions: 0,
+            operations: 0.0,
+            loads: vec![0; node.inputs.len()],
             opaque: Some(why.to_string()),
         })
     };
@@ -53,10 +60,11 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     if !node.op.has_compute() {
         return opaque("it has no tensor expression");
     }
-    let (te, reads) = match expression(module, f, n) {
+    let (te, reads, loads) = match expression(module, f, n) {
         Ok(found) => found,
         Err(e) => return opaque(&e),
     };
+    let operations = te.body.blocks().iter().map(|b| operations_of_value(&b.value)).sum();
     for (i, v) in node.inputs.iter().enumerate() {
         if let Some(v) = v
             && !reads[i]
@@ -73,7 +81,7 @@ pub fn describe_node(module: &Module, f: &Function, n: NodeId) -> Option<NodeInf
     let reductions = te.body.blocks().iter().filter(|b| b.reduce.is_some()).count();
     // A callee is written for the order of axes that it has.
     let layout_agnostic = node.op.callee().is_none() && is_layout_agnostic(&te) && fits_any_order(module, f, n);
-    Some(NodeInfo { kind, reads, layout_agnostic, reductions, opaque: None })
+    Some(NodeInfo { kind, reads, layout_agnostic, reductions, operations, loads, opaque: None })
 }
 
 /// Every node of a block but those that read constants. Nodes with equal ops on operands of equal types are described
@@ -141,8 +149,8 @@ fn fits_any_order(module: &Module, f: &Function, n: NodeId) -> bool {
     })
 }
 
-/// The tensor function of one node alone, and which operands it reads.
-fn expression(module: &Module, f: &Function, n: NodeId) -> Result<(TensorFunction, Vec<bool>), String> {
+/// The tensor function of one node alone, which operands it reads, and how often each is loaded in its text.
+fn expression(module: &Module, f: &Function, n: NodeId) -> Result<(TensorFunction, Vec<bool>, Vec<u32>), String> {
     let (te, buffers, outputs) = group_expression(module, f, &[n])?;
     let loaded = loaded_buffers(&te);
     let handed: Vec<Option<BufferId>> = f.nodes[n].outputs.iter().map(|v| outputs.get(v).copied()).collect();
@@ -152,7 +160,14 @@ fn expression(module: &Module, f: &Function, n: NodeId) -> Result<(TensorFunctio
         buffer.is_some_and(|b| loaded.contains(&b) || handed.contains(&Some(b)))
     });
     let reads = reads.collect();
-    Ok((te, reads))
+    let inputs = &f.nodes[n].inputs;
+    let in_text: Vec<BufferId> = te.body.blocks().iter().flat_map(|b| b.value.loads()).map(|l| l.0).collect();
+    let loads = inputs.iter().enumerate().map(|(i, v)| {
+        let buffer = v.filter(|v| !inputs[..i].contains(&Some(*v))).and_then(|v| buffers.get(&v));
+        buffer.map_or(0, |b| in_text.iter().filter(|l| *l == b).count() as u32)
+    });
+    let loads = loads.collect();
+    Ok((te, reads, loads))
 }
 
 /// Buffers of values.

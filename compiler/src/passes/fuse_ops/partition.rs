@@ -4,7 +4,7 @@
 //! grows, so that no group needs more storage buffers than the device has.
 
 use super::dominators::PostDominators;
-use super::forward::{ForwardGraph, Source};
+use super::forward::{ForwardGraph, ForwardNode, Source};
 use super::reason::Reason;
 use crate::arena::Id;
 use crate::graph::{Function, NodeId, ValueId};
@@ -19,6 +19,8 @@ pub struct Limits {
     pub max_group: usize,
     /// Storage buffers.
     pub max_bindings: u32,
+    /// Scalar operations in the text of what is computed for an element ([`Partition::operations`]).
+    pub max_operations: usize,
 }
 
 /// What a group reads from and writes for others: values with the number of uses.
@@ -43,6 +45,8 @@ pub struct Partition<'a> {
     size: Vec<usize>,
     members: Vec<Vec<usize>>,
     ports: Vec<Ports>,
+    /// Of each node, operations of its own text where that is put into its users', and the nodes that it loads, with how often.
+    text: Vec<(f64, Vec<(usize, f64)>)>,
     stamp: Vec<u32>,
     round: u32,
     /// Why a node is not in its post-dominator's group; overwritten by each phase.
@@ -71,16 +75,20 @@ impl<'a> Partition<'a> {
             size: vec![0; n],
             members: (0..n).map(|i| vec![i]).collect(),
             ports: vec![Ports::default(); n],
+            text: vec![(0.0, vec![]); n],
             stamp: vec![0; n],
             round: 0,
             declined: vec![None; n],
         };
+        let place = |(i, node): (usize, &ForwardNode)| (node.source, i);
+        let places: FxHashMap<Source, usize> = g.nodes.iter().enumerate().map(place).collect();
         for (i, node) in g.nodes.iter().enumerate() {
             let Source::Node(id) = node.source else { continue };
             p.size[i] = 1;
             p.anchor[i] = (node.kind == FusionKind::OutElementwiseFusable).then_some(i);
             if f.nodes.get(id).is_some() {
                 p.ports[i] = ports_of(f, id, &info[&id], uses);
+                p.text[i] = text_of(f, id, &info[&id], &places);
             }
         }
         p
@@ -154,8 +162,7 @@ impl<'a> Partition<'a> {
     pub(super) fn try_fuse(&mut self, src: usize, sink: usize, cond: &dyn Fn(FusionKind, bool) -> bool) {
         match self.path(src, sink, cond).and_then(|between| self.check_limits(src, &between, sink).map(|_| between)) {
             // A later phase would count what others have gained since.
-            Err(Reason::Size { .. } | Reason::Bindings { .. })
-                if matches!(self.declined[src], Some(Reason::Size { .. } | Reason::Bindings { .. })) => {}
+            Err(reason) if reason.is_limit() && self.declined[src].as_ref().is_some_and(Reason::is_limit) => {}
             Err(reason) => self.declined[src] = Some(reason),
             Ok(between) => {
                 self.declined[src] = None;
@@ -214,7 +221,37 @@ impl<'a> Partition<'a> {
         if count > self.limits.max_bindings && roots.len() > 1 {
             return Err(Reason::Bindings { count, limit: self.limits.max_bindings });
         }
+        let operations = self.operations(&roots);
+        if operations > self.limits.max_operations as f64 && roots.len() > 1 {
+            return Err(Reason::Operations { operations, limit: self.limits.max_operations });
+        }
         Ok(())
+    }
+    /// Scalar operations in the text that a kernel of the groups `roots` has for an element: each load of an injective member stands for
+    /// its whole text, so that a chain of `x + x` doubles with every step. What an anchor or a reduction computes in loops of its own
+    /// counts as nothing.
+    fn operations(&self, roots: &[usize]) -> f64 {
+        let mut members: Vec<usize> = roots.iter().flat_map(|&r| self.members[r].iter().copied()).collect();
+        members.sort_unstable();
+        let mut total = 0.0;
+        let mut whole: FxHashMap<usize, (f64, bool)> = FxHashMap::default();
+        // Users come after what they use.
+        for m in members {
+            let (own, loads) = &self.text[m];
+            let mut sum = *own;
+            for &(p, times) in loads {
+                if let Some((inside, used)) = whole.get_mut(&p) {
+                    *used = true;
+                    sum += times * *inside;
+                }
+            }
+            // What is no more than a map is put into its users; anything else is stored, and read as an element.
+            match self.g.nodes[m].kind <= FusionKind::Injective {
+                true => drop(whole.insert(m, (sum, false))),
+                false => total += sum,
+            }
+        }
+        total + whole.values().filter(|(_, used)| !used).map(|(sum, _)| sum).sum::<f64>()
     }
     /// Ports of the union of several groups.
     fn merged(&self, roots: &[usize]) -> Ports {
@@ -337,6 +374,16 @@ impl<'a> Partition<'a> {
     }
 }
 
+/// The operations of a node's own text, and the nodes that it loads, with how often.
+fn text_of(f: &Function, n: NodeId, info: &NodeInfo, places: &FxHashMap<Source, usize>) -> (f64, Vec<(usize, f64)>) {
+    let own = if info.kind <= FusionKind::Injective { info.operations } else { 0.0 };
+    let loads = f.nodes[n].inputs.iter().zip(&info.loads).filter_map(|(v, &times)| {
+        let from = places.get(&Source::Node(f.def_node((*v)?)?))?;
+        (times > 0).then_some((*from, f64::from(times)))
+    });
+    (own, loads.collect())
+}
+
 /// What one node reads and writes.
 fn ports_of(f: &Function, n: NodeId, info: &NodeInfo, uses: &[u32]) -> Ports {
     let node = &f.nodes[n];
@@ -358,7 +405,6 @@ fn ports_of(f: &Function, n: NodeId, info: &NodeInfo, uses: &[u32]) -> Ports {
 
 #[cfg(test)]
 mod tests {
-    use super::super::forward::ForwardNode;
     use super::*;
     use FusionKind::*;
 
@@ -378,7 +424,7 @@ mod tests {
         }
         let f = Function::new("f");
         let info = FxHashMap::default();
-        let limits = Limits { max_group, max_bindings: 32 };
+        let limits = Limits { max_group, max_bindings: 32, max_operations: usize::MAX };
         let mut p = Partition::new(&g, &f, &info, vec![], &[], limits);
         p.run();
         let mut by_root: std::collections::BTreeMap<usize, Vec<usize>> = Default::default();

@@ -56,9 +56,20 @@ pub enum Reason {
         /// The limit.
         limit: u32,
     },
+    /// Too many scalar operations for an element: a driver would compile the kernel for seconds.
+    Operations {
+        /// Operations in the kernel's text.
+        operations: f64,
+        /// The limit.
+        limit: usize,
+    },
 }
 
 impl Reason {
+    /// True for what bounds a group, whatever is in it.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Reason::Size { .. } | Reason::Bindings { .. } | Reason::Operations { .. })
+    }
     /// One sentence about node `i`, whose post-dominator is `sink`.
     pub fn message(&self, g: &ForwardGraph, f: &Function, i: usize, sink: Option<usize>, device: &str) -> String {
         let name = |x: usize| describe(g, f, x);
@@ -82,6 +93,9 @@ impl Reason {
             Reason::Bindings { count, limit } => {
                 format!("the group would have {count} bindings, {device} has {limit}")
             }
+            Reason::Operations { operations, limit } => format!(
+                "an element would take {operations} operations, the limit is {limit} (`fuse-ops {{max_operations=N}}`)"
+            ),
         };
         format!("{} not fused{into}: {why}", name(i))
     }

@@ -31,7 +31,7 @@ mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
 pub(in crate::schedule) use rows::row_costs;
-pub use tally::KernelEstimate;
+pub use tally::{KernelEstimate, operations_of_value};
 pub(in crate::schedule) use transpose::transpose_costs;
 pub(in crate::schedule) use units::{
     Holdings, apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs,

@@ -153,6 +153,13 @@ pub(super) fn operations(e: &Expr) -> f64 {
     }
 }
 
+/// Scalar operations that a block's value has in a shader's text: those of all its parts.
+pub fn operations_of_value(e: &Expr) -> f64 {
+    let mut sum = 0.0;
+    e.visit(&mut |part| sum += operations(part));
+    sum
+}
+
 /// Values of some variables.
 pub(super) type Values = FxHashMap<Name, i64>;
 
