@@ -5,6 +5,7 @@
 mod kernel;
 mod measured;
 mod model;
+mod names;
 mod node;
 mod relations;
 

@@ -1,5 +1,6 @@
 //! One kernel: the choices that its schedule was made with, and what the other values of each are estimated to cost.
 
+use super::names;
 use super::relations::Relations;
 use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
@@ -110,11 +111,7 @@ fn to_json(t: &CompileTrace, kernel: usize, list: &[Alternative]) -> Value {
 }
 
 fn unknown(t: &CompileTrace, name: &str) -> CliError {
-    let mut near: Vec<&str> = t.kernels.iter().map(|k| k.name.as_str()).filter(|n| n.contains(name)).collect();
-    near.truncate(5);
-    let help = match near.is_empty() {
-        true => "`weft compile MODEL` lists the kernels".into(),
-        false => format!("did you mean: {}", near.join(", ")),
-    };
+    let known = t.kernels.iter().map(|k| k.name.clone()).collect();
+    let help = names::did_you_mean(name, known).unwrap_or("`weft compile MODEL` lists the kernels".into());
     CliError::usage(format!("there is no kernel `{name}`")).help(help)
 }

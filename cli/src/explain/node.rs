@@ -1,5 +1,6 @@
 //! One source node: the kernel it is in, what was done with it, and what stopped the next fusion.
 
+use super::names;
 use super::relations::{Relations, SCHEDULING, how, join, numbers};
 use crate::args::ExplainArgs;
 use crate::error::{CliError, CliResult};
@@ -11,12 +12,13 @@ use serde_json::{Value, json};
 /// Runs of lines that are shown of a kernel.
 const LINES: usize = 8;
 
-/// Prints the report about `node`, or its JSON.
+/// Prints the report about the node `name`, or its JSON; a layer, a group or a kernel stands for its source node.
 ///
 /// # Errors
-/// When no group and no remark knows the node: the message names similar ones.
-pub fn explain(a: &ExplainArgs, r: &Relations<'_>, node: &str) -> CliResult<()> {
-    let groups = r.t.groups_of_node(node);
+/// When no group and no remark knows the name: the message has similar ones.
+pub fn explain(a: &ExplainArgs, r: &Relations<'_>, name: &str) -> CliResult<()> {
+    let names::Named { node, groups } = names::find(r.t, name);
+    let node = node.as_str();
     let remarks: Vec<&Remark> = r.t.remarks.iter().filter(|m| m.nodes.iter().any(|n| n.as_str() == node)).collect();
     if groups.is_empty() && remarks.is_empty() {
         return Err(unknown(r, node));
@@ -152,13 +154,6 @@ fn lines_json(r: &Relations<'_>, node: &str) -> Value {
 }
 
 fn unknown(r: &Relations<'_>, node: &str) -> CliError {
-    let mut near: Vec<&str> = r.t.groups.iter().flat_map(|g| &g.origins).map(String::as_str).collect();
-    near.retain(|n| n.contains(node));
-    near.dedup();
-    near.truncate(5);
-    let help = match near.is_empty() {
-        true => "`weft explain MODEL` lists the nodes".into(),
-        false => format!("did you mean: {}", near.join(", ")),
-    };
+    let help = names::did_you_mean(node, names::all(r.t)).unwrap_or("`weft explain MODEL` lists the nodes".into());
     CliError::usage(format!("no node `{node}` is left in the compiled graph, and no remark names it")).help(help)
 }

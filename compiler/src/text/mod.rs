@@ -19,7 +19,7 @@ pub use error::ParseError;
 pub use fingerprint::module_fingerprint;
 pub use initial::random_tensor;
 
-pub use parse::{parse_instructions, parse_module, parse_pipeline, parse_tensor_function};
+pub use parse::{edit_distance, parse_instructions, parse_module, parse_pipeline, parse_tensor_function};
 pub use print::{
     PrintOptions, print_attrs, print_cond, print_expr, print_function, print_instruction, print_int, print_module,
     print_module_with, print_stmt, print_tensor_function, print_type, print_value,

@@ -341,7 +341,7 @@ fn suggest(word: &str, known: impl Iterator<Item = &'static str>) -> String {
 }
 
 /// Levenshtein distance in characters; of long words only the first 64 count.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
