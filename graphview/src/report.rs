@@ -1,6 +1,6 @@
 //! The report: a trace as one self-contained HTML file, for people who have neither Weft nor the model.
 //!
-//! It holds the graph of every stage with places, the groups, the remarks, the kernels with schedule and WGSL, and the times
+//! It holds the graph of every stage with places, the groups, the remarks, the kernels with schedule and WGSL, and the times, the errors
 //! and the driver's statistics where the trace has them. Nothing is fetched: style, script and data are in the file. Stages with equal graphs share one.
 
 use crate::layout::Route;
@@ -9,7 +9,7 @@ use crate::scene::{Arrangement, Scene};
 use crate::svg::{escape, fill};
 use compiler::text::parse_module;
 use compiler::trace::driver_stats::Executable;
-use compiler::trace::{CompileTrace, TraceError};
+use compiler::trace::{Call, CompileTrace, NodeError, TraceError};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -41,6 +41,7 @@ pub fn report(trace: &CompileTrace) -> Result<String, TraceError> {
         "groups": groups,
         "remarks": remarks,
         "calls": calls(trace),
+        "errors": errors(trace, &mut sources),
         "kernels": kernels(trace),
         "sources": sources.list.iter().map(|(name, op)| json!({ "name": name, "op": op })).collect::<Vec<_>>(),
         "colours": Category::ALL.iter().map(|&c| (word(c), json!(fill(c)))).collect::<serde_json::Map<_, _>>(),
@@ -59,7 +60,9 @@ fn word(c: Category) -> String {
 
 fn about(t: &CompileTrace) -> String {
     let o = &t.options;
-    format!(
+    let measured = t.times.as_ref().map(|m| format!("; {:.2} ms on {}", m.device_ms, m.device));
+    let held = t.errors.as_ref().map(|e| format!("; held against {} on {}", e.against, e.device));
+    let compiled = format!(
         "for {}: {} nodes, {} groups, {} dispatches of {} kernels; amp {}, layout {}, fuse {}, -O{}; Weft {}",
         t.profile_name,
         t.sources.len(),
@@ -71,7 +74,8 @@ fn about(t: &CompileTrace) -> String {
         o.fuse,
         o.opt_level,
         t.weft
-    )
+    );
+    [Some(compiled), measured, held].into_iter().flatten().collect()
 }
 
 /// The stage that a reader sees first: the last one that fusion left.
@@ -155,8 +159,25 @@ fn graph(picture: &Picture, sources: &mut Sources) -> Value {
     json!({ "boxes": boxes, "edges": edges, "captions": captions, "size": scene.size.map(tenth) })
 }
 
+/// The dispatches, with the median of their times in microseconds where they were measured.
 fn calls(t: &CompileTrace) -> Vec<Value> {
-    t.calls().map(|c| json!({ "kernel": c.kernel, "group": c.group, "grid": t.kernels[c.kernel].grid })).collect()
+    let times = t.times.as_ref().map_or(&[][..], |times| &times.dispatches);
+    let one = |(i, c): (usize, &Call)| {
+        json!({ "kernel": c.kernel, "group": c.group, "grid": t.kernels[c.kernel].grid,
+                "us": times.get(i).map(|time| time.median_us) })
+    };
+    t.calls().enumerate().map(one).collect()
+}
+
+/// The errors of source nodes, then those of the model's results, which are no nodes; empty where nothing was compared.
+fn errors(t: &CompileTrace, sources: &mut Sources) -> Vec<Value> {
+    let Some(errors) = &t.errors else { return vec![] };
+    let mut one = |e: &NodeError, node: bool| {
+        let number = node.then(|| sources.numbers(std::slice::from_ref(&e.name))[0]);
+        json!({ "name": e.name, "node": number, "abs": e.max_abs, "rel": e.rel_l2, "pass": e.pass })
+    };
+    let nodes: Vec<Value> = errors.nodes.iter().map(|e| one(e, true)).collect();
+    nodes.into_iter().chain(errors.outputs.iter().map(|e| one(e, false))).collect()
 }
 
 fn kernels(t: &CompileTrace) -> Vec<Value> {

@@ -9,7 +9,7 @@ use compiler::compile::{CompileOptions, compile};
 use compiler::profile::DeviceProfile;
 use compiler::text::parse_module;
 use compiler::trace::driver_stats::{DriverStats, Executable, Statistic, StatisticValue};
-use compiler::trace::{CompileTrace, Contents};
+use compiler::trace::{CompileTrace, Contents, DispatchTime, Errors, NodeError, Times};
 use shaders_gen::Emitter;
 
 const RESIDUAL: &str = "const @w : f32[4,4,1,1] = random(1)
@@ -141,6 +141,12 @@ fn a_report_is_one_file_with_everything_in_it() {
     let executable = Executable { statistics: vec![registers], isa: Some("</script>".into()), ..Default::default() };
     let kernels = vec![vec![executable]; t.kernels.len()];
     t.driver_stats = Some(DriverStats { device: "some device".into(), kernels });
+    let calls = t.calls().count();
+    let dispatches = (1..=calls).map(|i| DispatchTime { median_us: i as f64, ..Default::default() }).collect();
+    t.times = Some(Times { device: "some device".into(), dispatches, device_ms: 1.25, ..Default::default() });
+    let wrong = |name: &str| NodeError { name: name.into(), rel_l2: 0.5, max_abs: 2.0, ..Default::default() };
+    let (nodes, outputs) = (vec![wrong(&t.sources[0].name)], vec![wrong("y")]);
+    t.errors = Some(Errors { against: "the interpreter".into(), nodes, outputs, ..Default::default() });
     let html = report(&t).expect("a report");
     assert_eq!(html.matches("</script>").count(), 2, "nothing of the data ends a script");
     assert!(!html.contains("{{"), "a placeholder was left");
@@ -156,6 +162,13 @@ fn a_report_is_one_file_with_everything_in_it() {
     );
     let changed = 1 + t.stages[1..=t.passes.len()].iter().filter(|s| !s.delta.is_empty()).count();
     assert_eq!(count("graphs"), changed);
+    let us: Vec<f64> = data["calls"].as_array().into_iter().flatten().filter_map(|c| c["us"].as_f64()).collect();
+    assert_eq!(us, (1..=calls).map(|i| i as f64).collect::<Vec<_>>());
+    let about = data["about"].as_str().unwrap_or_default();
+    assert!(about.contains("1.25 ms on some device") && about.contains("held against the interpreter"), "{about}");
+    let errors = &data["errors"];
+    assert_eq!((&errors[0]["node"], &errors[0]["rel"], &errors[0]["pass"]), (&0.into(), &0.5.into(), &false.into()));
+    assert_eq!((&errors[1]["name"], errors[1]["node"].is_null()), (&"y".into(), true));
     let k = &data["kernels"][0];
     assert_eq!(k["wgsl"], t.kernels[0].wgsl);
     assert_eq!((&k["driver"][0]["registers"], &k["driver"][0]["isa"]), (&96.into(), &"</script>".into()));

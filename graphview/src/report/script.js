@@ -217,7 +217,7 @@
       out.push(make("h2", {}, `Group ${i}: ${g.ops.join(" + ")}`));
       out.push(facts([["runs as", g.kind + (g.rule ? `, rule ${g.rule}` : "")], ["anchor", g.anchor], ["layout", g.layout],
         ["work", `${number(g.flops)} FLOPs, ${bytes(g.bytes)}`],
-        ["time", time(calls.map((c) => c.us))]]));
+        ["time", time(calls.map((c) => c.us))], ["error", error(data.errors.filter((e) => g.org.includes(e.node)))]]));
       const kernels = make("div");
       for (const c of calls) kernels.append(make("span", { class: "chip", onclick: () => { state.kernel = c.kernel; inspect(); } }, `${data.kernels[c.kernel].name} ${c.grid.join("x")}`));
       if (calls.length) out.push(kernels);
@@ -251,6 +251,13 @@
     return known.length ? known.reduce((a, b) => a + b, 0).toFixed(1) + " us" : null;
   }
 
+  const scientific = (x) => x === null ? "not finite" : x.toExponential(2);
+  function error(list) {
+    if (!list.length) return null;
+    const worst = list.reduce((a, b) => (b.rel === null || b.rel > a.rel ? b : a));
+    return `${scientific(worst.rel)} relative, ${scientific(worst.abs)} at most${worst.pass ? "" : ": FAIL"}`;
+  }
+
   // Tables.
   const TABLES = {
     groups: {
@@ -266,6 +273,10 @@
         const calls = data.calls.filter((c) => c.kernel === i), us = calls.map((c) => c.us).filter((t) => t !== null && t !== undefined);
         return { cells: [k.name, calls.length, k.workgroup.join("x"), k.shared, k.bindings, k.proved ? "proved" : "checked", us.length ? us.reduce((a, b) => a + b, 0) : null], pick: () => chooseKernel(i), on: state.kernel === i };
       }),
+    },
+    errors: {
+      head: [["node or result", false], ["op", false], ["relative", true], ["at most", true], ["", false]],
+      rows: () => data.errors.map((e) => ({ cells: [e.name, e.node === null ? "result" : source(e.node).op, e.rel, e.abs, e.pass ? "ok" : "FAIL"], text: [null, null, scientific(e.rel), scientific(e.abs), null], pick: () => { if (e.node !== null) chooseSource(e.node); table(); }, on: state.chosen.has(e.node) })),
     },
     remarks: {
       head: [["pass", false], ["kind", false], ["what", false], ["nodes", false]],
@@ -293,7 +304,7 @@
     const body = make("tbody");
     for (const r of rows) {
       const e = make("tr", { class: r.on ? "chosen" : null, onclick: r.pick });
-      r.cells.forEach((v, c) => e.append(make("td", { class: t.head[c][1] ? "n" : null }, cell(v))));
+      r.cells.forEach((v, c) => e.append(make("td", { class: t.head[c][1] ? "n" : null }, (r.text && r.text[c]) || cell(v))));
       body.append(e);
     }
     at("table").replaceChildren(make("table", {}, make("thead", {}, head), body));
@@ -363,7 +374,8 @@
   function start() {
     at("model").textContent = data.model;
     at("about").textContent = data.about;
-    for (const name of ["graph", "groups", "kernels", "remarks"]) at("views").append(make("button", { role: "tab", "data-view": name, onclick: () => view(name) }, name[0].toUpperCase() + name.slice(1)));
+    const views = ["graph", "groups", "kernels", ...(data.errors.length ? ["errors"] : []), "remarks"];
+    for (const name of views) at("views").append(make("button", { role: "tab", "data-view": name, onclick: () => view(name) }, name[0].toUpperCase() + name.slice(1)));
     for (const [title, act] of [["+", () => zoom(1.3, at("graph").clientWidth / 2, at("graph").clientHeight / 2)], ["−", () => zoom(1 / 1.3, at("graph").clientWidth / 2, at("graph").clientHeight / 2)], ["Fit", fit], ["Top", top]]) at("tools").append(make("button", { onclick: act }, title));
     for (const [cat, title] of data.legend) at("legend").append(make("span", { style: `--c:${data.colours[cat]}` }, title));
     at("search").addEventListener("input", search);
