@@ -5,6 +5,7 @@
 //! processes which share the folder see a file whole or not at all; what one has open or mapped stays as it is when another takes its place.
 
 use compiler::fingerprint::Fingerprint;
+use compiler::tensor::reserve;
 use memmap2::Mmap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -110,11 +111,29 @@ impl CacheFolder {
         self.path.join(format!("{key}.{kind}"))
     }
 
+    /// The file of a kind and key, and the bytes it has; none where it is no plain file or has another length than its header says. No
+    /// more than the header is read of it here.
+    fn open(&self, kind: &str, key: Fingerprint) -> Option<(File, usize)> {
+        let path = self.file(kind, key);
+        // Opening a pipe would wait for a writer.
+        if !path.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut file = File::open(path).ok()?;
+        let mut head = [0; HEADER];
+        file.read_exact(&mut head).ok()?;
+        let length = u64::from_le_bytes(head[16..24].try_into().ok()?);
+        let bytes = file.metadata().ok()?.len();
+        let fits = head[..8] == *MAGIC && length.checked_add(HEADER as u64) == Some(bytes);
+        fits.then_some((file, usize::try_from(bytes).ok()?))
+    }
+
     /// The content of a file; none where there is no whole one.
     pub fn read(&self, kind: &str, key: Fingerprint) -> Option<Vec<u8>> {
-        let mut file = File::open(self.file(kind, key)).ok()?;
-        let mut bytes = vec![];
-        file.read_to_end(&mut bytes).ok()?;
+        let (mut file, length) = self.open(kind, key)?;
+        let mut bytes = reserve(length).ok()?;
+        file.seek(SeekFrom::Start(0)).ok()?;
+        Read::by_ref(&mut file).take(length as u64).read_to_end(&mut bytes).ok()?;
         is_whole(&bytes, kind, key).then(|| {
             used(&file);
             bytes.split_off(HEADER)
@@ -123,7 +142,7 @@ impl CacheFolder {
 
     /// The content of a file, mapped; none where there is no whole one.
     pub fn map(&self, kind: &str, key: Fingerprint) -> Option<Mapped> {
-        let file = File::open(self.file(kind, key)).ok()?;
+        let (file, _) = self.open(kind, key)?;
         // SAFETY: files of the folder are replaced, never changed in place; who changes one by hand while it is mapped breaks the rule
         // of every mapped file.
         let map = unsafe { Mmap::map(&file) }.ok()?;
@@ -234,6 +253,30 @@ mod tests {
         std::fs::copy(&path, folder.file(PLAN, key("b"))).expect("copies");
         std::fs::copy(&path, folder.file(WEIGHTS, key("a"))).expect("copies");
         assert!(folder.read(PLAN, key("b")).is_none() && folder.read(WEIGHTS, key("a")).is_none());
+    }
+
+    #[test]
+    fn of_a_file_that_is_too_long_the_header_alone_is_read() {
+        let (_dir, folder) = folder();
+        folder.write(PLAN, key("a"), |w| w.write_all(b"content")).expect("writes");
+        let path = folder.file(PLAN, key("a"));
+        // A sparse file of more bytes than there is memory.
+        let grown = File::options().write(true).open(&path).and_then(|f| f.set_len(1 << 44));
+        if grown.is_ok() {
+            assert!(folder.read(PLAN, key("a")).is_none() && folder.map(PLAN, key("a")).is_none());
+        }
+        // And one whose header agrees.
+        let length = (1u64 << 40) - HEADER as u64;
+        let head = header(PLAN, key("a"), length, 0);
+        std::fs::write(&path, head).expect("writes");
+        if File::options().write(true).open(&path).and_then(|f| f.set_len(1 << 40)).is_ok() {
+            compiler::tensor::limit_host_memory(1 << 36);
+            assert!(folder.read(PLAN, key("a")).is_none());
+            compiler::tensor::limit_host_memory(isize::MAX as usize);
+        }
+        std::fs::remove_file(&path).expect("removes");
+        std::fs::create_dir(&path).expect("a folder in its place");
+        assert!(folder.read(PLAN, key("a")).is_none() && folder.map(PLAN, key("a")).is_none());
     }
 
     #[test]
