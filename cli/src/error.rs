@@ -165,6 +165,9 @@ impl From<GpuError> for CliError {
             GpuError::NoDriverStats { .. } => CliError::new(Code::Device, text).help(
                 "Mesa's drivers of AMD, Intel and NVIDIA GPUs (RADV, ANV, NVK) and NVIDIA's own have it; software drivers do not",
             ),
+            GpuError::HostMemory { .. } => {
+                CliError::new(Code::Device, text).help("other programs may hold it, or a limit on the process (`ulimit -v`)")
+            }
             GpuError::OutOfMemory { .. } | GpuError::BufferTooLarge { .. } => {
                 CliError::new(Code::Device, text).help("try a smaller --batch or --shape, or another --device")
             }

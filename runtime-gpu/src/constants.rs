@@ -7,6 +7,7 @@ use crate::error::GpuError;
 use crate::shared_parts::{DeviceConstant, Opened};
 use crate::staging::copy_mapped;
 use crate::storage::encode_tensor;
+use compiler::fault::FaultKind;
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::Module;
 use compiler::name::Name;
@@ -151,7 +152,10 @@ pub(crate) fn storage_parts(
 pub(crate) fn load_constant(module: &Module, name: Name) -> Result<Tensor, GpuError> {
     let c = module.constants.get(&name);
     let c = c.ok_or_else(|| GpuError::Internal(format!("constant {name} is not in the module")))?;
-    c.load().map_err(|e| GpuError::Host(format!("constant {name}: {e}")))
+    c.load().map_err(|e| match e.kind {
+        FaultKind::NoRoom => GpuError::HostMemory { name: name.to_string(), why: e.message },
+        _ => GpuError::Host(format!("constant {name}: {e}")),
+    })
 }
 
 /// Functions that compute the result of `f` a portion at a time, in order; `None` stands for all of it. A portion ends at a

@@ -42,6 +42,14 @@ pub enum GpuError {
         /// What failed.
         why: String,
     },
+    /// Host memory ran out while a constant was read.
+    #[error("not enough memory for constant {name}: {why}")]
+    HostMemory {
+        /// The constant.
+        name: String,
+        /// How much was asked for.
+        why: String,
+    },
     /// Calls nest too deeply.
     #[error("calls of @{function} nest deeper than {most}")]
     Depth {

@@ -79,7 +79,7 @@ fn run_small(name: &str) {
     let shape = vec![1, 3, SIDE, SIDE];
     set_input_shape(&mut module, Name::new("input"), &shape).unwrap();
     let pixels = Generated { stream: 1, len: shape.iter().product(), fill: Fill::Normal { std: 1.0 } };
-    let image = Tensor::from_vec(shape, pixels.values());
+    let image = Tensor::from_vec(shape, pixels.values().unwrap());
     let mut largest = 0f32;
     let logits = {
         let observe = |_: &Function, _: NodeId, results: &[Tensor]| {

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use compiler::fault::Fault;
-use compiler::tensor::{DataSource, Tensor};
+use compiler::tensor::{DataSource, Tensor, reserve};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -90,42 +90,44 @@ impl Draw {
 
 impl Generated {
     /// The elements.
-    pub fn values(&self) -> Vec<f32> {
+    ///
+    /// # Errors
+    /// Where there is no room for them.
+    pub fn values(&self) -> Result<Vec<f32>, Fault> {
         let mut draw = Draw(ChaCha8Rng::seed_from_u64(self.stream));
+        let mut out = reserve(self.len)?;
         match &self.fill {
-            Fill::Normal { std } => (0..self.len).map(|_| (draw.normal() * std) as f32).collect(),
-            Fill::Centered { std, share, row } => centered(&mut draw, self.len, (*std, *share), *row),
+            Fill::Normal { std } => out.extend((0..self.len).map(|_| (draw.normal() * std) as f32)),
+            Fill::Centered { std, share, row } => centered(&mut draw, &mut out, self.len, (*std, *share), *row),
             Fill::Runs { runs, spread } => {
                 let elements = runs.iter().flat_map(|&(n, base, std)| std::iter::repeat_n((base, std), n));
-                let mut out = Vec::with_capacity(self.len);
                 out.extend(
                     elements.map(|(base, std)| ((base + std * draw.normal()) * (1.0 + spread * draw.even())) as f32),
                 );
-                out
             }
-            Fill::Balanced { std, row } => balanced(&mut draw, self.len, *std, *row),
+            Fill::Balanced { std, row } => balanced(&mut draw, &mut out, self.len, *std, *row),
             Fill::RowSums { weight, row, means } => {
                 let means = means.iter().flat_map(|&(n, mean)| std::iter::repeat_n(mean, n));
                 let sum = |w: &[f32]| w.iter().map(|&w| w as f64).sum::<f64>();
-                weight.values().chunks_exact(*row).zip(means).map(|(w, mean)| (sum(w) * mean) as f32).collect()
+                let weight = weight.values()?;
+                out.extend(weight.chunks_exact(*row).zip(means).map(|(w, mean)| (sum(w) * mean) as f32));
             }
         }
+        Ok(out)
     }
 }
 
-fn centered(draw: &mut Draw, len: usize, (std, share): (f64, f64), row: usize) -> Vec<f32> {
-    let mut out = Vec::with_capacity(len);
+fn centered(draw: &mut Draw, out: &mut Vec<f32>, len: usize, (std, share): (f64, f64), row: usize) {
     let mut buffer = vec![0f64; row];
     while out.len() < len {
         buffer.iter_mut().for_each(|x| *x = draw.normal() * std);
         let mean = share * buffer.iter().sum::<f64>() / row as f64;
         out.extend(buffer.iter().take(len - out.len()).map(|x| (x - mean) as f32));
     }
-    out
 }
 
-fn balanced(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
-    let (mut out, k) = (Vec::with_capacity(len), row as f64);
+fn balanced(draw: &mut Draw, out: &mut Vec<f32>, len: usize, std: f64, row: usize) {
+    let k = row as f64;
     let mut buffer = vec![0f64; row];
     while out.len() < len {
         buffer.iter_mut().for_each(|x| *x = draw.normal());
@@ -138,12 +140,11 @@ fn balanced(draw: &mut Draw, len: usize, std: f64, row: usize) -> Vec<f32> {
         let signed = if mean < 0.0 { -offset } else { offset };
         out.extend(buffer.iter().take(len - out.len()).map(|x| ((x + signed) * scale) as f32));
     }
-    out
 }
 
 impl DataSource for Generated {
     fn read(&self) -> Result<Bytes, Fault> {
-        let values = self.values();
+        let values = self.values()?;
         Ok(Tensor::from_vec(vec![values.len()], values).bytes().clone())
     }
     fn identity(&self) -> Option<String> {
@@ -164,27 +165,35 @@ mod tests {
     #[test]
     fn draws_have_the_moments_they_claim() {
         let g = Generated { stream: stream_of(7, "w"), len: 100_000, fill: Fill::Normal { std: 2.0 } };
-        let (mean, var) = moments(&g.values());
+        let (mean, var) = moments(&g.values().unwrap());
         assert!(mean.abs() < 0.03 && (var - 4.0).abs() < 0.1, "{mean} {var}");
+    }
+
+    #[test]
+    fn tensors_without_room_are_an_error() {
+        for fill in [Fill::Normal { std: 1.0 }, Fill::Balanced { std: 1.0, row: 9 }] {
+            let e = Generated { stream: 0, len: 1 << 59, fill }.values().expect_err("no machine has so much");
+            assert_eq!(e.kind, compiler::fault::FaultKind::NoRoom, "{e}");
+        }
     }
 
     #[test]
     fn filters_are_centered_and_streams_differ() {
         let fill = Fill::Centered { std: 1.0, share: 1.0, row: 27 };
         let a = Generated { stream: stream_of(7, "a"), len: 27 * 8, fill: fill.clone() };
-        for row in a.values().chunks(27) {
+        for row in a.values().unwrap().chunks(27) {
             assert!(row.iter().sum::<f32>().abs() < 1e-4);
         }
         let b = Generated { stream: stream_of(7, "b"), ..a.clone() };
         let other_seed = Generated { stream: stream_of(8, "a"), ..a.clone() };
-        assert_eq!(a.values(), a.clone().values());
-        assert!(a.values() != b.values() && a.values() != other_seed.values());
+        assert_eq!(a.values().unwrap(), a.clone().values().unwrap());
+        assert!(a.values().unwrap() != b.values().unwrap() && a.values().unwrap() != other_seed.values().unwrap());
     }
 
     #[test]
     fn balanced_filters_have_equal_sums() {
         let fill = Fill::Balanced { std: 0.5, row: 9 };
-        for row in (Generated { stream: 3, len: 9 * 16, fill }).values().chunks(9) {
+        for row in (Generated { stream: 3, len: 9 * 16, fill }).values().unwrap().chunks(9) {
             let (sum, squares) = (row.iter().sum::<f32>(), row.iter().map(|w| w * w).sum::<f32>());
             assert!((sum * sum - 2.25).abs() < 1e-3 && (squares - 2.25).abs() < 1e-3, "{sum} {squares}");
         }
@@ -193,7 +202,7 @@ mod tests {
     #[test]
     fn the_bits_never_change() {
         let g = Generated { stream: stream_of(0, "conv1.weight"), len: 3, fill: Fill::Normal { std: 1.0 } };
-        let bits: Vec<u32> = g.values().iter().map(|v| v.to_bits()).collect();
+        let bits: Vec<u32> = g.values().unwrap().iter().map(|v| v.to_bits()).collect();
         assert_eq!(bits, [3217320306, 3214473867, 1057346553]);
     }
 }
