@@ -4,6 +4,7 @@ mod options;
 pub mod pictures;
 pub mod shared;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use options::Common;
 use pictures::{ImageLayout, Resize};
@@ -12,8 +13,8 @@ use std::path::PathBuf;
 const INPUTS: &str = "Inputs";
 
 /// A path whose extension is `extension`, so that a slip of the pen is seen before any work is done.
-fn path_of(extension: &'static str) -> impl Fn(&str) -> Result<PathBuf, String> + Clone + Send + Sync {
-    move |text| {
+fn path_of(extension: &'static str) -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(move |text| {
         let path = PathBuf::from(text);
         let named_so = path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension));
         // A device or a pipe has the name it has.
@@ -22,7 +23,7 @@ fn path_of(extension: &'static str) -> impl Fn(&str) -> Result<PathBuf, String> 
             true => Ok(path),
             false => Err(format!("this writes a .{extension} file, and the name says otherwise")),
         }
-    }
+    })
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -225,7 +226,7 @@ pub struct RunArgs {
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Models: paths or zoo names
-    #[arg(required_unless_present = "ceilings")]
+    #[arg(required_unless_present_any = ["ceilings", "sweep"])]
     pub models: Vec<String>,
     /// Measure how fast the device copies and multiplies, and keep that for `of the roof`
     #[arg(long)]
@@ -261,6 +262,16 @@ pub struct BenchArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
+}
+
+impl BenchArgs {
+    /// Models that stand behind the settings of `--sweep`, which takes all words up to the next option.
+    fn take_models_from_sweep(&mut self) {
+        let is_setting = |s: &String| s.split_once('=').is_some_and(|(key, _)| !key.contains(['/', '\\', '.']));
+        let (settings, models) = std::mem::take(&mut self.sweep).into_iter().partition(is_setting);
+        self.sweep = settings;
+        self.models.extend::<Vec<String>>(models);
+    }
 }
 
 /// `weft compare`
@@ -327,7 +338,7 @@ pub struct ExportArgs {
     /// Where to write
     #[arg(short, long, value_name = "M.onnx", value_parser = path_of("onnx"))]
     pub output: PathBuf,
-    /// Write the optimised graph, fused groups as ONNX functions
+    /// Write the optimised graph, fused groups as ONNX functions; without Winograd's transforms, which ONNX has no operators for
     #[arg(long)]
     pub optimized: bool,
     #[command(flatten)]

@@ -5,13 +5,16 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{pipeline_options, target_profile};
 use crate::models::load_open;
 use crate::output::{log, write_file};
-use compiler::passes::{PassContext, Sequential, default_pipeline};
+use compiler::attr::AttrStruct;
+use compiler::passes::{PassContext, Sequential, Winograd, default_pipeline};
 
 /// Writes a model as ONNX.
 pub fn execute(a: &ExportArgs) -> CliResult<()> {
     let mut module = load_open(&a.model, &a.common)?;
     if a.optimized {
-        let options = pipeline_options(&a.common)?;
+        let mut options = pipeline_options(&a.common)?;
+        // ONNX has no operators for Winograd's transforms: convolutions stay convolutions.
+        options.disabled.push(Winograd::NAME.into());
         let mut cx = PassContext::new(target_profile(&a.common)?);
         options.configure(&mut cx);
         Sequential::new(default_pipeline(&options))

@@ -95,13 +95,23 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
 fn usage(e: &clap::Error, args: &[OsString]) -> ExitCode {
     let code = Code::Usage as u8;
     let label = format!("error[{code}]:");
-    let text = e.render().to_string().replacen("error:", &terminal::alarming(&label), 1);
+    let no_text =
+        args.iter().filter(|a| a.to_str().is_none()).find(|_| e.kind() == clap::error::ErrorKind::InvalidUtf8);
+    let error = match no_text {
+        Some(a) => CliError::usage(format!("`{}` is not UTF-8 text, and this is read as text", a.to_string_lossy()))
+            .help("rename the file or folder, or give a link to it"),
+        None => CliError::from_usage(e),
+    };
+    let text = match no_text {
+        Some(_) => error.render().to_string(),
+        None => e.render().to_string().replacen("error:", &terminal::alarming(&label), 1),
+    };
     output::print_error(text.trim_end());
     let json = args.iter().filter_map(|a| a.to_str()).find(|a| *a == "--json" || a.starts_with("--json="));
     if let Some(json) = json {
         let target = json.strip_prefix("--json=").unwrap_or("-").to_string();
         let common = args::Common { json: Some(target), ..Default::default() };
-        let _ = output::write_json(&common, &CliError::from_usage(e).to_json());
+        let _ = output::write_json(&common, &error.to_json());
     }
     ExitCode::from(code)
 }

@@ -171,3 +171,24 @@ fn too_large_for_memory() {
     let model = f.write("huge.weft", text.as_bytes());
     refused(&["run", &model, "--device", "cpu"], 5, "inputs and results take 7629394 MiB, the machine has", None);
 }
+
+#[cfg(unix)]
+#[test]
+fn paths_that_are_no_text_work_or_are_named() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new("no-text");
+    let text = folder.write("small.weft", TWO_NODES.as_bytes());
+    let run = |args: &[&OsStr]| {
+        let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(args).args(["--device", "cpu"]).output().expect("runs");
+        (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
+    };
+    let odd = |end: &str| folder.0.join(OsStr::from_bytes(&[b"odd\xff", end.as_bytes()].concat()));
+    let (code, said) = run(&[OsStr::new("run"), OsStr::new(&text), OsStr::new("-o"), odd(".npz").as_os_str()]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(odd(".npz").is_file());
+    std::fs::copy(&text, odd(".weft")).expect("copies");
+    let (code, said) = run(&[OsStr::new("run"), odd(".weft").as_os_str()]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("odd\u{fffd}.weft` is not UTF-8 text") && said.contains("rename"), "{said}");
+}

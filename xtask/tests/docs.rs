@@ -3,6 +3,8 @@
 //!
 //! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff` blocks;
 //! what it adds is tested by the `cargo test --package weft-compiler NAME` that it names.
+//!
+//! What any page or comment tells Cargo to run names packages, examples and programs of the workspace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -121,4 +123,55 @@ fn the_pages_can_be_followed() {
         assert!(o.status.success(), "{page}: {said}");
         assert!(said.contains("1 passed"), "{page}: `{name}` names no test:\n{said}");
     }
+}
+
+/// The files below `folder` with one of these extensions, but for those that are built or fetched.
+fn files(folder: &Path, extensions: &[&str], out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder to read") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().map_or(String::new(), |n| n.to_string_lossy().into_owned());
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            files(&path, extensions, out);
+        } else if extensions.iter().any(|e| path.extension().is_some_and(|x| x == *e)) {
+            out.push(path);
+        }
+    }
+}
+
+/// Packages of the workspace by name, with their folders.
+fn packages() -> Vec<(String, PathBuf)> {
+    let folders = std::fs::read_dir(root()).expect("the workspace").map(|e| e.expect("an entry").path());
+    let package = |folder: PathBuf| {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+        let name = manifest.lines().find_map(|l| l.strip_prefix("name = \""))?;
+        Some((name.trim_end_matches('"').to_string(), folder))
+    };
+    folders.filter_map(package).collect()
+}
+
+#[test]
+fn commands_name_what_there_is() {
+    let packages = packages();
+    assert!(packages.iter().any(|p| p.0 == "weft-cli"));
+    let (mut texts, mut checked) = (vec![], 0);
+    files(&root(), &["md", "rs"], &mut texts);
+    for path in texts {
+        for line in read(&path).lines().filter(|l| l.contains("cargo ")) {
+            let words: Vec<&str> = line[line.find("cargo ").unwrap_or(0)..].split([' ', '`', '"', ')']).collect();
+            let value = |flags: &[&str]| {
+                let at = words.iter().position(|w| flags.contains(w))?;
+                words.get(at + 1).copied().filter(|w| w.starts_with(|c: char| c.is_ascii_lowercase()))
+            };
+            let Some(package) = value(&["-p", "--package"]) else { continue };
+            let at = format!("{}: {line}", path.display());
+            let (_, folder) = packages.iter().find(|p| p.0 == package).unwrap_or_else(|| panic!("no package {at}"));
+            for (flag, place) in [("--example", "examples"), ("--bin", "src/bin"), ("--bench", "benches")] {
+                let Some(name) = value(&[flag]) else { continue };
+                let there = folder.join(place).join(name);
+                assert!(there.with_extension("rs").exists() || there.exists(), "no {flag} {at}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 10, "only {checked} commands were found");
 }

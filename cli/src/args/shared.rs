@@ -170,6 +170,15 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Erro
     let matches = command.try_get_matches_from_mut(args)?;
     let mut cli = Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
     let Some((name, matches)) = matches.subcommand() else { return Ok(cli) };
+    if let Command::Bench(a) = &mut cli.command {
+        a.take_models_from_sweep();
+        if a.models.is_empty() && !a.ceilings {
+            let sub = command.find_subcommand_mut(name).map_or_else(clap::Command::default, |c| c.clone());
+            let mut error = clap::Error::new(ErrorKind::MissingRequiredArgument).with_cmd(&sub);
+            error.insert(ContextKind::InvalidArg, ContextValue::Strings(vec!["<MODELS>...".into()]));
+            return Err(error);
+        }
+    }
     let given = given(matches);
     if let Some(u) = USES.iter().find(|u| u.command == name)
         && let Some((id, _)) = given.iter().find(|(id, heading)| !u.honours(id, heading))
@@ -281,6 +290,52 @@ mod tests {
                 line(words.trim()).unwrap_or_else(|e| panic!("{words}: {e}"));
             }
         }
+    }
+
+    /// `weft bench resnet18` of `weft bench    resnet18   what it does`: words behind two blanks describe the line.
+    fn without_description(line: &str) -> Option<String> {
+        let rest = line.trim().strip_prefix("$ ").unwrap_or(line.trim()).strip_prefix("weft ")?.trim();
+        let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        let is_command = USES.iter().any(|u| u.command == name);
+        is_command.then(|| format!("weft {name} {}", rest.trim().split("  ").next().unwrap_or_default()))
+    }
+
+    #[test]
+    fn commands_in_the_pages_parse() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let pages = std::fs::read_dir(root.join("docs")).expect("the pages").map(|e| e.expect("an entry").path());
+        let pages = pages.filter(|p| p.extension().is_some_and(|e| e == "md")).chain([root.join("README.md")]);
+        let mut parsed = 0;
+        for page in pages {
+            let text = std::fs::read_to_string(&page).expect("a page");
+            let indented = text.lines().filter(|l| l.starts_with("    ") || l.starts_with("$ "));
+            for shown in indented.filter_map(without_description) {
+                line(shown.trim()).unwrap_or_else(|e| panic!("{}: {shown}: {e}", page.display()));
+                parsed += 1;
+            }
+        }
+        assert!(parsed > 20, "only {parsed} commands were found");
+    }
+
+    #[test]
+    fn models_may_stand_behind_the_settings_of_a_sweep() {
+        let bench = |text: &str| match line(text).unwrap_or_else(|e| panic!("{text}: {e}")).command {
+            Command::Bench(a) => (a.sweep, a.models),
+            _ => panic!("{text} is no bench"),
+        };
+        let all = |list: &[&str]| list.iter().map(|s| s.to_string()).collect::<Vec<_>>();
+        let settings = all(&["amp=off,fp16", "batch=1,8"]);
+        for text in [
+            "weft bench resnet18 dir/a=b.onnx --sweep amp=off,fp16 batch=1,8",
+            "weft bench --sweep amp=off,fp16 batch=1,8 resnet18 dir/a=b.onnx",
+            "weft bench --sweep amp=off,fp16 --sweep batch=1,8 --runs 3 resnet18 dir/a=b.onnx",
+            "weft bench resnet18 --sweep amp=off,fp16 batch=1,8 dir/a=b.onnx --runs 3",
+        ] {
+            assert_eq!(bench(text), (settings.clone(), all(&["resnet18", "dir/a=b.onnx"])), "{text}");
+        }
+        let e = line("weft bench --sweep amp=off,fp16").expect_err("no model").to_string();
+        assert!(e.contains("<MODELS>..."), "{e}");
+        assert!(line("weft bench --ceilings").is_ok());
     }
 
     #[test]
