@@ -71,7 +71,9 @@ fn passes(r: &Relations<'_>, shown: usize) -> Vec<String> {
             names.push(&p.name);
         }
     }
-    names.extend(["lower-groups", "schedule"]);
+    // What a compilation does besides its passes.
+    let besides = ["fuse-ops", "lower-groups", "schedule"];
+    names.extend(besides.into_iter().filter(|name| r.t.passes.iter().all(|p| p.name != *name)));
     for name in names {
         let runs: Vec<_> = r.t.passes.iter().filter(|p| p.name == name).collect();
         let of = |kind| {

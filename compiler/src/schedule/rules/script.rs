@@ -75,6 +75,11 @@ impl Script {
         Script { wishes, ..Script::default() }
     }
 
+    /// True where nothing is given: the rules are on their own.
+    pub fn is_empty(&self) -> bool {
+        self.wishes.is_empty() && self.parts.is_empty() && self.before.is_none() && self.end.is_none() && !self.whole
+    }
+
     /// The same with concatenations left whole, or not.
     pub fn with_whole(self, whole: bool) -> Script {
         Script { whole, ..self }

@@ -19,7 +19,7 @@ use crate::schedule::Unroll;
 use crate::schedule::Vectorize;
 use crate::schedule::loops::{LoopHead, loops_around_block};
 use crate::schedule::{Axis, Bind};
-use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten};
+use crate::schedule::{InstrRef, Instruction, ScheduleError, apply, new_violation, rewritten, simplify_function};
 use crate::tir::{Buffer, BufferId, Cond, CondOp, Encoding, LoopKind, Scope, Stmt, TensorFunction};
 
 /// Why a rule does not take a unit; empty when the unit is simply not of its kind.
@@ -248,9 +248,14 @@ impl<'a> Sketch<'a> {
     }
     /// Removes blocks whose results nobody reads, the last ones first: inlining has shown that their readers' loads never happen.
     fn remove_unread(&mut self) {
+        let mut simple = self.f.clone();
+        simplify_function(&mut simple);
+        let loads =
+            |block: Name, buffer: BufferId| simple.body.blocks().iter().any(|b| b.name == block && b.accesses(buffer));
         let names: Vec<(Name, BufferId)> = self.f.body.blocks().iter().map(|b| (b.name, b.buffer)).collect();
         for (block, buffer) in names.into_iter().rev() {
-            let read = self.f.body.blocks().iter().any(|b| b.name != block && b.accesses(buffer));
+            let reads = |b: Name| b != block && loads(b, buffer);
+            let read = self.f.body.blocks().iter().any(|b| b.accesses(buffer) && reads(b.name));
             if !read && !self.f.outputs().any(|o| o == buffer) {
                 let _ = self.apply(Inline { block });
             }

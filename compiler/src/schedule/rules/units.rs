@@ -222,7 +222,7 @@ fn schedule_unit(
     schedule_by_rules(sketch, unit, later, declined, &rules)
 }
 
-/// [`schedule_unit`] by these rules. Where none takes the unit and none was wished for, it is taken apart.
+/// [`schedule_unit`] by these rules. Where none takes the unit and nothing of the schedule is given, it is taken apart.
 fn schedule_by_rules(
     sketch: &mut Sketch<'_>,
     unit: &Unit,
@@ -259,7 +259,7 @@ fn schedule_by_rules(
     }
     let mut why = declined.join("; ");
     let wish = sketch.script.wished_word(unit.name(), RULE).filter(|w| w.1);
-    if wish.is_none() {
+    if sketch.script.is_empty() {
         let mut apart = sketch.clone();
         let target = target_of(&apart, unit);
         if take_apart(&mut apart, unit).is_ok() && apart.require_whole_words(&target, later).is_ok() {
