@@ -124,7 +124,7 @@ fn call_to_instantiate(module: &Module, f: &Function, n: NodeId) -> Option<(Name
 
 /// Adds the function for operands of these types, whose types are still to be inferred.
 fn add_instance(module: &mut Module, callee: Name, operands: &[TensorType]) -> Name {
-    let name = module.fresh_name(&format!("{callee}_1"));
+    let name = module.fresh_name(callee.as_str());
     let mut f = module.functions[&callee].clone();
     let sizes = f.unify(&operands.iter().collect::<Vec<_>>()).unwrap_or_default();
     substitute_function_dims(&mut f, &sizes);
