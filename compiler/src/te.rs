@@ -186,9 +186,11 @@ impl<'a> ComputeContext<'a> {
     /// Appends the stages of the callee on the operands, with `sizes` for its symbols, and hands over its results.
     ///
     /// # Errors
-    /// Without a callee, for one that is not plain ([`TensorFunction::plain_stages`]), and for sizes that leave a loop no iteration.
+    /// Without a callee, for one that is not plain ([`TensorFunction::plain_stages`]) or not for these sizes, and where a loop has no
+    /// iteration.
     pub fn inline_callee(&mut self, sizes: &FxHashMap<Name, Int>) -> Result<(), Fault> {
         let callee = self.callee()?;
+        callee.check_sizes(sizes)?;
         let mut own: Vec<Option<BufferId>> = vec![None; callee.buffers.len()];
         for (i, b) in callee.inputs().enumerate() {
             own[b.index()] = Some(self.require(i)?);

@@ -3,7 +3,7 @@
 use super::OpResult;
 use super::control::{Call, CallTensor, Const};
 use crate::dtype::DType;
-use crate::graph::{BlockId, Function, Module, TensorType, ValueId};
+use crate::graph::{BlockId, Function, Module, TensorType, ValueId, sized};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::tensor::Tensor;
@@ -69,25 +69,26 @@ impl<'a> InferContext<'a> {
         }
         Ok(f)
     }
-    /// A graph function of the module that takes the operands, and what the symbols of its parameters are for them. In a call of itself a
-    /// function has the types that it has.
+    /// The results of a graph function of the module that takes the operands, which say what the symbols of its parameters are. In a call
+    /// of itself a function has the types that it has.
     ///
     /// # Errors
     /// Without such a function, with another number of operands, and for operands that do not fit.
-    pub fn called(&self, name: Name) -> OpResult<(&'a Function, FxHashMap<Name, Dim>)> {
+    pub fn called(&self, name: Name) -> OpResult<Vec<TensorType>> {
         let f = self.function_named(name)?;
         if f.params().len() != self.len() {
             return Err(format!("@{name} takes {} operands, got {}", f.params().len(), self.len()).into());
         }
         if self.function.name == name {
-            return Ok((self.callee(name)?, FxHashMap::default()));
+            return Ok(self.callee(name)?.result_types.clone());
         }
         let operands = (0..self.len()).map(|i| self.require(i)).collect::<OpResult<Vec<_>>>()?;
         let sizes = f.unify(&operands);
         let sizes = sizes.map_err(|(i, want)| format!("operand {i} of @{name} is {want:?}, got {:?}", operands[i]))?;
         match f.captured_size(&sizes) {
             Some(size) => Err(format!("@{name} decides a size `{size}`, and so does an operand: rename one").into()),
-            None => Ok((f, sizes)),
+            None if sizes.is_empty() => Ok(f.result_types.clone()),
+            None => Ok(f.result_types.iter().map(|t| sized(t, &sizes)).collect()),
         }
     }
     fn function_named(&self, name: Name) -> OpResult<&'a Function> {

@@ -120,7 +120,7 @@ mod tests {
         let text = "tensor @f(%x: f32[4,3], out %y: f32[4]) {
   buffer %s: f32[4] global
   for i in 0..4 { for k in 0..3 { block s reduce sum init { %s[i] <- %x[i, k] } } }
-  for j in 0..4 { block y { %y[j] <- select(j > 3, %s[j], 2.0) } }
+  for j in 0..4 { block y { %y[j] <- select(all(j >= 4), %s[j], 2.0) } }
 }
 ";
         let f = crate::text::parse_tensor_function(text).expect("it parses");
