@@ -57,7 +57,7 @@ fn look_at_onnx(model: &str, common: &Common, sized: bool) -> CliResult<(Inspect
     let look = |options: &ImportOptions| inspect_onnx(bytes.clone(), &*external, options);
     let fail = |e: ImportError| CliError::from(e).at(model);
     let open = look(&ImportOptions::default());
-    let ports = onnx_inputs(bytes.clone());
+    let ports = onnx_inputs(bytes.clone(), &[]);
     let whole = matches!(&open, Ok(i) if i.unsupported.is_empty());
     let ports = match ports {
         Ok(ports) if sized || !whole => ports,

@@ -13,6 +13,7 @@ use benches::zoo::ZooError;
 use compiler::graph::{Module, TensorType, input_ports};
 use compiler::int::Dim;
 use compiler::name::Name;
+use compiler::onnx::ValueKind;
 
 use compiler::passes::{PassContext, Sequential, default_pipeline};
 use compiler::tensor::Tensor;
@@ -55,7 +56,7 @@ fn load_as(
     keep_open: bool,
 ) -> CliResult<Module> {
     if is_onnx(model) {
-        let ports = open_ports(model, common)?;
+        let ports = open_ports(model, common, inputs)?;
         let values = values.iter().map(|(n, t)| (n.to_string(), t.clone())).collect();
         let sizes = Sizes { values, ..sizes(&ports, common, inputs, keep_open)? };
         return Ok(Model::load_with(model, &sizes)?.into_module());
@@ -65,22 +66,29 @@ fn load_as(
     Ok(Model::from_module(module).with_sizes(&sizes)?.into_module())
 }
 
-/// Names of a model's inputs.
-pub fn input_names(model: &str, common: &Common) -> CliResult<Vec<String>> {
-    Ok(open_ports(model, common)?.into_iter().map(|p| p.0.to_string()).collect())
+/// Names and kinds of a model's inputs and of its results.
+pub fn values(model: &str, common: &Common) -> CliResult<[Vec<(String, ValueKind)>; 2]> {
+    if is_onnx(model) {
+        let (bytes, _) = read_onnx(Path::new(model))?;
+        return compiler::onnx::onnx_values(bytes).map_err(|e| CliError::from(e).at(model));
+    }
+    let module = load_open(model, common)?;
+    let results = module.main().result_names.iter().map(|n| (n.to_string(), ValueKind::Tensor)).collect();
+    Ok([input_ports(&module).into_iter().map(|p| (p.0.to_string(), ValueKind::Tensor)).collect(), results])
 }
 
-fn open_ports(model: &str, common: &Common) -> CliResult<Vec<(Name, TensorType)>> {
+fn open_ports(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Vec<(Name, TensorType)>> {
     if !is_onnx(model) {
         return Ok(input_ports(&load_open(model, common)?));
     }
     let (bytes, _) = read_onnx(Path::new(model))?;
-    compiler::onnx::onnx_inputs(bytes).map_err(|e| CliError::from(e).at(model))
+    let shapes: Vec<_> = inputs.into_iter().flatten().map(|(n, t)| (Name::new(n), t.shape().to_vec())).collect();
+    compiler::onnx::onnx_inputs(bytes, &shapes).map_err(|e| CliError::from(e).at(model))
 }
 
 /// A model's inputs with the sizes that `--shape`, `--dim` and `--batch` choose; others stay open.
 pub fn ports(model: &str, common: &Common) -> CliResult<Vec<(Name, TensorType)>> {
-    let ports = open_ports(model, common)?;
+    let ports = open_ports(model, common, None)?;
     let sizes = sizes(&ports, common, None, true)?;
     Ok(sizes.decide(&ports)?.types)
 }

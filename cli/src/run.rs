@@ -11,7 +11,7 @@ use bytes::Bytes;
 use compiler::agreement::{Tolerance, agree};
 use compiler::graph::Module;
 use compiler::name::Name;
-use compiler::onnx::parse_tensor_proto;
+use compiler::onnx::{ValueData, ValueKind, element_name, parse_value_proto};
 use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module};
 use std::path::Path;
@@ -41,7 +41,10 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     report(a, &device, &outputs, given.is_none())
 }
 
-fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
+/// The tensors of `input_0.pb` or `output_0.pb` and so on, whose names and kinds the model has as `values`: element `i`
+/// of a sequence `x` is
+/// `x.i`, an optional that is not there has none. Names that the model does not have stand for those of their places.
+fn protos(dir: &Path, prefix: &str, values: &[(String, ValueKind)]) -> CliResult<Named> {
     let mut out = Vec::new();
     for i in 0.. {
         let path = dir.join(format!("{prefix}_{i}.pb"));
@@ -49,7 +52,19 @@ fn protos(dir: &Path, prefix: &str) -> CliResult<Vec<(String, Tensor)>> {
             break;
         }
         let bytes = read_plain(&path).map_err(|e| CliError::input(format!("cannot read {}: {e}", path.display())))?;
-        out.push(parse_tensor_proto(Bytes::from(bytes)).map_err(|e| CliError::from(e).at(path.display().to_string()))?);
+        let kind = values.get(i).map_or(ValueKind::Tensor, |v| v.1);
+        let parsed = parse_value_proto(Bytes::from(bytes), kind);
+        let (mut name, data) = parsed.map_err(|e| CliError::from(e).at(path.display().to_string()))?;
+        if !values.iter().any(|v| v.0 == name) {
+            name = values.get(i).map(|v| v.0.clone()).unwrap_or_default();
+        }
+        match data {
+            ValueData::Nothing => {}
+            ValueData::Tensor(t) => out.push((name, t)),
+            ValueData::Sequence(list) => {
+                out.extend(list.into_iter().enumerate().map(|(i, t)| (element_name(&name, i), t)));
+            }
+        }
     }
     Ok(out)
 }
@@ -106,16 +121,11 @@ fn text_says_all(m: &Module) -> CliResult<()> {
 
 /// Runs an ONNX test case: inputs by position where their names are empty, outputs compared.
 pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agreed> {
-    let names = crate::models::input_names(&a.model, &a.common)?;
-    let mut given: Named = protos(dir, "input")?;
-    let expected = protos(dir, "output")?;
-    if expected.is_empty() {
+    let [inputs, results] = crate::models::values(&a.model, &a.common)?;
+    let mut given = protos(dir, "input", &inputs)?;
+    let expected = protos(dir, "output", &results)?;
+    if !dir.join("output_0.pb").exists() {
         return Err(CliError::input(format!("{} holds no output_0.pb", dir.display())));
-    }
-    for (i, g) in given.iter_mut().enumerate() {
-        if !names.contains(&g.0) {
-            g.0 = names.get(i).cloned().unwrap_or_default();
-        }
     }
     let (mut module, mut constants) =
         load(&a.model, &a.common, Some(&given)).map(|m| (m, vec![])).or_else(|e| load_with_sizes(a, &mut given, e))?;
@@ -136,7 +146,7 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
         let why = disagreement(a, got, want);
         failed.extend(why.map(|w| format!("{}: {w}", names[i])));
     }
-    if outputs.len() < expected.len() {
+    if outputs.len() != expected.len() {
         failed.push(format!("{} results, {} expected", outputs.len(), expected.len()));
     }
     if failed.is_empty() {

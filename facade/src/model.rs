@@ -41,7 +41,8 @@ impl Model {
             return Model::from_text(&text)?.with_sizes(sizes);
         }
         let (bytes, external) = read_onnx(path)?;
-        let ports = onnx_inputs(bytes.clone()).map_err(|e| Error::onnx(path, e))?;
+        let seen: Vec<_> = sizes.seen.iter().map(|(n, shape)| (Name::new(n), shape.clone())).collect();
+        let ports = onnx_inputs(bytes.clone(), &seen).map_err(|e| Error::onnx(path, e))?;
         let decided = sizes.decide(&ports)?;
         let shapes = decided.closed();
         let values = sizes.values.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();

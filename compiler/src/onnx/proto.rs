@@ -166,6 +166,30 @@ pub struct TensorProto {
     pub data_location: Option<i32>,
 }
 
+/// A sequence of values (onnx-data.proto).
+#[derive(Clone, PartialEq, Message)]
+pub struct SequenceProto {
+    #[prost(string, optional, tag = "1")]
+    pub name: Option<String>,
+    #[prost(int32, optional, tag = "2")]
+    pub elem_type: Option<i32>,
+    #[prost(message, repeated, tag = "3")]
+    pub tensor_values: Vec<TensorProto>,
+}
+
+/// A value that may be left out (onnx-data.proto).
+#[derive(Clone, PartialEq, Message)]
+pub struct OptionalProto {
+    #[prost(string, optional, tag = "1")]
+    pub name: Option<String>,
+    #[prost(int32, optional, tag = "2")]
+    pub elem_type: Option<i32>,
+    #[prost(message, optional, tag = "3")]
+    pub tensor_value: Option<TensorProto>,
+    #[prost(message, optional, tag = "5")]
+    pub sequence_value: Option<SequenceProto>,
+}
+
 /// A tensor by its non-zero elements.
 #[derive(Clone, PartialEq, Message)]
 pub struct SparseTensorProto {
@@ -195,7 +219,7 @@ pub struct ValueInfoProto {
     pub r#type: Option<TypeProto>,
 }
 
-/// A type; only tensors are of use here.
+/// A type.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypeProto {
     #[prost(oneof = "TypeValue", tags = "1, 4, 5, 8, 9")]
@@ -208,13 +232,20 @@ pub enum TypeValue {
     #[prost(message, tag = "1")]
     Tensor(TensorTypeProto),
     #[prost(message, tag = "4")]
-    Sequence(OpaqueType),
+    Sequence(HeldType),
     #[prost(message, tag = "5")]
     Map(OpaqueType),
     #[prost(message, tag = "8")]
     SparseTensor(OpaqueType),
     #[prost(message, tag = "9")]
-    Optional(OpaqueType),
+    Optional(HeldType),
+}
+
+/// The type of what a sequence or an optional holds.
+#[derive(Clone, PartialEq, Message)]
+pub struct HeldType {
+    #[prost(message, optional, boxed, tag = "1")]
+    pub elem_type: Option<Box<TypeProto>>,
 }
 
 /// A type whose inside is of no interest.

@@ -2,12 +2,14 @@
 
 use super::error::ImportError;
 use super::external::{ExternalData, verify_location};
-use super::proto::{SparseTensorProto, TensorProto};
+use super::import::ValueKind;
+use super::proto::{OptionalProto, SequenceProto, SparseTensorProto, TensorProto};
 use super::skim::MODEL_FILE;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::Constant;
 use crate::name::Name;
+use crate::ops::narrow::Narrow;
 use crate::tensor::{ConstData, DataSource, Element, Tensor};
 use bytes::Bytes;
 use half::{bf16, f16};
@@ -108,6 +110,17 @@ pub fn dtype_from_onnx(code: i32) -> Result<DType, String> {
     })
 }
 
+/// The type that elements of an ONNX code are kept in: that type, or the bytes of one that Weft only stores.
+///
+/// # Errors
+/// The ONNX name of a type that Weft does not have.
+pub fn stored_dtype(code: i32) -> Result<DType, String> {
+    match Narrow::of_onnx(code.into()) {
+        Some(narrow) => Ok(narrow.carrier()),
+        None => dtype_from_onnx(code),
+    }
+}
+
 /// The ONNX code of an element type.
 pub fn dtype_to_onnx(dtype: DType) -> i32 {
     match dtype {
@@ -134,26 +147,53 @@ fn read_shape(dims: &[i64]) -> Result<Vec<usize>, TensorError> {
 
 /// Reads a tensor; external data becomes a lazy source.
 pub(crate) fn read_constant(t: &TensorProto, external: &dyn ExternalData) -> Result<Constant, TensorError> {
-    let dtype = dtype_from_onnx(t.data_type.unwrap_or(0)).map_err(TensorError::Type)?;
+    let narrow = Narrow::of_onnx(t.data_type.unwrap_or(0).into());
+    let dtype = stored_dtype(t.data_type.unwrap_or(0)).map_err(TensorError::Type)?;
     let shape = read_shape(&t.dims)?;
     let len = shape.iter().try_fold(1usize, |a, &d| a.checked_mul(d));
-    let bytes = len.and_then(|n| n.checked_mul(dtype.size()));
+    // Elements of a few bits share bytes.
+    let bytes = len.and_then(|n| Some(n.checked_mul(narrow.map_or(8 * dtype.size(), Narrow::bits))?.div_ceil(8)));
     let (Some(len), Some(byte_len)) = (len, bytes) else {
         return Err(TensorError::Invalid(format!("the shape {shape:?} is too large")));
     };
     let data = if t.data_location == Some(1) {
-        read_external(t, byte_len as u64, external)?
+        match (read_external(t, byte_len as u64, external)?, narrow) {
+            (ConstData::Lazy(source), Some(narrow)) => ConstData::Lazy(Arc::new(Unpacked { source, narrow, len })),
+            (data, _) => data,
+        }
     } else {
         let inline = match t.raw_data.as_ref().filter(|raw| !raw.is_empty()) {
             Some(raw) => raw.clone(),
+            // Each entry has the bits of one byte.
+            None if narrow.is_some() => read_typed(t, DType::U8, byte_len)?,
             None => read_typed(t, dtype, len)?,
         };
         if inline.len() != byte_len {
-            return Err(TensorError::Invalid(format!("{dtype}{shape:?} needs {byte_len} bytes, got {}", inline.len())));
+            let name = narrow.map_or(dtype.name(), Narrow::name);
+            return Err(TensorError::Invalid(format!("{name}{shape:?} needs {byte_len} bytes, got {}", inline.len())));
         }
-        ConstData::Inline(if dtype == DType::Bool { normalize_bools(inline) } else { inline })
+        ConstData::Inline(match (narrow, dtype) {
+            (Some(narrow), _) if narrow.bits() < 8 => narrow.unpack(&inline, len).into(),
+            (_, DType::Bool) => normalize_bools(inline),
+            _ => inline,
+        })
     };
     Ok(Constant { dtype, shape, data })
+}
+
+/// Elements of a few bits in a file, a byte each.
+struct Unpacked {
+    source: Arc<dyn DataSource>,
+    narrow: Narrow,
+    len: usize,
+}
+impl DataSource for Unpacked {
+    fn read(&self) -> Result<Bytes, Fault> {
+        self.source.read().map(|packed| self.narrow.unpack(&packed, self.len).into())
+    }
+    fn identity(&self) -> Option<String> {
+        self.source.identity().map(|of| format!("{} of {of}", self.narrow.name()))
+    }
 }
 
 /// A tensor is one byte of 0 or 1 per bool; files may hold any non-zero byte for true.
@@ -177,7 +217,7 @@ fn read_external(t: &TensorProto, byte_len: u64, external: &dyn ExternalData) ->
     let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?.unwrap_or(byte_len));
     if length != byte_len {
         let (dtype, whose) = (t.data_type.unwrap_or(0), if inline { "got" } else { "its external data has" });
-        let dtype = dtype_from_onnx(dtype).map_err(TensorError::Type)?;
+        let dtype = stored_dtype(dtype).map_err(TensorError::Type)?;
         return Err(TensorError::Invalid(format!("{dtype}{:?} needs {byte_len} bytes, {whose} {length}", t.dims)));
     }
     offset.checked_add(length).ok_or_else(|| TensorError::Invalid("external data ends beyond any file".into()))?;
@@ -276,10 +316,60 @@ pub(crate) fn write_tensor(name: &str, t: &Tensor) -> TensorProto {
 /// [`ImportError::Malformed`] for bytes that are no tensor, and what is wrong with the tensor otherwise.
 pub fn parse_tensor_proto(bytes: Bytes) -> Result<(String, Tensor), ImportError> {
     let t = TensorProto::decode(bytes).map_err(|e| ImportError::Malformed(format!("not a tensor: {e}")))?;
+    Ok((t.name.clone().unwrap_or_default(), load_proto(&t)?))
+}
+
+/// A value in a `.pb` file of a `test_data_set_*` folder.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ValueData {
+    /// A tensor.
+    Tensor(Tensor),
+    /// A sequence of tensors, itself or in an optional.
+    Sequence(Vec<Tensor>),
+    /// An optional without an element.
+    Nothing,
+}
+
+/// Reads the serialized value of an input or result of this kind: its name and what it holds.
+///
+/// # Errors
+/// As [`parse_tensor_proto`]; also sequences of other things than tensors.
+pub fn parse_value_proto(bytes: Bytes, kind: ValueKind) -> Result<(String, ValueData), ImportError> {
+    let malformed = |e: prost::DecodeError| ImportError::Malformed(format!("not a value of its type: {e}"));
+    let sequence = |s: SequenceProto| -> Result<ValueData, ImportError> {
+        if s.elem_type.unwrap_or(0) > 1 {
+            let name = Name::new(s.name.as_deref().unwrap_or(""));
+            return Err(ImportError::UnsupportedType {
+                what: "value",
+                name,
+                ty: "sequence of other than tensors".into(),
+            });
+        }
+        s.tensor_values.iter().map(load_proto).collect::<Result<_, _>>().map(ValueData::Sequence)
+    };
+    match kind {
+        ValueKind::Tensor => parse_tensor_proto(bytes).map(|(name, t)| (name, ValueData::Tensor(t))),
+        ValueKind::Sequence => {
+            let s = SequenceProto::decode(bytes).map_err(malformed)?;
+            Ok((s.name.clone().unwrap_or_default(), sequence(s)?))
+        }
+        ValueKind::Optional => {
+            let o = OptionalProto::decode(bytes).map_err(malformed)?;
+            let name = o.name.clone().unwrap_or_default();
+            let data = match (o.tensor_value, o.sequence_value) {
+                (Some(t), _) => ValueData::Tensor(load_proto(&t)?),
+                (None, Some(s)) => sequence(s)?,
+                (None, None) => ValueData::Nothing,
+            };
+            Ok((name, data))
+        }
+    }
+}
+
+fn load_proto(t: &TensorProto) -> Result<Tensor, ImportError> {
     let name = t.name.clone().unwrap_or_default();
-    let constant = read_constant(&t, &super::NoExternalData).map_err(|e| e.about("tensor", &name))?;
-    let tensor = constant.load().map_err(|e| TensorError::from(e).about("tensor", &name))?;
-    Ok((name, tensor))
+    let constant = read_constant(t, &super::NoExternalData).map_err(|e| e.about("tensor", &name))?;
+    constant.load().map_err(|e| TensorError::from(e).about("tensor", &name))
 }
 
 #[cfg(test)]
@@ -309,6 +399,14 @@ mod tests {
     }
 
     #[test]
+    fn elements_of_a_few_bits_share_bytes() {
+        assert_eq!(typed(22, |t| t.int32_data = vec![0x2f]).unwrap().to_i64_vec(), [-1, 2]);
+        assert_eq!(typed(21, |t| t.raw_data = Some(vec![0x2f].into())).unwrap().to_i64_vec(), [15, 2]);
+        assert_eq!(typed(17, |t| t.int32_data = vec![0x2f, 0x80]).unwrap().to_i64_vec(), [0x2f, 0x80]);
+        assert_eq!(typed(26, |t| t.raw_data = Some(vec![0b0110].into())).unwrap().to_i64_vec(), [-2, 1]);
+    }
+
+    #[test]
     fn wrong_lengths_and_types_are_refused() {
         assert!(
             typed(1, |t| t.float_data = vec![1.0])
@@ -324,7 +422,10 @@ mod tests {
                 .message
                 .contains("needs 8 bytes")
         );
-        assert_eq!(typed(22, |_| ()).unwrap_err(), TensorError::Type("int4".into()));
+        assert!(
+            typed(22, |_| ()).map_err(Fault::from).unwrap_err().message.contains("needs 1 elements"),
+            "two integers of four bits share a byte"
+        );
         assert_eq!(typed(8, |_| ()).unwrap_err(), TensorError::Type("string".into()));
         assert_eq!(typed(99, |_| ()).unwrap_err(), TensorError::Type("number 99".into()));
         assert!(

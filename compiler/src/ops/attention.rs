@@ -1,7 +1,8 @@
 //! Scaled dot-product attention and rotary embeddings, composed of other ops when a model comes in.
 
 use super::OpResult;
-use super::binary::{Add, Div, Less, Mul, Sub};
+use super::binary::{Add, Div, Less, LessOrEqual, Mul, Sub};
+use super::broadcast::Expand;
 use super::concat::Concat;
 use super::gather::Gather;
 use super::generate::{Full, Range};
@@ -79,59 +80,127 @@ fn heads(cx: &mut ImportContext<'_, '_>) -> OpResult<Heads> {
 }
 
 /// `softmax(softcap(q k^T scale) + mask) v` (A. Vaswani et al., Attention Is All You Need); several query heads may share
-/// one head of keys and values (J. Ainslie et al., GQA).
+/// one head of keys and values (J. Ainslie et al., GQA). All have the form `[batch, heads, length, size]`.
+pub(super) struct Scores {
+    /// Queries.
+    pub query: ValueId,
+    /// Keys.
+    pub key: ValueId,
+    /// Values.
+    pub value: ValueId,
+    /// The factor; one over the root of a head's size where there is none.
+    pub scale: Option<f64>,
+    /// Bound of the scores (`cap * tanh(x / cap)`); none for 0.
+    pub softcap: f64,
+    /// Type that the softmax is computed in, where it is not that of the queries.
+    pub precision: Option<DType>,
+    /// One score for each head, `[heads]`, that takes a share of each softmax and has no value.
+    pub sink: Option<ValueId>,
+}
+
+/// What [`Scores::attend`] gives, all but `out` of shape `[batch, heads, queries, keys]`.
+pub(super) struct Attended {
+    /// `[batch, heads, queries, size]`.
+    pub out: ValueId,
+    /// Scaled products.
+    pub scores: ValueId,
+    /// With the bound.
+    pub capped: ValueId,
+    /// With the mask.
+    pub masked: ValueId,
+    /// Behind the softmax.
+    pub weights: ValueId,
+}
+
+impl Scores {
+    /// The nodes; `mask` gives the masked scores.
+    ///
+    /// # Errors
+    /// Shapes that do not fit.
+    pub(super) fn attend(
+        &self,
+        cx: &mut ImportContext<'_, '_>,
+        mask: impl FnOnce(&mut ImportContext<'_, '_>, ValueId) -> OpResult<ValueId>,
+    ) -> OpResult<Attended> {
+        let (q, k, v) = (cx.type_of(self.query).shape, cx.type_of(self.key).shape, cx.type_of(self.value).shape);
+        let dtype = cx.type_of(self.query).dtype;
+        let shared = shared_heads(&q[1], &k[1])?;
+        let scale = match (self.scale, q[3].as_const()) {
+            (Some(s), _) => s,
+            (None, Some(size)) => 1.0 / (size as f64).sqrt(),
+            (None, None) => return Err(Fault::unsupported("the size of a head is not known at compile time")),
+        };
+        // Both operands are scaled, so that products of f16 do not overflow.
+        let root = cx.number(scale.abs().sqrt(), dtype);
+        let signed = cx.number(scale.abs().sqrt() * scale.signum(), dtype);
+        let rows = cx.add(Mul {}, &[self.query, signed])?;
+        let columns = cx.add(Mul {}, &[self.key, root])?;
+        let columns = cx.add(Transpose { perm: vec![0, 1, 3, 2] }, &[columns])?;
+        let (rows, columns) = (group(cx, rows, &shared)?, ungroup(cx, columns, &shared)?);
+        let product = cx.add(MatMul {}, &[rows, columns])?;
+        let scores = cx.reshape(product, vec![q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()])?;
+        let capped = softcap(cx, scores, self.softcap, dtype)?;
+        let masked = mask(cx, capped)?;
+        let exact = cx.cast(masked, self.precision.unwrap_or(dtype))?;
+        let weights = self.softmax(cx, exact)?;
+        let weights = cx.cast(weights, dtype)?;
+        let (by_group, values) = (group(cx, weights, &shared)?, ungroup(cx, self.value, &shared)?);
+        let values = cx.cast(values, dtype)?;
+        let out = cx.add(MatMul {}, &[by_group, values])?;
+        let out = cx.reshape(out, vec![q[0].clone(), q[1].clone(), q[2].clone(), v[3].clone()])?;
+        Ok(Attended { out, scores, capped, masked, weights })
+    }
+
+    fn softmax(&self, cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
+        let softmax = Softmax { axes: vec![3] };
+        let Some(sink) = self.sink else { return cx.add(softmax, &[x]) };
+        let ty = cx.type_of(x);
+        let (heads, keys) = (ty.shape[1].clone(), ty.shape[3].clone());
+        let sink = cx.cast(sink, ty.dtype)?;
+        let sink = cx.reshape(sink, vec![Int::new(1), heads, Int::new(1), Int::new(1)])?;
+        let mut column = ty.shape;
+        column[3] = Int::new(1);
+        let sink = cx.add(Expand { shape: column, ..Expand::default() }, &[sink])?;
+        let all = cx.add(Concat { axis: 3 }, &[x, sink])?;
+        let all = cx.add(softmax, &[all])?;
+        cx.add(
+            Slice { starts: vec![Int::new(0)], ends: vec![keys], axes: vec![3], steps: vec![], dims: vec![] },
+            &[all],
+        )
+    }
+}
+
 fn import_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let merged = cx.ty(0)?.rank() == 3;
     let Heads { query, key, value, past } = heads(cx)?;
-    let (q, k, v) = (cx.type_of(query).shape, cx.type_of(key).shape, cx.type_of(value).shape);
-    let dtype = cx.type_of(query).dtype;
-    let shared = shared_heads(&q[1], &k[1])?;
-    let scale = match (cx.attrs.float("scale"), q[3].as_const()) {
-        (Some(s), _) => s,
-        (None, Some(size)) => 1.0 / (size as f64).sqrt(),
-        (None, None) => return Err(Fault::unsupported("the size of a head is not known at compile time")),
-    };
-    // Both operands are scaled, so that products of f16 do not overflow.
-    let root = cx.number(scale.abs().sqrt(), dtype);
-    let signed = cx.number(scale.abs().sqrt() * scale.signum(), dtype);
-    let rows = cx.add(Mul {}, &[query, signed])?;
-    let columns = cx.add(Mul {}, &[key, root])?;
-    let columns = cx.add(Transpose { perm: vec![0, 1, 3, 2] }, &[columns])?;
-    let (rows, columns) = (group(cx, rows, &shared)?, ungroup(cx, columns, &shared)?);
-    let product = cx.add(MatMul {}, &[rows, columns])?;
-    let scores = cx.reshape(product, vec![q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()])?;
-    let capped = softcap(cx, scores, dtype)?;
-    let masked = mask(cx, capped, &past)?;
     let precision = match cx.attrs.int("softmax_precision") {
-        Some(code) if code != 0 => super::cast::dtype_of_onnx(code)?,
-        _ => dtype,
+        Some(code) if code != 0 => Some(super::cast::dtype_of_onnx(code)?),
+        _ => None,
     };
-    let exact = cx.cast(masked, precision)?;
-    let weights = cx.add(Softmax { axes: vec![3] }, &[exact])?;
-    let weights = cx.cast(weights, dtype)?;
-    let (by_group, values) = (group(cx, weights, &shared)?, ungroup(cx, value, &shared)?);
-    let values = cx.cast(values, dtype)?;
-    let out = cx.add(MatMul {}, &[by_group, values])?;
-    let mut out = cx.reshape(out, vec![q[0].clone(), q[1].clone(), q[2].clone(), v[3].clone()])?;
-    if merged {
-        out = merge_heads(cx, out)?;
-    }
+    let (scale, softcap) = (cx.attrs.float("scale"), cx.attrs.float("softcap").unwrap_or(0.0));
+    let scores = Scores { query, key, value, scale, softcap, precision, sink: None };
+    let done = scores.attend(cx, |cx, x| mask(cx, x, &past))?;
+    let out = if merged { merge_heads(cx, done.out)? } else { done.out };
     let shown = match cx.attrs.int("qk_matmul_output_mode").unwrap_or(0) {
-        0 => scores,
-        1 => capped,
-        2 => masked,
-        3 => weights,
+        0 => done.scores,
+        1 => done.capped,
+        2 => done.masked,
+        3 => done.weights,
         other => return Err(format!("qk_matmul_output_mode {other} is unknown").into()),
-    };
-    // The present keys and values are results even where they are the operands themselves.
-    let own = |cx: &mut ImportContext<'_, '_>, v: ValueId| match cx.inputs.contains(&Some(v)) {
-        true => cx.add(Identity {}, &[v]),
-        false => Ok(v),
     };
     Ok(match cx.num_outputs {
         0 | 1 => vec![out],
-        _ => vec![out, own(cx, key)?, own(cx, value)?, shown],
+        _ => vec![out, own_result(cx, key)?, own_result(cx, value)?, shown],
     })
+}
+
+/// `v` as a value that is no operand of the node: present keys and values are results even where they are the operands
+/// themselves.
+pub(super) fn own_result(cx: &mut ImportContext<'_, '_>, v: ValueId) -> OpResult<ValueId> {
+    match cx.inputs.contains(&Some(v)) {
+        true => cx.add(Identity {}, &[v]),
+        false => Ok(v),
+    }
 }
 
 /// Heads of keys, and queries for each of them.
@@ -156,8 +225,7 @@ fn ungroup(cx: &mut ImportContext<'_, '_>, x: ValueId, shared: &Option<(Dim, Dim
 }
 
 /// `cap * tanh(x / cap)`.
-fn softcap(cx: &mut ImportContext<'_, '_>, x: ValueId, dtype: DType) -> OpResult<ValueId> {
-    let cap = cx.attrs.float("softcap").unwrap_or(0.0);
+fn softcap(cx: &mut ImportContext<'_, '_>, x: ValueId, cap: f64, dtype: DType) -> OpResult<ValueId> {
     if cap <= 0.0 {
         return Ok(x);
     }
@@ -182,26 +250,41 @@ fn mask(cx: &mut ImportContext<'_, '_>, scores: ValueId, past: &Dim) -> OpResult
         };
     }
     if cx.attrs.int("is_causal").unwrap_or(0) != 0 {
-        let k =
-            past.as_const().ok_or_else(|| Fault::unsupported("the length of the past is not known at compile time"))?;
-        let all = Full { shape: vec![length, total.clone()], value: 1.0, dtype: DType::Bool, dims: vec![] };
-        let all = cx.add(all, &[])?;
-        let seen = cx.add(Trilu { upper: false, k }, &[all])?;
+        let seen = causal(cx, length, &total, past)?;
         x = keep(cx, seen, x)?;
     }
     if let Some(lengths) = cx.opt(6) {
         let batch = ty.shape[0].clone();
-        let (start, step) = (cx.number(0.0, DType::I64), cx.number(1.0, DType::I64));
-        let end =
-            total.as_const().ok_or_else(|| Fault::unsupported("the number of keys is not known at compile time"))?;
-        let end = cx.number(end as f64, DType::I64);
-        let places = cx.add(Range { size: total, dynamic: false }, &[start, end, step])?;
+        let places = places(cx, &total)?;
         let lengths = cx.cast(lengths, DType::I64)?;
         let lengths = cx.reshape(lengths, vec![batch, Int::new(1), Int::new(1), Int::new(1)])?;
         let inside = cx.add(Less {}, &[places, lengths])?;
         x = keep(cx, inside, x)?;
     }
     Ok(x)
+}
+
+/// The places `0..count`, in i64.
+pub(super) fn places(cx: &mut ImportContext<'_, '_>, count: &Dim) -> OpResult<ValueId> {
+    let (start, step) = (cx.number(0.0, DType::I64), cx.number(1.0, DType::I64));
+    // The end says nothing that the size does not.
+    let range = Range { size: count.clone(), dynamic: false };
+    Ok(cx.add_multi(range, vec![Some(start), None, Some(step)])?[0])
+}
+
+/// Which of `total` keys each of `length` queries sees that stand behind `past` keys: those up to its own place.
+/// `[length, total]`.
+pub(super) fn causal(cx: &mut ImportContext<'_, '_>, length: Dim, total: &Dim, past: &Dim) -> OpResult<ValueId> {
+    if let Some(k) = past.as_const() {
+        let shape = vec![length, total.clone()];
+        let all = cx.add(Full { shape, value: 1.0, dtype: DType::Bool, dims: vec![] }, &[])?;
+        return cx.add(Trilu { upper: false, k }, &[all]);
+    }
+    let keys = places(cx, total)?;
+    let (starts, ends) = (vec![past.clone()], vec![past.clone() + &length]);
+    let own = cx.add(Slice { starts, ends, axes: vec![0], steps: vec![], dims: vec![] }, &[keys])?;
+    let own = cx.add(Unsqueeze { axes: vec![1] }, &[own])?;
+    cx.add(LessOrEqual {}, &[keys, own])
 }
 
 /// A mask whose last dimension is shorter than the keys leaves the rest out.
@@ -236,18 +319,34 @@ fn import_rotary(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     }
     let (cos, sin) = (angles(cx, 1)?, angles(cx, 2)?);
     let interleaved = cx.attrs.int("interleaved").unwrap_or(0) != 0;
-    let part = |cx: &mut ImportContext<'_, '_>, start: i64, end: i64, step: i64| {
-        let (starts, ends) = (vec![Int::new(start)], vec![Int::new(end)]);
+    let out = rotate(cx, x, turned, [cos, sin], interleaved)?;
+    Ok(vec![if merged { merge_heads(cx, out)? } else { out }])
+}
+
+/// The first `turned` of the features of `x`, `[batch, heads, length, size]`, rotated in pairs by the angles with these
+/// cosines and sines,
+/// `[batch or 1, 1, length, pairs]`. Pairs are neighbours where they are interleaved, else of the two halves.
+pub(super) fn rotate(
+    cx: &mut ImportContext<'_, '_>,
+    x: ValueId,
+    turned: i64,
+    [cos, sin]: [ValueId; 2],
+    interleaved: bool,
+) -> OpResult<ValueId> {
+    let ty = cx.type_of(x);
+    let part = |cx: &mut ImportContext<'_, '_>, start: i64, end: Int, step: i64| {
+        let (starts, ends) = (vec![Int::new(start)], vec![end]);
         cx.add(Slice { starts, ends, axes: vec![3], steps: vec![step], dims: vec![] }, &[x])
     };
+    let end = Int::new(turned);
     let (a, b) = match interleaved {
-        true => (part(cx, 0, turned, 2)?, part(cx, 1, turned, 2)?),
-        false => (part(cx, 0, turned / 2, 1)?, part(cx, turned / 2, turned, 1)?),
+        true => (part(cx, 0, end.clone(), 2)?, part(cx, 1, end, 2)?),
+        false => (part(cx, 0, Int::new(turned / 2), 1)?, part(cx, turned / 2, end, 1)?),
     };
     let (ca, sb) = (cx.add(Mul {}, &[cos, a])?, cx.add(Mul {}, &[sin, b])?);
     let (sa, cb) = (cx.add(Mul {}, &[sin, a])?, cx.add(Mul {}, &[cos, b])?);
     let (real, imaginary) = (cx.add(Sub {}, &[ca, sb])?, cx.add(Add {}, &[sa, cb])?);
-    let mut out = match interleaved {
+    let out = match interleaved {
         true => {
             let pair =
                 [cx.add(Unsqueeze { axes: vec![4] }, &[real])?, cx.add(Unsqueeze { axes: vec![4] }, &[imaginary])?];
@@ -258,14 +357,11 @@ fn import_rotary(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
         }
         false => cx.add(Concat { axis: 3 }, &[real, imaginary])?,
     };
-    if turned < size {
-        let rest = part(cx, turned, size, 1)?;
-        out = cx.add(Concat { axis: 3 }, &[out, rest])?;
+    if ty.shape[3].is(turned) {
+        return Ok(out);
     }
-    if merged {
-        out = merge_heads(cx, out)?;
-    }
-    Ok(vec![out])
+    let rest = part(cx, turned, ty.shape[3].clone(), 1)?;
+    cx.add(Concat { axis: 3 }, &[out, rest])
 }
 
 /// Cosines or sines (operand `i`) of each position, as `[batch, 1, length, pairs]`.

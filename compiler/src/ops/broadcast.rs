@@ -85,6 +85,9 @@ impl Op for Expand {
     fn arity(&self) -> (usize, usize) {
         (1, 2)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;
         let shape = match self.dims.is_empty() {
@@ -166,6 +169,9 @@ attr_struct! {
 impl Op for Tile {
     fn arity(&self) -> (usize, usize) {
         (1, 2)
+    }
+    fn keeps_elements(&self) -> bool {
+        true
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let x = cx.require(0)?;

@@ -1,5 +1,6 @@
 //! Conversion between element types.
 
+use super::narrow::{self, Narrow, PowerRounding};
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::dtype::DType;
@@ -92,7 +93,7 @@ pub fn onnx_code(dtype: DType) -> i64 {
 /// The element type of an ONNX code.
 ///
 /// # Errors
-/// For types that Weft does not have (strings, complex, 4- and 8-bit floats).
+/// For types that Weft does not compute in (strings, complex, [narrow ones](super::narrow)).
 pub fn dtype_of_onnx(code: i64) -> OpResult<DType> {
     CODES
         .iter()
@@ -107,15 +108,49 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "CastLike", domain: "", since: 15, import: import_cast_like },
 ];
 
+/// What a cast is to.
+enum Target {
+    Plain(DType),
+    Narrow(Narrow),
+}
+
 fn import_cast(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let to = dtype_of_onnx(cx.attrs.int("to").ok_or("attribute `to` is missing")?)?;
-    let x = cx.input(0)?;
-    Ok(vec![cx.add(Cast::new(to), &[x])?])
+    let code = cx.attrs.int("to").ok_or("attribute `to` is missing")?;
+    let to = match Narrow::of_onnx(code) {
+        Some(narrow) => Target::Narrow(narrow),
+        None => Target::Plain(dtype_of_onnx(code)?),
+    };
+    cast_to(cx, to)
 }
 
 fn import_cast_like(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let (x, to) = (cx.input(0)?, cx.ty(1)?.dtype);
-    Ok(vec![cx.add(Cast::new(to), &[x])?])
+    let to = match cx.take_narrow(1) {
+        Some(narrow) => Target::Narrow(narrow),
+        None => Target::Plain(cx.ty(1)?.dtype),
+    };
+    cast_to(cx, to)
+}
+
+/// Operand 0 as another type. What Weft only stores is widened first.
+fn cast_to(cx: &mut ImportContext<'_, '_>, to: Target) -> OpResult<Vec<ValueId>> {
+    let mut x = cx.input(0)?;
+    if let Some(from) = cx.take_narrow(0) {
+        x = narrow::widen(cx, x, from)?;
+    }
+    Ok(vec![match to {
+        Target::Plain(to) => cx.add(Cast::new(to), &[x])?,
+        Target::Narrow(to) => {
+            let rounding = match cx.attrs.str("round_mode").unwrap_or("up") {
+                "up" => PowerRounding::Up,
+                "down" => PowerRounding::Down,
+                "nearest" => PowerRounding::Nearest,
+                other => return Err(format!("round_mode `{other}` is unknown").into()),
+            };
+            cx.narrow_result = Some(to);
+            let saturate = cx.attrs.int("saturate").unwrap_or(1) != 0;
+            narrow::narrow(cx, x, to, saturate, rounding)?
+        }
+    }])
 }
 
 #[cfg(test)]

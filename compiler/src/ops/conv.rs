@@ -221,7 +221,7 @@ pub(super) fn add_channel_bias(
     })
 }
 
-fn import_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+pub(super) fn import_conv(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, w) = (cx.ty(0)?, cx.ty(1)?);
     DataLayout::Nchw.check(&x)?;
     if w.rank() != x.rank() {

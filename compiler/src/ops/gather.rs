@@ -24,6 +24,9 @@ impl Op for Gather {
     fn arity(&self) -> (usize, usize) {
         (2, 2)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, indices) = (cx.require(0)?, require_indices(cx, 1)?);
         let axis = normalize_axis(self.axis, x.rank())?;
@@ -86,6 +89,9 @@ impl Op for GatherElements {
     fn arity(&self) -> (usize, usize) {
         (2, 2)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, indices) = (cx.require(0)?, require_indices(cx, 1)?);
         let axis = normalize_axis(self.axis, x.rank())?;
@@ -143,6 +149,9 @@ impl GatherNd {
 impl Op for GatherNd {
     fn arity(&self) -> (usize, usize) {
         (2, 2)
+    }
+    fn keeps_elements(&self) -> bool {
+        true
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, indices) = (cx.require(0)?, require_indices(cx, 1)?);

@@ -1,6 +1,9 @@
 //! Pooling over all spatial axes.
 
+use super::binary::Pow;
 use super::data_layout::data_layout_rule;
+use super::reduce::{Reduce, ReduceKind};
+use super::unary::Abs;
 use super::window::{DataLayout, export_channels_first};
 use super::{Homogeneity, InferContext, LayoutRule, Op, OpResult, Precision};
 use crate::attr_struct;
@@ -134,8 +137,31 @@ fn import_max(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     Ok(vec![cx.add(GlobalMaxPool::default(), &[x])?])
 }
 
+/// `(sum |x|^p)^(1/p)` over all spatial axes.
+fn import_lp(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let (x, ty, p) = (cx.input(0)?, cx.ty(0)?, cx.attrs.int("p").unwrap_or(2));
+    DataLayout::Nchw.check(&ty)?;
+    if !ty.dtype.is_float() || p < 1 {
+        return Err(format!("data is {} and p is {p}: needs a float type and p of at least 1", ty.dtype).into());
+    }
+    let over = |kind| Reduce { kind, axes: (2..ty.rank()).collect(), keepdims: true };
+    let kind = match p {
+        1 => ReduceKind::L1,
+        2 => ReduceKind::L2,
+        _ => {
+            let (power, root) = (cx.number(p as f64, ty.dtype), cx.number(1.0 / p as f64, ty.dtype));
+            let x = cx.add(Abs {}, &[x])?;
+            let x = cx.add(Pow {}, &[x, power])?;
+            let sum = cx.add(over(ReduceKind::Sum), &[x])?;
+            return Ok(vec![cx.add(Pow {}, &[sum, root])?]);
+        }
+    };
+    Ok(vec![cx.add(over(kind), &[x])?])
+}
+
 /// ONNX importers of this family.
 pub const ONNX: &[OnnxImport] = &[
+    OnnxImport { op_type: "GlobalLpPool", domain: "", since: 2, import: import_lp },
     OnnxImport { op_type: "GlobalAveragePool", domain: "", since: 1, import: import_average },
     OnnxImport { op_type: "GlobalMaxPool", domain: "", since: 1, import: import_max },
 ];
@@ -143,7 +169,21 @@ pub const ONNX: &[OnnxImport] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{assert_close, random, run, transposed, try_run};
+    use crate::ops::onnx::OnnxAttr;
+    use crate::ops::testing::{assert_close, random, run, run_onnx, transposed, try_run};
+
+    #[test]
+    fn norms_of_any_order() {
+        let x = random(&[2, 3, 4, 5], 1);
+        for p in [1, 2, 3] {
+            let got = run_onnx(("GlobalLpPool", 2), &[("p", OnnxAttr::Int(p))], &[Some(&x)], 1).unwrap().remove(0);
+            let values = x.to_f64_vec();
+            let norm = |plane: &[f64]| plane.iter().map(|v| v.abs().powf(p as f64)).sum::<f64>().powf(1.0 / p as f64);
+            let want = values.chunks(20).map(norm).collect::<Vec<_>>();
+            assert_close(&got, &crate::tensor::Tensor::from_f64(DType::F32, vec![2, 3, 1, 1], want), 1e-5);
+        }
+        assert!(run_onnx(("GlobalLpPool", 2), &[("p", OnnxAttr::Int(0))], &[Some(&x)], 1).is_err());
+    }
 
     #[test]
     fn pools_each_channel_in_both_layouts() {

@@ -236,7 +236,7 @@ fn import_matmul(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     Ok(vec![cx.add(MatMul {}, &inputs)?])
 }
 
-fn import_gemm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+pub(super) fn import_gemm(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let op = Gemm {
         alpha: cx.attrs.float("alpha").unwrap_or(1.0),
         beta: cx.attrs.float("beta").unwrap_or(1.0),

@@ -10,7 +10,9 @@ pub mod attention;
 pub mod batch_norm;
 pub mod binary;
 pub mod bit_cast;
+pub mod block_quantized;
 pub mod broadcast;
+pub mod bucketize;
 pub mod cast;
 pub mod clip;
 pub mod col2im;
@@ -26,11 +28,15 @@ pub mod det;
 pub mod detection;
 pub mod einsum;
 pub mod function_values;
+pub mod fused_activation;
+pub mod fused_norm;
+pub mod fused_product;
 pub mod gather;
 pub mod generate;
 pub mod global_pool;
 pub mod grid_sample;
 pub mod group_norm;
+pub mod group_query_attention;
 mod host_copy;
 mod infer;
 pub mod layout_transform;
@@ -39,14 +45,19 @@ pub mod local_norm;
 pub mod loss;
 pub mod lp_pool;
 pub mod matmul;
+pub mod multi_head_attention;
+mod named_activation;
+pub mod narrow;
 pub mod norm;
 pub mod onnx;
+mod op_ref;
 pub mod packed;
 pub mod pad;
 pub mod permute;
 pub mod permuted_matmul;
 pub mod pool;
 pub mod quantize;
+pub mod quantized_functions;
 pub mod recurrent;
 pub mod reduce;
 pub mod reduce_at;
@@ -68,17 +79,19 @@ pub(crate) mod testing;
 pub mod transpose;
 pub mod unary;
 pub mod unique;
+pub mod unpack_bits;
 pub mod weights;
 pub mod window;
 pub mod winograd;
 
 pub use data_layout::{DataLayout, LayoutRule};
 pub use infer::{InferContext, const_value, folded_value, int_value};
+pub use op_ref::OpRef;
 pub use packed::{PackedForm, PackedOp};
 pub use permute::PermutedOp;
 pub use weights::WeightChannels;
 
-use crate::attr::{Attr, AttrObject, AttrStruct, AttrValue, Attrs};
+use crate::attr::{AttrObject, AttrStruct, Attrs};
 use crate::fault::Fault;
 use crate::graph::{BuildError, Function, Node, NodeId, TensorType};
 use crate::int::Dim;
@@ -88,8 +101,6 @@ use crate::ops::onnx::{ExportContext, OnnxImport};
 use crate::registry::Table;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use std::fmt;
-use std::sync::Arc;
 
 /// What an op says, or why it refuses its operands: one sentence without the op's name.
 pub type OpResult<T> = Result<T, Fault>;
@@ -225,6 +236,11 @@ pub trait Op: AttrObject {
     fn moves_data(&self) -> bool {
         false
     }
+    /// True when every element of the results is one of the operands', unchanged (indices and shapes apart): nothing is
+    /// computed from what an element means.
+    fn keeps_elements(&self) -> bool {
+        self.moves_data() || self.is_view()
+    }
     /// Side effects.
     fn effects(&self) -> Effects {
         Effects::default()
@@ -288,80 +304,6 @@ pub trait Op: AttrObject {
     /// Multiply-accumulates for constant shapes (0 where the op is not counted).
     fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         0
-    }
-}
-
-/// A shared op. It knows how to make another of its kind, whether it is in the table of ops or somebody's own.
-#[derive(Clone)]
-pub struct OpRef {
-    op: Arc<dyn Op>,
-    from_attrs: fn(&Attrs) -> Result<OpRef, String>,
-}
-impl OpRef {
-    /// Wraps an op.
-    pub fn new<T: Op + AttrStruct>(op: T) -> OpRef {
-        OpRef { op: Arc::new(op), from_attrs: |attrs| T::from_attrs(attrs).map(OpRef::new) }
-    }
-    /// An op of the same kind with these attributes.
-    ///
-    /// # Errors
-    /// Names an attribute that the op does not have, or one of the wrong kind.
-    pub fn with_attrs(&self, attrs: &Attrs) -> Result<OpRef, String> {
-        (self.from_attrs)(attrs)
-    }
-    /// The op as `T`.
-    pub fn downcast<T: 'static>(&self) -> Option<&T> {
-        self.op.as_any().downcast_ref()
-    }
-    /// True when the op is a `T`.
-    pub fn is<T: 'static>(&self) -> bool {
-        self.downcast::<T>().is_some()
-    }
-}
-impl OpRef {
-    /// The op with the symbols in its attributes replaced by their values; one without a value stays.
-    pub fn bind(&self, value: &dyn Fn(Name) -> Option<i64>) -> OpRef {
-        fn replace(a: &Attr, value: &dyn Fn(Name) -> Option<i64>) -> Option<Attr> {
-            match a {
-                Attr::Expr(e) => Some(e.replace(&mut |v| value(v).map(Dim::new)).to_attr()),
-                Attr::List(list) if list.iter().any(|a| matches!(a, Attr::Expr(_) | Attr::List(_))) => {
-                    Some(Attr::List(list.iter().map(|a| replace(a, value).unwrap_or_else(|| a.clone())).collect()))
-                }
-                _ => None,
-            }
-        }
-        let mut attrs = self.attrs();
-        let mut changed = false;
-        for a in attrs.values_mut() {
-            if let Some(new) = replace(a, value) {
-                changed |= new != *a;
-                *a = new;
-            }
-        }
-        // Attributes that hold expressions take numbers.
-        let bound = if changed { self.with_attrs(&attrs).ok() } else { None };
-        bound.unwrap_or_else(|| self.clone())
-    }
-}
-impl std::ops::Deref for OpRef {
-    type Target = dyn Op;
-    fn deref(&self) -> &(dyn Op + 'static) {
-        &*self.op
-    }
-}
-impl fmt::Debug for OpRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.op.fmt(f)
-    }
-}
-impl PartialEq for OpRef {
-    fn eq(&self, other: &OpRef) -> bool {
-        self.op.same(&*other.op as &dyn AttrObject)
-    }
-}
-impl<T: Op + AttrStruct> From<T> for OpRef {
-    fn from(op: T) -> OpRef {
-        OpRef::new(op)
     }
 }
 
@@ -439,6 +381,8 @@ ops! {
     einsum { Einsum }
     sequence { ReverseSequence, TensorScatter }
     bit_cast { BitCast }
+    unpack_bits { UnpackBits }
+    bucketize { Bucketize }
     det { Det }
     unique { Unique }
     detection { NonMaxSuppression, RoiAlign }
@@ -454,6 +398,13 @@ ops! {
     loss {}
     linear_attention {}
     attention {}
+    multi_head_attention {}
+    group_query_attention {}
+    fused_activation {}
+    fused_norm {}
+    fused_product {}
+    block_quantized {}
+    quantized_functions {}
 }
 
 /// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.

@@ -1,11 +1,13 @@
 //! What an op's file sees of ONNX: attributes, operands, and places to put nodes.
 
 use crate::dtype::DType;
+use crate::fault::Fault;
 use crate::graph::{BlockId, FunctionBuilder, TensorType, ValueId};
 use crate::int::Dim;
 use crate::int::{Int, IntNode};
 use crate::name::Name;
 use crate::ops::cast::Cast;
+use crate::ops::narrow::Narrow;
 use crate::ops::reshape::Reshape;
 use crate::ops::{OpRef, OpResult};
 use crate::tensor::{MAX_RANK, Tensor};
@@ -71,8 +73,86 @@ pub struct ImportContext<'a, 'm> {
     pub attrs: OnnxAttrs,
     /// Number of outputs the node names (trailing optional outputs may be missing).
     pub num_outputs: usize,
+    /// Outputs before the last one that the node leaves out, by position.
+    pub unnamed_outputs: Vec<usize>,
+    /// For operands of types that Weft only stores, as bytes: which type. Importers that know of them take theirs out
+    /// ([`ImportContext::take_narrow`]); of one that is left, the elements may only have been moved.
+    pub narrow: Vec<Option<Narrow>>,
+    /// Such a type of the results.
+    pub narrow_result: Option<Narrow>,
+}
+impl<'a, 'm> ImportContext<'a, 'm> {
+    /// A node with these operands, all of types that are computed in, and all its results named.
+    pub fn new(
+        b: &'a mut FunctionBuilder<'m>,
+        opset: i64,
+        inputs: Vec<Option<ValueId>>,
+        attrs: OnnxAttrs,
+        num_outputs: usize,
+    ) -> ImportContext<'a, 'm> {
+        ImportContext {
+            b,
+            opset,
+            inputs,
+            attrs,
+            num_outputs,
+            unnamed_outputs: vec![],
+            narrow: vec![],
+            narrow_result: None,
+        }
+    }
+    /// The narrow type of operand `i`, which the importer then takes care of.
+    pub fn take_narrow(&mut self, i: usize) -> Option<Narrow> {
+        self.narrow.get_mut(i).and_then(Option::take)
+    }
 }
 impl ImportContext<'_, '_> {
+    /// True where the model has a name for output `i`: results that nobody asked for need not be computed.
+    pub fn wants(&self, i: usize) -> bool {
+        i < self.num_outputs && !self.unnamed_outputs.contains(&i)
+    }
+    /// Refuses every attribute that is not in `known`.
+    ///
+    /// # Errors
+    /// Names the first attribute that is not.
+    pub fn only_attrs(&self, known: &[&str]) -> OpResult<()> {
+        match self.attrs.0.keys().find(|k| !known.contains(&k.as_str())) {
+            Some(other) => Err(Fault::unsupported(format!("unsupported attribute `{other}`"))),
+            None => Ok(()),
+        }
+    }
+    /// Refuses an attribute unless it is absent, 0, or empty.
+    ///
+    /// # Errors
+    /// Names the attribute.
+    pub fn unset_attr(&self, name: &str) -> OpResult<()> {
+        match self.attrs.0.get(name) {
+            None | Some(OnnxAttr::Int(0)) => Ok(()),
+            Some(OnnxAttr::Str(text)) if text.is_empty() => Ok(()),
+            Some(value) => Err(Fault::unsupported(format!("unsupported attribute `{name}` = {value:?}"))),
+        }
+    }
+    /// Refuses operand `i`, called `name` in the operator's definition, unless it is absent.
+    ///
+    /// # Errors
+    /// Names the operand.
+    pub fn absent_input(&self, i: usize, name: &str) -> OpResult<()> {
+        match self.opt(i) {
+            Some(_) => Err(Fault::unsupported(format!("unsupported input {i} (`{name}`)"))),
+            None => Ok(()),
+        }
+    }
+    /// An int attribute that must be there and above 0.
+    ///
+    /// # Errors
+    /// Names the attribute.
+    pub fn positive_attr(&self, name: &str) -> OpResult<i64> {
+        match self.attrs.int(name) {
+            Some(n) if n > 0 => Ok(n),
+            Some(n) => Err(format!("attribute `{name}` is {n}, which must be above 0").into()),
+            None => Err(format!("attribute `{name}` is missing").into()),
+        }
+    }
     /// A required operand.
     ///
     /// # Errors

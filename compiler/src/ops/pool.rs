@@ -302,7 +302,7 @@ fn import_max_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     cx.add_multi(op, inputs)
 }
 
-fn import_average_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+pub(super) fn import_average_pool(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (spec, kernel) = import_window(cx)?;
     let op = AveragePool {
         kernel,

@@ -3,14 +3,16 @@
 //! Integer products are exact: operands become i32 without their zero points before they are multiplied.
 
 use super::OpResult;
-use super::binary::{Add, Div, Max, Min, Mul, Sub};
+use super::binary::{Add, Div, Equal, Max, Min, Mul, Sub};
 use super::broadcast::Expand;
 use super::cast::dtype_of_onnx;
 use super::clip::Clip;
 use super::conv::Conv;
 use super::matmul::MatMul;
+use super::narrow::{self, Narrow, PowerRounding};
 use super::permute::normalize_axis;
 use super::reduce::{Reduce, ReduceKind};
+use super::select::Where;
 use super::unary::Round;
 use super::window::WindowSpec;
 use crate::dtype::DType;
@@ -42,8 +44,24 @@ fn limits(dtype: DType) -> OpResult<(f64, f64)> {
 }
 
 /// `clip(round(x + zero))` as `to`. The zero point is added after rounding, halves to even.
-fn saturate(cx: &mut ImportContext<'_, '_>, x: ValueId, zero: Option<ValueId>, to: DType) -> OpResult<ValueId> {
-    let (low, high) = limits(to)?;
+pub(super) fn saturate(
+    cx: &mut ImportContext<'_, '_>,
+    x: ValueId,
+    zero: Option<ValueId>,
+    to: DType,
+) -> OpResult<ValueId> {
+    let limits = limits(to)?;
+    saturate_within(cx, x, zero, limits, to)
+}
+
+/// As [`saturate`], between other limits than those of the type.
+fn saturate_within(
+    cx: &mut ImportContext<'_, '_>,
+    x: ValueId,
+    zero: Option<ValueId>,
+    (low, high): (f64, f64),
+    to: DType,
+) -> OpResult<ValueId> {
     let mut x = cx.add(Round {}, &[x])?;
     let math = cx.type_of(x).dtype;
     if let Some(zero) = zero {
@@ -56,7 +74,7 @@ fn saturate(cx: &mut ImportContext<'_, '_>, x: ValueId, zero: Option<ValueId>, t
 
 /// A scale or zero point in a shape that broadcasts to `shape`: one number, one along `axis`, or one for each block of
 /// elements along it.
-fn along(cx: &mut ImportContext<'_, '_>, v: ValueId, shape: &[Dim]) -> OpResult<ValueId> {
+pub(super) fn along(cx: &mut ImportContext<'_, '_>, v: ValueId, shape: &[Dim]) -> OpResult<ValueId> {
     let ty = cx.type_of(v);
     let block = cx.attrs.int("block_size").unwrap_or(0);
     if ty.rank() == 0 || (ty.rank() == 1 && ty.shape[0].is(1) && block == 0) {
@@ -90,9 +108,12 @@ fn along(cx: &mut ImportContext<'_, '_>, v: ValueId, shape: &[Dim]) -> OpResult<
     }
 }
 
-fn import_quantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+pub(super) fn import_quantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, ty) = (cx.input(0)?, cx.ty(0)?);
-    let to = match (cx.opt(2), cx.attrs.int("output_dtype").unwrap_or(0)) {
+    let code = cx.attrs.int("output_dtype").unwrap_or(0);
+    let stored = cx.take_narrow(2).or_else(|| Narrow::of_onnx(code).filter(|_| cx.opt(2).is_none()));
+    let to = match (cx.opt(2), code) {
+        _ if stored.is_some() => DType::U8,
         (Some(zero), _) => cx.type_of(zero).dtype,
         (None, 0) => DType::U8,
         (None, code) => dtype_of_onnx(code)?,
@@ -107,17 +128,38 @@ fn import_quantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let zero = cx.opt(2).map(|z| along(cx, z, &ty.shape)).transpose()?;
     let ratio = cx.add(Div {}, &[x, scale])?;
     let ratio = cx.cast(ratio, DType::F32)?;
-    Ok(vec![saturate(cx, ratio, zero, to)?])
+    let Some(stored) = stored else { return Ok(vec![saturate(cx, ratio, zero, to)?]) };
+    cx.narrow_result = Some(stored);
+    Ok(vec![match stored.limits() {
+        Some(limits) => saturate_within(cx, ratio, zero, limits, stored.carrier())?,
+        None => {
+            let mut x = ratio;
+            if let Some(zero) = zero {
+                let zero = narrow::widen(cx, zero, stored)?;
+                x = cx.add(Add {}, &[x, zero])?;
+            }
+            let saturate = cx.attrs.int("saturate").unwrap_or(1) != 0;
+            narrow::narrow(cx, x, stored, saturate, PowerRounding::Up)?
+        }
+    }])
 }
 
-fn import_dequantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+pub(super) fn import_dequantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let (x, scale, ty) = (cx.input(0)?, cx.input(1)?, cx.ty(0)?);
     let to = match cx.attrs.int("output_dtype").unwrap_or(0) {
         0 => cx.type_of(scale).dtype,
         code => dtype_of_onnx(code)?,
     };
+    let stored = cx.take_narrow(0);
+    let widen = |cx: &mut ImportContext<'_, '_>, v: ValueId| stored.map_or(Ok(v), |from| narrow::widen(cx, v, from));
+    let x = widen(cx, x)?;
     let mut x = cx.cast(x, DType::F32)?;
     if let Some(zero) = cx.opt(2) {
+        let kind = cx.take_narrow(2);
+        if kind != stored {
+            return Err(format!("data are {stored:?}, the zero point is {kind:?}").into());
+        }
+        let zero = widen(cx, zero)?;
         let zero = along(cx, zero, &ty.shape)?;
         let zero = cx.cast(zero, DType::F32)?;
         x = cx.add(Sub {}, &[x, zero])?;
@@ -128,21 +170,54 @@ fn import_dequantize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     Ok(vec![cx.cast(out, to)?])
 }
 
-/// Scale and zero point follow from the extremes of the data, with 0 among them.
-fn import_dynamic(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
-    let x = cx.input(0)?;
-    let axes: Vec<usize> = (0..cx.ty(0)?.rank()).collect();
+/// Scale and zero point follow from the extremes of the data, with 0 among them; of zeros alone the scale is 1, as in
+/// ONNX Runtime. Gives the bytes, the scale and the zero point.
+pub(super) fn dynamic(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<[ValueId; 3]> {
+    let axes: Vec<usize> = (0..cx.type_of(x).rank()).collect();
     let all = |kind| Reduce { kind, axes: axes.clone(), keepdims: false };
     let (low, high) = (cx.add(all(ReduceKind::Min), &[x])?, cx.add(all(ReduceKind::Max), &[x])?);
     let (none, steps) = (cx.number(0.0, DType::F32), cx.number(255.0, DType::F32));
     let (low, high) = (cx.add(Min {}, &[low, none])?, cx.add(Max {}, &[high, none])?);
     let span = cx.add(Sub {}, &[high, low])?;
     let scale = cx.add(Div {}, &[span, steps])?;
+    let (flat, one) = (cx.add(Equal {}, &[span, none])?, cx.number(1.0, DType::F32));
+    let scale = cx.add(Where {}, &[flat, one, scale])?;
     let below = cx.add(Sub {}, &[none, low])?;
     let zero = cx.add(Div {}, &[below, scale])?;
     let zero = saturate(cx, zero, None, DType::U8)?;
     let ratio = cx.add(Div {}, &[x, scale])?;
-    Ok(vec![saturate(cx, ratio, Some(zero), DType::U8)?, scale, zero])
+    Ok([saturate(cx, ratio, Some(zero), DType::U8)?, scale, zero])
+}
+
+fn import_dynamic(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let x = cx.input(0)?;
+    Ok(dynamic(cx, x)?.into())
+}
+
+/// Weights of bytes, `[k, n]` or in batches of that, for products with floats that are quantised as [`dynamic`] does
+/// it.
+pub(super) struct DynamicWeights {
+    /// The bytes.
+    pub bytes: ValueId,
+    /// One scale, or one a column.
+    pub scale: ValueId,
+    /// One zero point, or one a column; 0 where there is none.
+    pub zero: Option<ValueId>,
+}
+impl DynamicWeights {
+    /// `x` times the weights, of floats `[.., m, k]`.
+    ///
+    /// # Errors
+    /// What inference says.
+    pub(super) fn times(&self, cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
+        let [bytes, scale, zero] = dynamic(cx, x)?;
+        let x = exact_value(cx, bytes, Some(zero), as_it_is)?;
+        let w = exact_value(cx, self.bytes, self.zero, as_it_is)?;
+        let product = cx.add(MatMul {}, &[x, w])?;
+        let product = cx.cast(product, DType::F32)?;
+        let scale = cx.add(Mul {}, &[scale, self.scale])?;
+        cx.add(Mul {}, &[product, scale])
+    }
 }
 
 /// Operand `i` as i32 without its zero point; `place` puts a list of zero points along the right axis.
@@ -153,6 +228,16 @@ fn exact(
     place: impl Fn(&mut ImportContext<'_, '_>, ValueId) -> OpResult<ValueId>,
 ) -> OpResult<ValueId> {
     let x = cx.input(i)?;
+    exact_value(cx, x, zero, place)
+}
+
+/// As [`exact`], of any value.
+pub(super) fn exact_value(
+    cx: &mut ImportContext<'_, '_>,
+    x: ValueId,
+    zero: Option<ValueId>,
+    place: impl Fn(&mut ImportContext<'_, '_>, ValueId) -> OpResult<ValueId>,
+) -> OpResult<ValueId> {
     let x = cx.cast(x, DType::I32)?;
     let Some(zero) = zero else { return Ok(x) };
     let zero = cx.cast(zero, DType::I32)?;
@@ -161,7 +246,7 @@ fn exact(
 }
 
 /// A list of one value a row as a column; anything else as it is.
-fn by_row(cx: &mut ImportContext<'_, '_>, v: ValueId) -> OpResult<ValueId> {
+pub(super) fn by_row(cx: &mut ImportContext<'_, '_>, v: ValueId) -> OpResult<ValueId> {
     let shape = cx.type_of(v).shape;
     match &shape[..] {
         [n] if !n.is(1) => cx.reshape(v, vec![n.clone(), Int::new(1)]),
@@ -169,7 +254,7 @@ fn by_row(cx: &mut ImportContext<'_, '_>, v: ValueId) -> OpResult<ValueId> {
     }
 }
 
-fn as_it_is(_: &mut ImportContext<'_, '_>, v: ValueId) -> OpResult<ValueId> {
+pub(super) fn as_it_is(_: &mut ImportContext<'_, '_>, v: ValueId) -> OpResult<ValueId> {
     Ok(v)
 }
 

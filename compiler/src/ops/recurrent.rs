@@ -2,7 +2,6 @@
 //! matrix product; a few steps are unrolled, more are a loop.
 
 use super::OpResult;
-use super::activation::{Elu, HardSigmoid, LeakyRelu, ThresholdedRelu};
 use super::binary::{Add, Greater, Mul, Sub};
 use super::clip::Clip;
 use super::concat::Concat;
@@ -11,23 +10,25 @@ use super::gather::Gather;
 use super::generate::Full;
 use super::linear_attention::range;
 use super::matmul::MatMul;
+use super::named_activation::NamedActivation;
+use super::quantize::DynamicWeights;
 use super::reshape::{Squeeze, Unsqueeze};
 use super::select::Where;
 use super::shape::Shape;
 use super::slice::Slice;
 use super::transpose::Transpose;
-use super::unary::{Relu, Sigmoid, Softplus, Softsign, Tanh};
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
-use crate::ops::onnx::{ImportContext, OnnxAttr, OnnxImport};
+use crate::ops::onnx::{ImportContext, OnnxImport};
 
 /// ONNX importers.
 pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "RNN", domain: "", since: 7, import: |cx| import(cx, Kind::Simple) },
     OnnxImport { op_type: "GRU", domain: "", since: 7, import: |cx| import(cx, Kind::Gated) },
     OnnxImport { op_type: "LSTM", domain: "", since: 7, import: |cx| import(cx, Kind::LongShort) },
+    OnnxImport { op_type: "DynamicQuantizeLSTM", domain: "com.microsoft", since: 1, import: import_dynamic_lstm },
 ];
 
 /// The most steps that are unrolled.
@@ -61,68 +62,18 @@ impl Kind {
     }
 }
 
-/// An activation with its factors.
-#[derive(Clone)]
-struct Activation {
-    name: String,
-    alpha: f64,
-    beta: f64,
+/// Weights that states or inputs are multiplied by.
+enum Weights {
+    /// `[inputs, gates * hidden]`.
+    Plain(ValueId),
+    /// Bytes of that shape; what is multiplied is quantised for each product.
+    Dynamic(DynamicWeights),
 }
-impl Activation {
-    /// The activations of all directions; factors are consumed by those that have them, in order.
-    fn list(cx: &Context<'_, '_>, kind: Kind, directions: usize) -> OpResult<Vec<Activation>> {
-        let defaults = kind.activations();
-        let names: Vec<String> = match cx.attrs.0.get("activations") {
-            Some(OnnxAttr::Strs(names)) if !names.is_empty() => names.clone(),
-            _ => defaults.iter().cycle().take(defaults.len() * directions).map(|s| s.to_string()).collect(),
-        };
-        if names.len() != defaults.len() * directions {
-            return Err(format!("{} activations for {directions} directions", names.len()).into());
-        }
-        let mut alphas = cx.attrs.floats("activation_alpha").unwrap_or(&[]).iter().copied();
-        let mut betas = cx.attrs.floats("activation_beta").unwrap_or(&[]).iter().copied();
-        let one = |name: String| {
-            let (alpha, beta) = match name.to_lowercase().as_str() {
-                "relu" | "tanh" | "sigmoid" | "softsign" | "softplus" => (None, None),
-                "affine" | "scaledtanh" => (Some(1.0), Some(0.0)),
-                "leakyrelu" => (Some(0.01), None),
-                "thresholdedrelu" | "elu" => (Some(1.0), None),
-                "hardsigmoid" => (Some(0.2), Some(0.5)),
-                _ => return Err(format!("activation `{name}` is unknown").into()),
-            };
-            let alpha = alpha.map_or(0.0, |d| alphas.next().map_or(d, f64::from));
-            let beta = beta.map_or(0.0, |d| betas.next().map_or(d, f64::from));
-            Ok(Activation { name: name.to_lowercase(), alpha, beta })
-        };
-        names.into_iter().map(one).collect()
-    }
-    fn apply(&self, cx: &mut Context<'_, '_>, x: ValueId) -> OpResult<ValueId> {
-        let dtype = cx.type_of(x).dtype;
-        let (alpha, beta) = (self.alpha, self.beta);
-        match self.name.as_str() {
-            "relu" => cx.add(Relu {}, &[x]),
-            "tanh" => cx.add(Tanh {}, &[x]),
-            "sigmoid" => cx.add(Sigmoid {}, &[x]),
-            "softsign" => cx.add(Softsign {}, &[x]),
-            "softplus" => cx.add(Softplus {}, &[x]),
-            "leakyrelu" => cx.add(LeakyRelu { alpha }, &[x]),
-            "thresholdedrelu" => cx.add(ThresholdedRelu { alpha }, &[x]),
-            "elu" => cx.add(Elu { alpha }, &[x]),
-            "hardsigmoid" => cx.add(HardSigmoid { alpha, beta }, &[x]),
-            scaled => {
-                let (a, b) = (cx.number(alpha, dtype), cx.number(beta, dtype));
-                match scaled {
-                    "affine" => {
-                        let x = cx.add(Mul {}, &[x, a])?;
-                        cx.add(Add {}, &[x, b])
-                    }
-                    _ => {
-                        let x = cx.add(Mul {}, &[x, b])?;
-                        let x = cx.add(Tanh {}, &[x])?;
-                        cx.add(Mul {}, &[x, a])
-                    }
-                }
-            }
+impl Weights {
+    fn times(&self, cx: &mut Context<'_, '_>, x: ValueId) -> OpResult<ValueId> {
+        match self {
+            Weights::Plain(w) => cx.add(MatMul {}, &[x, *w]),
+            Weights::Dynamic(w) => w.times(cx, x),
         }
     }
 }
@@ -131,10 +82,10 @@ impl Activation {
 struct Cell {
     kind: Kind,
     hidden: i64,
-    activations: Vec<Activation>,
+    activations: Vec<NamedActivation>,
     clip: Option<f64>,
     /// `R^T`, `[hidden, gates * hidden]`; for a GRU its columns of the gates z and r, and those of the candidate.
-    recurrence: Vec<ValueId>,
+    recurrence: Vec<Weights>,
     /// Bias of the recurrence of the candidate of a GRU with `linear_before_reset`.
     candidate_bias: Option<ValueId>,
     linear_before_reset: bool,
@@ -165,14 +116,14 @@ impl Cell {
             (Kind::LongShort, Some(c)) => self.long_short(cx, x, h, c).map(|(h, c)| (h, Some(c))),
             (Kind::Gated, _) => Ok((self.gated(cx, x, h)?, None)),
             _ => {
-                let past = cx.add(MatMul {}, &[h, self.recurrence[0]])?;
+                let past = self.recurrence[0].times(cx, h)?;
                 let sum = cx.add(Add {}, &[x, past])?;
                 Ok((self.activate(cx, 0, sum)?, None))
             }
         }
     }
     fn long_short(&self, cx: &mut Context<'_, '_>, x: ValueId, h: ValueId, c: ValueId) -> OpResult<(ValueId, ValueId)> {
-        let past = cx.add(MatMul {}, &[h, self.recurrence[0]])?;
+        let past = self.recurrence[0].times(cx, h)?;
         let sum = cx.add(Add {}, &[x, past])?;
         let look = |cx: &mut Context<'_, '_>, gate: ValueId, which: usize, c: ValueId| match self.peepholes {
             None => Ok(gate),
@@ -208,8 +159,8 @@ impl Cell {
     /// `h = (1 - z) h' + z h`, where the candidate h' sees the past through the gate r before or after the recurrence.
     fn gated(&self, cx: &mut Context<'_, '_>, x: ValueId, h: ValueId) -> OpResult<ValueId> {
         let n = self.hidden;
-        let (gates, candidate) = (self.recurrence[0], self.recurrence[1]);
-        let past = cx.add(MatMul {}, &[h, gates])?;
+        let (gates, candidate) = (&self.recurrence[0], &self.recurrence[1]);
+        let past = gates.times(cx, h)?;
         let input = range(cx, x, 1, 0, 2 * n)?;
         let sum = cx.add(Add {}, &[input, past])?;
         let (z, r) = (self.gate(cx, sum, 0)?, self.gate(cx, sum, 1)?);
@@ -220,13 +171,13 @@ impl Cell {
         };
         let past = match self.linear_before_reset {
             true => {
-                let past = cx.add(MatMul {}, &[h, candidate])?;
+                let past = candidate.times(cx, h)?;
                 let past = add_bias(cx, past)?;
                 cx.add(Mul {}, &[r, past])?
             }
             false => {
                 let open = cx.add(Mul {}, &[r, h])?;
-                let past = cx.add(MatMul {}, &[open, candidate])?;
+                let past = candidate.times(cx, open)?;
                 add_bias(cx, past)?
             }
         };
@@ -383,22 +334,84 @@ fn first_state(cx: &mut Context<'_, '_>, i: usize, d: i64, x: ValueId, hidden: i
     cx.add(Full { shape, value: 0.0, dtype: ty.dtype, dims: vec![] }, &[])
 }
 
+/// The weights of direction `d`, for inputs and for states.
+type PrepareWeights<'p, 'a, 'm> = &'p dyn Fn(&mut Context<'a, 'm>, i64) -> OpResult<[Weights; 2]>;
+
 fn import(cx: &mut Context<'_, '_>, kind: Kind) -> OpResult<Vec<ValueId>> {
-    let x = cx.input(0)?;
+    let hidden = hidden_size(cx, 2)?;
+    let transposed = |cx: &mut Context<'_, '_>, i: usize, d: i64| {
+        let v = cx.input(i)?;
+        let v = entry(cx, v, d)?;
+        let v = cx.add(Transpose { perm: vec![1, 0] }, &[v])?;
+        check_width(&cx.type_of(v).shape[1], kind.gates() * hidden)?;
+        Ok::<_, Fault>(v)
+    };
+    import_layers(cx, kind, hidden, &|cx, d| {
+        Ok([Weights::Plain(transposed(cx, 1, d)?), Weights::Plain(transposed(cx, 2, d)?)])
+    })
+}
+
+fn check_width(width: &Dim, gates: i64) -> OpResult<()> {
+    match width.as_const() {
+        Some(n) if n != gates => Err(format!("weights and recurrence need {gates} rows, not {n}").into()),
+        _ => Ok(()),
+    }
+}
+
+/// The hidden size: the last axis of the recurrence, or axis 1 of one that is stored transposed.
+fn hidden_size(cx: &Context<'_, '_>, axis: usize) -> OpResult<i64> {
     if cx.ty(0)?.rank() != 3 || cx.ty(1)?.rank() != 3 || cx.ty(2)?.rank() != 3 {
         return Err("data, weights and recurrence must be of rank 3".into());
     }
+    let recurrence = cx.ty(2)?.shape;
+    let hidden = recurrence[axis]
+        .as_const()
+        .ok_or_else(|| Fault::unsupported("the hidden size is not known at compile time"))?;
+    match cx.attrs.int("hidden_size") {
+        Some(h) if h != hidden => Err(format!("hidden_size does not match the recurrence {recurrence:?}").into()),
+        _ => Ok(hidden),
+    }
+}
+
+/// An LSTM whose weights are bytes, `[directions, inputs, 4 * hidden]`, and whose inputs and states are quantised when
+/// they meet them.
+fn import_dynamic_lstm(cx: &mut Context<'_, '_>) -> OpResult<Vec<ValueId>> {
+    let known =
+        ["activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget"];
+    cx.only_attrs(&known)?;
+    let hidden = hidden_size(cx, 1)?;
+    let of = |cx: &mut Context<'_, '_>, i: usize, scale: usize, d: i64| {
+        let operands = [cx.input(i)?, cx.input(scale)?];
+        let zero = cx.opt(scale + 1);
+        let mut part = |v: ValueId| entry(cx, v, d);
+        let w =
+            DynamicWeights { bytes: part(operands[0])?, scale: part(operands[1])?, zero: zero.map(part).transpose()? };
+        check_width(&cx.type_of(w.bytes).shape[1], Kind::LongShort.gates() * hidden)?;
+        Ok::<_, Fault>(Weights::Dynamic(w))
+    };
+    import_layers(cx, Kind::LongShort, hidden, &|cx, d| Ok([of(cx, 1, 8, d)?, of(cx, 2, 10, d)?]))
+}
+
+fn import_layers<'a, 'm>(
+    cx: &mut Context<'a, 'm>,
+    kind: Kind,
+    hidden: i64,
+    weights: PrepareWeights<'_, 'a, 'm>,
+) -> OpResult<Vec<ValueId>> {
+    let x = cx.input(0)?;
     let x = swap(cx, x, &[1, 0, 2])?;
     let directions = directions(cx)?;
-    let activations = Activation::list(cx, kind, directions.len())?;
+    let activations = NamedActivation::list(cx, kind.activations(), directions.len())?;
     let per = kind.activations().len();
     let mut all = [Vec::new(), Vec::new(), Vec::new()];
     for (d, &backward) in directions.iter().enumerate() {
         let of = activations[d * per..(d + 1) * per].to_vec();
-        let (inputs, cell) = prepare(cx, kind, x, d as i64, of)?;
-        let h = first_state(cx, 5, d as i64, x, cell.hidden)?;
+        let d = d as i64;
+        let weights = weights(cx, d)?;
+        let (inputs, cell) = prepare(cx, (kind, hidden), x, d, weights, of)?;
+        let h = first_state(cx, 5, d, x, hidden)?;
         let c = match kind {
-            Kind::LongShort => Some(first_state(cx, 6, d as i64, x, cell.hidden)?),
+            Kind::LongShort => Some(first_state(cx, 6, d, x, hidden)?),
             _ => None,
         };
         let steps = cx.type_of(x).shape[0].clone();
@@ -422,28 +435,14 @@ fn import(cx: &mut Context<'_, '_>, kind: Kind) -> OpResult<Vec<ValueId>> {
 /// The inputs' share of the gates of all steps, and the cell of direction `d`.
 fn prepare(
     cx: &mut Context<'_, '_>,
-    kind: Kind,
+    (kind, hidden): (Kind, i64),
     x: ValueId,
     d: i64,
-    activations: Vec<Activation>,
+    [w, recurrence]: [Weights; 2],
+    activations: Vec<NamedActivation>,
 ) -> OpResult<(ValueId, Cell)> {
-    let (w, r) = (cx.input(1)?, cx.input(2)?);
-    let hidden = cx.type_of(r).shape[2]
-        .as_const()
-        .ok_or_else(|| Fault::unsupported("the hidden size is not known at compile time"))?;
-    if cx.attrs.int("hidden_size").is_some_and(|h| h != hidden) {
-        return Err(format!("hidden_size does not match the recurrence {:?}", cx.type_of(r).shape).into());
-    }
-    let transposed = |cx: &mut Context<'_, '_>, v: ValueId| {
-        let v = entry(cx, v, d)?;
-        cx.add(Transpose { perm: vec![1, 0] }, &[v])
-    };
-    let (w, recurrence) = (transposed(cx, w)?, transposed(cx, r)?);
     let width = kind.gates() * hidden;
-    if [w, recurrence].iter().any(|&v| cx.type_of(v).shape[1].as_const().is_some_and(|n| n != width)) {
-        return Err(format!("weights and recurrence need {width} rows").into());
-    }
-    let mut inputs = cx.add(MatMul {}, &[x, w])?;
+    let mut inputs = w.times(cx, x)?;
     let linear_before_reset = cx.attrs.int("linear_before_reset").unwrap_or(0) != 0;
     let mut candidate_bias = None;
     if let Some(bias) = cx.opt(3) {
@@ -467,9 +466,12 @@ fn prepare(
         }
         _ => None,
     };
-    let recurrence = match kind {
-        Kind::Gated => vec![range(cx, recurrence, 1, 0, 2 * hidden)?, range(cx, recurrence, 1, 2 * hidden, width)?],
-        _ => vec![recurrence],
+    let recurrence = match recurrence {
+        Weights::Plain(r) if kind == Kind::Gated => {
+            let parts = [range(cx, r, 1, 0, 2 * hidden)?, range(cx, r, 1, 2 * hidden, width)?];
+            parts.map(Weights::Plain).into()
+        }
+        other => vec![other],
     };
     let cell = Cell {
         kind,
@@ -488,6 +490,7 @@ fn prepare(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::onnx::OnnxAttr;
     use crate::ops::testing::{assert_close, random, run, run_onnx};
     use crate::tensor::Tensor;
 

@@ -18,6 +18,9 @@ impl Op for Where {
     fn arity(&self) -> (usize, usize) {
         (3, 3)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (c, a, b) = (cx.require(0)?, cx.require(1)?, cx.require(2)?);
         if c.dtype != DType::Bool {

@@ -23,6 +23,9 @@ impl Op for ReverseSequence {
     fn arity(&self) -> (usize, usize) {
         (2, 2)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (x, lengths) = (cx.require(0)?, cx.require(1)?);
         if x.rank() < 2 || self.batch_axis + self.time_axis != 1 {
@@ -68,6 +71,9 @@ attr_struct! {
 impl Op for TensorScatter {
     fn arity(&self) -> (usize, usize) {
         (2, 3)
+    }
+    fn keeps_elements(&self) -> bool {
+        true
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let (cache, update) = (cx.require(0)?, cx.require(1)?);

@@ -134,6 +134,9 @@ impl Op for Slice {
     fn arity(&self) -> (usize, usize) {
         (1, 5)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let mut ty = cx.require(0)?.clone();
         if !self.dims.is_empty() {

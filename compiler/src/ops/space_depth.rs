@@ -70,6 +70,9 @@ impl Op for DepthToSpace {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let mut ty = cx.require(0)?.clone();
         check(&ty, self.block, self.layout)?;
@@ -117,6 +120,9 @@ impl Op for DepthToSpace {
 impl Op for SpaceToDepth {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
+    }
+    fn keeps_elements(&self) -> bool {
+        true
     }
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>> {
         let mut ty = cx.require(0)?.clone();

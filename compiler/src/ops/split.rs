@@ -27,6 +27,9 @@ impl Op for Split {
     fn arity(&self) -> (usize, usize) {
         (1, 1)
     }
+    fn keeps_elements(&self) -> bool {
+        true
+    }
     fn num_results(&self) -> usize {
         self.sizes.len()
     }

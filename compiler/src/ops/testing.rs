@@ -31,14 +31,16 @@ pub fn run_both(op: impl Into<OpRef>, inputs: &[&Tensor]) -> Vec<Tensor> {
     host
 }
 
-/// Runs what an ONNX node of ai.onnx becomes; integer operands are constants, and `outputs` is the number it names.
+/// Runs what an ONNX node becomes; integer operands are constants, and `outputs` is the number it names. `op` is an
+/// operator of ai.onnx, or one of another domain as `domain::operator`.
 pub fn run_onnx(
     (op, opset): (&str, i64),
     attrs: &[(&str, OnnxAttr)],
     inputs: &[Option<&Tensor>],
     outputs: usize,
 ) -> Result<Vec<Tensor>, String> {
-    let row = find_onnx("", op, opset).expect("an importer");
+    let (domain, op) = op.split_once("::").unwrap_or(("", op));
+    let row = find_onnx(domain, op, opset).expect("an importer");
     let mut module = Module::new("main");
     let mut b = FunctionBuilder::new(&mut module, "main");
     let mut given = Vec::new();
@@ -51,7 +53,7 @@ pub fn run_onnx(
     };
     let inputs = inputs.iter().map(|t| t.map(&mut operand)).collect();
     let attrs = OnnxAttrs(attrs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect());
-    let mut cx = ImportContext { b: &mut b, opset, inputs, attrs, num_outputs: outputs };
+    let mut cx = ImportContext::new(&mut b, opset, inputs, attrs, outputs);
     let values = (row.import)(&mut cx)?;
     let name = |i: usize| Name::new(&format!("r{i}"));
     let results: Vec<(Name, ValueId)> = values.into_iter().enumerate().map(|(i, v)| (name(i), v)).collect();

@@ -13,6 +13,7 @@ pub fn document(cases: &[Case], ledger: &Ledger) -> String {
          `weft run --test-dir` makes its small inputs constants, and says so (`--constant-inputs never` does not).\n\n",
     );
     text += &ledger.sums();
+    text += &missing(cases);
     for (n, device) in ["the CPU executor", "the device"].into_iter().enumerate() {
         let needing = cases.iter().filter(|c| {
             let end = c.outcomes[n].end();
@@ -35,6 +36,40 @@ pub fn document(cases: &[Case], ledger: &Ledger) -> String {
         reasons.sort_by_key(|r| std::cmp::Reverse(r.1.len()));
         for (reason, names) in reasons {
             text += &format!("\n{reason} ({}):\n", names.len());
+            names.iter().for_each(|name| text += &format!("- {name}\n"));
+        }
+    }
+    text
+}
+
+/// Groups of what is missing, and what belongs to each: operators, and element types.
+const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "training and random numbers",
+        &["Adagrad", "Adam", "Momentum", "Gradient", "Bernoulli", "Dropout", "Multinomial", "Random"],
+    ),
+    ("strings and maps", &["String", "Regex", "TfIdf", "LabelEncoder", "Vectorizer", "Map", "string", "map"]),
+    ("2-bit and float4 types", &["uint2", "int2", "float4e2m1"]),
+    ("the rest", &[""]),
+];
+
+/// What the cases that do not pass on the device miss, in groups.
+fn missing(cases: &[Case]) -> String {
+    let mut groups: [BTreeMap<String, Vec<&str>>; 4] = Default::default();
+    for case in cases.iter().filter(|c| !c.outcomes[1].end().best.passes()) {
+        let o = &case.outcomes[1];
+        let why = general(&o.constants.as_ref().unwrap_or(&o.as_is).why);
+        // Of a type, the name behind the words; of an operator, the name before them.
+        let what = why.split_once("has the type ").map_or(why.as_str(), |(_, rest)| rest).trim_start_matches('`');
+        let known = GROUPS.iter().position(|(_, names)| names.iter().any(|name| what.starts_with(name)));
+        groups[known.unwrap_or(GROUPS.len() - 1)].entry(why).or_default().push(&case.name);
+    }
+    let count = |group: &BTreeMap<String, Vec<&str>>| group.values().map(Vec::len).sum::<usize>();
+    let mut text = format!("\n## What is missing: {} cases\n", groups.iter().map(count).sum::<usize>());
+    for ((title, _), group) in GROUPS.iter().zip(&groups) {
+        text += &format!("\n### {title}: {} cases\n", count(group));
+        for (why, names) in group {
+            text += &format!("\n{why} ({}):\n", names.len());
             names.iter().for_each(|name| text += &format!("- {name}\n"));
         }
     }

@@ -2,13 +2,16 @@
 
 use super::super::OnnxAttrs;
 use super::super::error::ImportError;
-use super::super::proto::GraphProto;
-use super::node::{NodeRef, add_constant};
+use super::super::proto::{GraphProto, ValueInfoProto};
+use super::binding::Binding;
+use super::node::{NodeRef, add_constant, tensors};
+use super::sequences::SequenceOp;
 use super::{Environment, Importer, Scope, attributes};
 use crate::dtype::DType;
 use crate::graph::{BlockId, Constant, FunctionBuilder, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::control::{If, Trap};
+use crate::ops::narrow::Narrow;
 use crate::ops::{OpRef, int_value};
 use crate::tensor::Tensor;
 use rustc_hash::FxHashMap;
@@ -25,6 +28,7 @@ pub(super) enum Control {
     If,
     Loop,
     Scan,
+    Sequence(SequenceOp),
 }
 impl Control {
     pub(super) fn find(domain: &str, op: &str) -> Option<Control> {
@@ -35,6 +39,7 @@ impl Control {
             ("", "If") => Some(Control::If),
             ("", "Loop") => Some(Control::Loop),
             ("", "Scan") => Some(Control::Scan),
+            ("", op) => SequenceOp::find(op).map(Control::Sequence),
             _ => None,
         }
     }
@@ -68,19 +73,28 @@ impl<'p> Importer<'p> {
         b: &mut FunctionBuilder<'_>,
         node: &NodeRef<'p>,
         control: Control,
-        inputs: &[Option<ValueId>],
+        inputs: &[Binding],
         scope: &Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
+    ) -> Result<Vec<Binding>, ImportError> {
         match control {
             Control::Constant => self.import_constant(b, node, scope).map(|v| vec![v]),
-            Control::ConstantOfShape => self.import_constant_of_shape(b, node, inputs).map(|v| vec![v]),
+            Control::ConstantOfShape => {
+                let v = self.import_constant_of_shape(b, node, &tensors(node, inputs)?)?;
+                Ok(vec![Binding::tensor(v)])
+            }
             Control::Identity => match inputs.first() {
-                Some(&Some(v)) => Ok(vec![v]),
+                Some(x) if *x != Binding::Absent || node.node.input.iter().any(|n| !n.is_empty()) => {
+                    Ok(vec![x.clone()])
+                }
                 _ => Err(node.invalid("input 0 is missing")),
             },
-            Control::If => self.import_if(b, node, inputs, scope),
+            Control::If => self.import_if(b, node, &tensors(node, inputs)?, scope),
             Control::Loop => self.import_loop(b, node, inputs, scope),
-            Control::Scan => self.import_scan(b, node, inputs, scope),
+            Control::Scan => {
+                let results = self.import_scan(b, node, &tensors(node, inputs)?, scope)?;
+                Ok(results.into_iter().map(Binding::tensor).collect())
+            }
+            Control::Sequence(op) => self.import_sequence_op(b, node, op, inputs, scope),
         }
     }
 
@@ -89,7 +103,7 @@ impl<'p> Importer<'p> {
         b: &mut FunctionBuilder<'_>,
         node: &NodeRef<'p>,
         scope: &Scope<'_, 'p>,
-    ) -> Result<ValueId, ImportError> {
+    ) -> Result<Binding, ImportError> {
         let [(kind, a)] = node.attrs[..] else {
             return Err(node.invalid("it needs exactly one attribute, its value"));
         };
@@ -106,7 +120,9 @@ impl<'p> Importer<'p> {
             other => Err(node.invalid(format!("unknown attribute `{other}`"))),
         }?;
         let name = node.node.output.first().map_or("", String::as_str);
-        Ok(add_constant(b, &format!("{}{name}", scope.env.prefix), constant))
+        let value = add_constant(b, &format!("{}{name}", scope.env.prefix), constant);
+        let narrow = a.t.as_ref().and_then(|t| Narrow::of_onnx(t.data_type.unwrap_or(0).into()));
+        Ok(Binding::Tensor(value, narrow))
     }
 
     fn import_constant_of_shape(
@@ -145,7 +161,7 @@ impl<'p> Importer<'p> {
         attributes::graph_attr(&node.attrs, name).map_err(|m| node.invalid(m))
     }
 
-    /// Imports a branch or body with `arguments` for its inputs.
+    /// Imports a body with `arguments` for its inputs, whose results are tensors.
     pub(super) fn import_body(
         &self,
         b: &mut FunctionBuilder<'_>,
@@ -154,6 +170,30 @@ impl<'p> Importer<'p> {
         arguments: &[ValueId],
         outer: &Scope<'_, 'p>,
     ) -> Result<Vec<ValueId>, ImportError> {
+        let arguments = arguments.iter().copied().map(Binding::tensor).collect();
+        let results = self.import_bindings(b, graph, prefix, arguments, outer)?;
+        let value = |(r, o): (&Binding, &ValueInfoProto)| match r {
+            Binding::Tensor(v, None) => Ok(*v),
+            other => {
+                let why = format!(
+                    "it is {}: a loop of the graph takes and gives tensors of types that are computed in",
+                    other.kind()
+                );
+                Err(super::invalid_value("output", o.name.as_deref().unwrap_or(""), &why))
+            }
+        };
+        results.iter().zip(&graph.output).map(value).collect()
+    }
+
+    /// Imports a branch or body with `arguments` for its inputs.
+    pub(super) fn import_bindings(
+        &self,
+        b: &mut FunctionBuilder<'_>,
+        graph: &'p GraphProto,
+        prefix: String,
+        arguments: Vec<Binding>,
+        outer: &Scope<'_, 'p>,
+    ) -> Result<Vec<Binding>, ImportError> {
         let env = Environment {
             opsets: outer.env.opsets.as_ref().map(|o| super::Opsets(o.0.clone())),
             prefix,
@@ -161,7 +201,7 @@ impl<'p> Importer<'p> {
             calls: outer.env.calls.clone(),
         };
         let names = graph.input.iter().map(|i| i.name.as_deref().unwrap_or(""));
-        let values: FxHashMap<&str, Option<ValueId>> = names.zip(arguments.iter().map(|&v| Some(v))).collect();
+        let values: FxHashMap<&str, Binding> = names.zip(arguments).collect();
         let mut scope = Scope { parent: Some(outer), values, env: &env };
         self.import_graph(b, graph, &mut scope)
     }
@@ -173,32 +213,43 @@ impl<'p> Importer<'p> {
         node: &NodeRef<'p>,
         inputs: &[Option<ValueId>],
         scope: &Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
+    ) -> Result<Vec<Binding>, ImportError> {
         let Some(&Some(condition)) = inputs.first() else { return Err(node.invalid("input 0 is missing")) };
         let branches = [self.body(node, "then_branch")?, self.body(node, "else_branch")?];
         let prefix = |branch: usize| format!("{}/{}/", node.name, ["then", "else"][branch]);
         if let Some(known) = known_scalar(b, condition) {
             let taken = (known == 0) as usize;
-            return self.import_body(b, branches[taken], prefix(taken), &[], scope);
+            return self.import_bindings(b, branches[taken], prefix(taken), vec![], scope);
         }
-        let import = |b: &mut FunctionBuilder<'_>, i: usize| -> Result<BlockId, ImportError> {
+        let import = |b: &mut FunctionBuilder<'_>, i: usize| -> Result<(BlockId, Vec<Binding>), ImportError> {
             let block = b.new_block();
-            let results = b.in_block(block, |b| self.import_body(b, branches[i], prefix(i), &[], scope));
+            let results = b.in_block(block, |b| self.import_bindings(b, branches[i], prefix(i), vec![], scope));
             results.map(|results| {
-                b.set_block_results(block, results);
-                block
+                b.set_block_results(block, results.iter().flat_map(Binding::values).collect());
+                (block, results)
             })
         };
         let sides = [import(b, 0), import(b, 1)];
-        let regions = match sides {
-            [Ok(then), Ok(other)] => [then, other],
-            [Ok(then), Err(e)] => [then, trap(b, then, e)?],
-            [Err(e), Ok(other)] => [trap(b, other, e)?, other],
+        let (regions, results) = match sides {
+            [Ok((then, results)), Ok((other, others))] => {
+                if results.len() != others.len() || !results.iter().zip(&others).all(|(a, b)| a.is_like(b)) {
+                    let why = "the branches give sequences of different lengths, optionals that are there in one only, or \
+                               different types, and the condition is not known at compile time";
+                    return Err(node.unsupported(why));
+                }
+                ([then, other], results)
+            }
+            [Ok((then, results)), Err(e)] => ([then, trap(b, then, e)?], results),
+            [Err(e), Ok((other, results))] => ([trap(b, other, e)?, other], results),
             [Err(e), Err(_)] => return Err(e),
         };
         let symbol = |i: usize| Name::new(&format!("{}_if{}_{i}", b.function.name, b.function.values.len()));
         let op = If::of_regions(&b.function, regions, symbol).map_err(|e| node.refused(e))?;
         b.set_source(Some(node.name));
-        b.add_multi(OpRef::new(op), vec![Some(condition)], regions.to_vec()).map_err(|e| node.refused(e.why))
+        let made =
+            b.add_multi(OpRef::new(op), vec![Some(condition)], regions.to_vec()).map_err(|e| node.refused(e.why))?;
+        let mut made = made.into_iter();
+        let rebuilt = results.iter().map(|r| r.with_values(&mut made)).collect::<Option<Vec<_>>>();
+        rebuilt.ok_or_else(|| node.invalid("its branches give fewer values than they say"))
     }
 }

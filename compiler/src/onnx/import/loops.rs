@@ -4,8 +4,9 @@
 use super::super::error::ImportError;
 use super::super::proto::GraphProto;
 use super::super::{OnnxAttr, OnnxAttrs};
+use super::binding::Binding;
 use super::control::known_scalar;
-use super::node::NodeRef;
+use super::node::{NodeRef, tensors};
 use super::{Importer, Scope, attributes};
 use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, TensorType, ValueId};
@@ -26,24 +27,30 @@ impl<'p> Importer<'p> {
         &self,
         b: &mut FunctionBuilder<'_>,
         node: &NodeRef<'p>,
-        inputs: &[Option<ValueId>],
+        given: &[Binding],
         scope: &Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
+    ) -> Result<Vec<Binding>, ImportError> {
+        let carried = given.get(2..).unwrap_or(&[]);
+        // What is no tensor is known when the model is imported, and so must be the iterations.
+        if carried.iter().any(|x| !matches!(x, Binding::Tensor(_, None))) {
+            return self.unroll_loop(b, node, given, scope);
+        }
+        let inputs = &tensors(node, given)?;
         let operand = |i: usize| inputs.get(i).copied().flatten();
         let trips = operand(0).map(|v| known_scalar(b, v));
         let begins = operand(1).is_none_or(|v| known_scalar(b, v).is_some());
         if trips.flatten().is_some_and(|n| n <= FEW) && begins {
-            match b.attempt(|b| self.unroll_loop(b, node, inputs, scope)) {
+            match b.attempt(|b| self.unroll_loop(b, node, given, scope)) {
                 Err(ImportError::Unsupported(_)) => {}
                 done => return done,
             }
         }
         let refused = match b.attempt(|b| self.repeat_loop(b, node, inputs, scope)) {
             Err(e) => e,
-            done => return done,
+            Ok(results) => return Ok(results.into_iter().map(Binding::tensor).collect()),
         };
         // What has other shapes in each iteration may still be written out.
-        self.unroll_loop(b, node, inputs, scope).map_err(|_| refused)
+        self.unroll_loop(b, node, given, scope).map_err(|_| refused)
     }
 
     /// The loop as one of the graph. Only what a run decides is left to it: how often, and whether to go on.
@@ -101,19 +108,22 @@ impl<'p> Importer<'p> {
         &self,
         b: &mut FunctionBuilder<'_>,
         node: &NodeRef<'p>,
-        inputs: &[Option<ValueId>],
+        inputs: &[Binding],
         scope: &Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
+    ) -> Result<Vec<Binding>, ImportError> {
         let body = self.body(node, "body")?;
-        let operand = |i: usize| inputs.get(i).copied().flatten();
+        let operand = |i: usize| inputs.get(i).and_then(Binding::value);
+        let mut carried: Vec<Binding> = inputs.iter().skip(2).cloned().collect();
         let Some(trips) = operand(0).and_then(|v| known_scalar(b, v)) else {
-            return Err(node.unsupported("unsupported loop: its trip count is known at run time only"));
+            let sequence = carried.iter().find(|x| matches!(x, Binding::Sequence(_)));
+            let what =
+                sequence.map_or(String::new(), |_| ", and it carries a sequence, whose length must be known".into());
+            return Err(node.unsupported(format!("unsupported loop: its trip count is known at run time only{what}")));
         };
         let mut go_on = match operand(1) {
             None => true,
             Some(v) => self.known_condition(b, node, v)?,
         };
-        let mut carried: Vec<ValueId> = inputs.iter().skip(2).copied().flatten().collect();
         let scans = body.output.len().checked_sub(1 + carried.len());
         let Some(scans) = scans.filter(|_| body.input.len() == carried.len() + 2) else {
             return Err(node.invalid("the inputs and outputs of its body do not fit its own"));
@@ -130,14 +140,19 @@ impl<'p> Importer<'p> {
             let index = b.constant(&format!("{}_trip", node.name), &Tensor::scalar(trip));
             let condition =
                 b.constant(&format!("{}_condition", node.name), &Tensor::from_f64(DType::Bool, vec![], [1.0]));
-            let arguments: Vec<ValueId> = [index, condition].into_iter().chain(carried).collect();
-            let results = self.import_body(b, body, format!("{}/{trip}/", node.name), &arguments, scope)?;
-            go_on = self.known_condition(b, node, results[0])?;
-            carried = results[1..results.len() - scans].to_vec();
-            scanned.iter_mut().zip(&results[results.len() - scans..]).for_each(|(list, &v)| list.push(v));
+            let arguments = [index, condition].map(Binding::tensor).into_iter().chain(carried).collect();
+            let results = self.import_bindings(b, body, format!("{}/{trip}/", node.name), arguments, scope)?;
+            let tensor =
+                |x: &Binding| x.value().ok_or_else(|| node.invalid(format!("a result of its body is {}", x.kind())));
+            go_on = self.known_condition(b, node, tensor(&results[0])?)?;
+            let (next, rows) = results[1..].split_at(results.len() - 1 - scans);
+            carried = next.to_vec();
+            for (list, row) in scanned.iter_mut().zip(rows) {
+                list.push(tensor(row)?);
+            }
         }
         for list in scanned {
-            carried.push(self.stack(b, node, &list, 0)?);
+            carried.push(Binding::tensor(self.stack(b, node, &list, 0)?));
         }
         Ok(carried)
     }
@@ -285,7 +300,7 @@ impl<'p> Importer<'p> {
     }
 
     /// What each iteration yields, along a new axis.
-    fn stack(
+    pub(super) fn stack(
         &self,
         b: &mut FunctionBuilder<'_>,
         node: &NodeRef<'p>,

@@ -9,30 +9,34 @@
 //! model was edited.
 
 mod attributes;
+mod binding;
 mod control;
 mod fold;
+mod inputs;
 mod loops;
 mod node;
 mod order;
+mod sequences;
 mod support;
 #[cfg(test)]
 mod tests;
 
+pub use inputs::element_name;
+pub(crate) use inputs::{import_type, real_inputs};
 pub(crate) use support::unsupported_ops;
 
 use super::error::ImportError;
 use super::external::ExternalData;
-use super::proto::{
-    DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto, OperatorSetId, TypeValue, ValueInfoProto,
-};
-use super::tensor_data::dtype_from_onnx;
-use crate::graph::{Constant, FunctionBuilder, Module, TensorType, ValueId};
-use crate::int::Dim;
+use super::proto::{FunctionProto, GraphProto, ModelProto, OperatorSetId, TypeValue, ValueInfoProto};
+use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::name::Name;
 use crate::ops::control::Const;
+use crate::ops::narrow::Narrow;
 use crate::tensor::Tensor;
 use attributes::FunctionAttrs;
+use binding::Binding;
 use bytes::Bytes;
+use inputs::{Input, input_types};
 use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
@@ -62,7 +66,8 @@ pub struct ImportOptions {
     pub batch: Option<usize>,
     /// Sizes of named dimensions.
     pub dims: Vec<(Name, i64)>,
-    /// Whole shapes of inputs; they go before the others.
+    /// Whole shapes of inputs; they go before the others. Element `i` of the sequence `x` is the input `x.i`: of a
+    /// sequence there are as many as have shapes here, and an optional is there where it has one.
     pub shapes: Vec<(Name, Vec<usize>)>,
     /// Inputs that become constants: sizes and axes that would otherwise be known only at run time.
     pub values: Vec<(Name, Tensor)>,
@@ -84,15 +89,45 @@ pub fn import_onnx_with(
     importer.import_main(options)
 }
 
-/// Names and types of a model's inputs, without importing it.
+/// Names and types of a model's inputs, without importing it; `shapes` are those of [`ImportOptions`].
 ///
 /// # Errors
 /// A file that is no model, all unsupported operators, or an input of an unsupported type.
-pub fn onnx_inputs(bytes: Bytes) -> Result<Vec<(Name, TensorType)>, ImportError> {
+pub fn onnx_inputs(bytes: Bytes, shapes: &[(Name, Vec<usize>)]) -> Result<Vec<(Name, TensorType)>, ImportError> {
     let model = decode_model(bytes)?;
     let importer = Importer::new(&model, &super::NoExternalData)?;
     importer.check_support()?;
-    real_inputs(importer.graph).map(|i| Ok((Name::new(i.name.as_deref().unwrap_or("")), import_type(i)?))).collect()
+    let inputs = real_inputs(importer.graph).map(|info| Input::new(info, shapes)).collect::<Result<Vec<_>, _>>()?;
+    Ok(inputs.iter().flat_map(Input::ports).collect())
+}
+
+/// What an input or result of a model is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueKind {
+    /// A tensor.
+    Tensor,
+    /// A list of tensors.
+    Sequence,
+    /// A tensor or a sequence, or nothing.
+    Optional,
+}
+
+/// Names and kinds of a model's inputs and of its results.
+///
+/// # Errors
+/// A file that is no model.
+pub fn onnx_values(bytes: Bytes) -> Result<[Vec<(String, ValueKind)>; 2], ImportError> {
+    let model = decode_model(bytes)?;
+    let kind = |info: &ValueInfoProto| {
+        let kind = match info.r#type.as_ref().and_then(|t| t.value.as_ref()) {
+            Some(TypeValue::Sequence(_)) => ValueKind::Sequence,
+            Some(TypeValue::Optional(_)) => ValueKind::Optional,
+            _ => ValueKind::Tensor,
+        };
+        (info.name.clone().unwrap_or_default(), kind)
+    };
+    let graph = model.graph.unwrap_or_default();
+    Ok([real_inputs(&graph).map(kind).collect(), graph.output.iter().map(kind).collect()])
 }
 
 /// Decodes the protobuf message and checks that nothing essential is missing.
@@ -155,15 +190,15 @@ pub(crate) struct Environment<'p> {
     calls: Vec<(&'p str, &'p str)>,
 }
 
-/// Values by ONNX name; `None` for a function input that the caller left out.
+/// What names of the file stand for.
 struct Scope<'s, 'p> {
     parent: Option<&'s Scope<'s, 'p>>,
-    values: FxHashMap<&'p str, Option<ValueId>>,
+    values: FxHashMap<&'p str, Binding>,
     env: &'s Environment<'p>,
 }
 impl Scope<'_, '_> {
-    fn get(&self, name: &str) -> Option<Option<ValueId>> {
-        self.values.get(name).copied().or_else(|| self.parent.and_then(|p| p.get(name)))
+    fn get(&self, name: &str) -> Option<&Binding> {
+        self.values.get(name).or_else(|| self.parent.and_then(|p| p.get(name)))
     }
 }
 
@@ -202,21 +237,19 @@ impl<'p> Importer<'p> {
         let mut b = FunctionBuilder::new(&mut module, "main");
         let env = Environment { opsets: None, prefix: String::new(), attrs: None, calls: vec![] };
         let mut scope = Scope { parent: None, values: FxHashMap::default(), env: &env };
-        for (name, ty) in input_types(self.graph, options)? {
-            let value = match options.values.iter().find(|v| v.0.as_str() == name) {
-                Some((_, t)) => {
-                    check_value(name, &ty, t)?;
-                    node::add_constant(&mut b, name, Constant::from_tensor(t))
-                }
-                None => b.param(name, ty),
-            };
-            if scope.values.insert(name, Some(value)).is_some() {
-                return Err(invalid_value("input", name, "the graph has two inputs of this name"));
+        let (inputs, types) = input_types(self.graph, options)?;
+        let mut types = types.into_iter();
+        for input in inputs {
+            let binding = input.add(&mut b, &mut types, options)?;
+            if scope.values.insert(input.name, binding).is_some() {
+                return Err(invalid_value("input", input.name, "the graph has two inputs of this name"));
             }
         }
         let values = self.import_graph(&mut b, self.graph, &mut scope)?;
-        let names = self.graph.output.iter().map(|o| Name::new(o.name.as_deref().unwrap_or("")));
-        let results: Vec<(Name, ValueId)> = names.zip(values).collect();
+        let mut results: Vec<(Name, ValueId)> = vec![];
+        for (output, value) in self.graph.output.iter().zip(values) {
+            results.extend(value.named(output.name.as_deref().unwrap_or("")));
+        }
         b.finish(&results);
         remove_unused_constants(&mut module);
         Ok(module)
@@ -228,11 +261,11 @@ impl<'p> Importer<'p> {
         b: &mut FunctionBuilder<'_>,
         graph: &'p GraphProto,
         scope: &mut Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
+    ) -> Result<Vec<Binding>, ImportError> {
         self.import_initializers(b, graph, scope)?;
         self.import_nodes(b, &graph.node, scope)?;
         let find = |name: &'p str| match scope.get(name) {
-            Some(Some(v)) => Ok(v),
+            Some(binding) => Ok(binding.clone()),
             _ => Err(invalid_value("output", name, "it is defined nowhere")),
         };
         graph.output.iter().map(|o| find(o.name.as_deref().unwrap_or(""))).collect()
@@ -248,16 +281,20 @@ impl<'p> Importer<'p> {
         used.extend(graph.output.iter().filter_map(|o| o.name.as_deref()));
         let dense = graph.initializer.iter().map(|t| {
             let name = t.name.as_deref().unwrap_or("");
-            (name, super::tensor_data::read_constant(t, self.external))
+            (
+                name,
+                Narrow::of_onnx(t.data_type.unwrap_or(0).into()),
+                super::tensor_data::read_constant(t, self.external),
+            )
         });
         let sparse = graph.sparse_initializer.iter().map(|s| {
             let name = s.values.as_ref().and_then(|v| v.name.as_deref()).unwrap_or("");
-            (name, super::tensor_data::read_sparse(s, self.external))
+            (name, None, super::tensor_data::read_sparse(s, self.external))
         });
-        for (name, constant) in dense.chain(sparse).filter(|c| used.contains(c.0)) {
+        for (name, narrow, constant) in dense.chain(sparse).filter(|c| used.contains(c.0)) {
             let constant = constant.map_err(|e| e.about("initializer", name))?;
             let value = node::add_constant(b, name, constant);
-            if scope.values.insert(name, Some(value)).is_some() {
+            if scope.values.insert(name, Binding::Tensor(value, narrow)).is_some() {
                 return Err(invalid_value("initializer", name, "there are two of this name"));
             }
         }
@@ -285,75 +322,6 @@ fn remove_unused_constants(module: &mut Module) {
     module.constants.retain(|name, _| read.contains(name));
 }
 
-/// Names and types of the graph's inputs, with the chosen shapes.
-fn input_types<'p>(graph: &'p GraphProto, chosen: &ImportOptions) -> Result<Vec<(&'p str, TensorType)>, ImportError> {
-    let named = |i: &'p ValueInfoProto| Ok((i.name.as_deref().unwrap_or(""), import_type(i)?));
-    let mut inputs: Vec<(&str, TensorType)> = real_inputs(graph).map(named).collect::<Result<_, ImportError>>()?;
-    let ports: Vec<(Name, TensorType)> = inputs.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();
-    let unknown = chosen.values.iter().find(|v| !ports.iter().any(|p| p.0 == v.0));
-    if let Some(&(name, _)) = unknown {
-        let known = ports.iter().map(|p| p.0).collect();
-        return Err(crate::graph::BindError::UnknownInput { name, known }.into());
-    }
-    let types = crate::graph::choose_shapes(ports, chosen.batch, &chosen.dims, &chosen.shapes)?;
-    inputs.iter_mut().zip(types).for_each(|(i, t)| i.1 = t);
-    Ok(inputs)
-}
-
-/// Refuses a constant that an input of type `ty` cannot have.
-fn check_value(name: &str, ty: &TensorType, t: &Tensor) -> Result<(), ImportError> {
-    let fits = |(d, &n): (&Dim, &usize)| d.as_const().is_none_or(|d| d == n as i64);
-    if ty.dtype == t.dtype() && ty.rank() == t.shape().len() && ty.shape.iter().zip(t.shape()).all(fits) {
-        return Ok(());
-    }
-    Err(invalid_value("input", name, &format!("it is {}{:?}, the value is {t:?}", ty.dtype, ty.shape)))
-}
-
 fn invalid_value(what: &'static str, name: &str, message: &str) -> ImportError {
     ImportError::InvalidValue { what, name: Name::new(name), message: message.to_string() }
-}
-
-/// The graph's inputs that are not initializers (files of before IR version 4 list those too).
-pub(crate) fn real_inputs(graph: &GraphProto) -> impl Iterator<Item = &ValueInfoProto> {
-    let dense = graph.initializer.iter().filter_map(|t| t.name.as_deref());
-    let sparse = graph.sparse_initializer.iter().filter_map(|s| s.values.as_ref()?.name.as_deref());
-    let constants: FxHashSet<&str> = dense.chain(sparse).collect();
-    graph.input.iter().filter(move |i| !constants.contains(i.name.as_deref().unwrap_or("")))
-}
-
-/// The type of a graph input or output.
-///
-/// # Errors
-/// When it is no tensor, its element type is not supported, or its rank is not given.
-pub(crate) fn import_type(info: &ValueInfoProto) -> Result<TensorType, ImportError> {
-    let name = info.name.as_deref().unwrap_or("");
-    let unsupported = |ty: &str| ImportError::UnsupportedType { what: "input", name: Name::new(name), ty: ty.into() };
-    let tensor = match info.r#type.as_ref().and_then(|t| t.value.as_ref()) {
-        Some(TypeValue::Tensor(t)) => t,
-        Some(TypeValue::Sequence(_)) => return Err(unsupported("sequence")),
-        Some(TypeValue::Map(_)) => return Err(unsupported("map")),
-        Some(TypeValue::SparseTensor(_)) => return Err(unsupported("sparse tensor")),
-        Some(TypeValue::Optional(_)) => return Err(unsupported("optional")),
-        None => return Err(invalid_value("input", name, "it has no type")),
-    };
-    let dtype = dtype_from_onnx(tensor.elem_type.unwrap_or(0)).map_err(|ty| unsupported(&ty))?;
-    let Some(shape) = &tensor.shape else {
-        return Err(invalid_value("input", name, "the model does not say how many dimensions it has"));
-    };
-    let dims = shape.dim.iter().enumerate().map(|(i, d)| import_dim(name, i, d));
-    Ok(TensorType::new(dtype, dims.collect()))
-}
-
-fn import_dim(input: &str, axis: usize, dim: &DimensionProto) -> Dim {
-    let anonymous = || Dim::var(Name::new(&format!("{input}.dim{axis}")));
-    match &dim.value {
-        Some(DimensionValue::Value(v)) if *v >= 0 => Dim::new(*v),
-        Some(DimensionValue::Param(p)) => match p.parse::<i64>() {
-            Ok(v) if v >= 0 => Dim::new(v),
-            Ok(_) => anonymous(),
-            Err(_) if p.trim().is_empty() || p == "?" => anonymous(),
-            Err(_) => Dim::var(Name::new(p)),
-        },
-        _ => anonymous(),
-    }
 }

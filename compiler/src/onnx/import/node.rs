@@ -3,12 +3,17 @@
 use super::super::error::{ImportError, UnsupportedOp};
 use super::super::proto::{AttributeProto, FunctionProto, NodeProto};
 use super::super::{ImportContext, OnnxAttrs, OnnxImport};
+use super::binding::Binding;
+use super::control::Control;
 use super::fold::fold_new_nodes;
 use super::support::Resolved;
 use super::{Environment, Importer, MADE_LIMIT, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
+use crate::arena::Id;
 use crate::fault::{Fault, FaultKind};
-use crate::graph::{Constant, FunctionBuilder, Origins, ValueId};
+use crate::graph::{Constant, FunctionBuilder, NodeId, Origins, ValueId};
 use crate::name::Name;
+use crate::ops::control::Const;
+use crate::ops::narrow::Narrow;
 use rustc_hash::FxHashMap;
 
 /// The name of a node; `OpType_index` where the file has none.
@@ -32,6 +37,43 @@ pub(super) fn add_constant(b: &mut FunctionBuilder<'_>, name: &str, constant: Co
         b.name_value(value, name);
     }
     value
+}
+
+/// The operands as values, `None` for those that are left out.
+///
+/// # Errors
+/// An operand that is a sequence.
+pub(super) fn tensors(node: &NodeRef<'_>, given: &[Binding]) -> Result<Vec<Option<ValueId>>, ImportError> {
+    let one = |(i, binding): (usize, &Binding)| match binding {
+        Binding::Sequence(_) => Err(node.invalid(format!("input {i} is a sequence, the operator takes tensors"))),
+        other => Ok(other.value()),
+    };
+    given.iter().enumerate().map(one).collect()
+}
+
+/// The narrow type of the results of nodes from `first` on, made by an importer that knows nothing of it: that of the
+/// operands, where all nodes move elements; none where they ask for shapes alone.
+fn kept_narrow(
+    b: &FunctionBuilder<'_>,
+    node: &NodeRef<'_>,
+    first: usize,
+    operands: &[Option<Narrow>],
+) -> Result<Option<Narrow>, ImportError> {
+    let made = (first..b.function.nodes.len()).map(|n| &b.function.nodes[NodeId::from_index(n)].op);
+    let made: Vec<_> = made.filter(|op| !op.is::<Const>()).collect();
+    let mut types = operands.iter().flatten();
+    let Some(&narrow) = types.next() else { return Ok(None) };
+    match () {
+        () if made.iter().all(|op| op.takes_types_alone()) => Ok(None),
+        () if made.iter().all(|op| op.keeps_elements()) && types.all(|t| *t == narrow) => Ok(Some(narrow)),
+        () => {
+            let name = narrow.name();
+            Err(node.unsupported(format!(
+                "unsupported operand of type {name}: such tensors are stored, cast, quantised, dequantised and moved, not \
+                 computed with"
+            )))
+        }
+    }
 }
 
 /// A node while it is imported: for messages and for what control structures need.
@@ -93,29 +135,45 @@ impl<'p> Importer<'p> {
             return Err(node.unsupported(format!("the model has more than {NODE_LIMIT} nodes when inlined")));
         }
         let lookup = |name: &'p String| match name.as_str() {
-            "" => Ok(None),
-            n => scope.get(n).ok_or_else(|| node.invalid(format!("its input `{n}` is defined nowhere"))),
+            "" => Ok(Binding::Absent),
+            n => {
+                let found = scope.get(n).cloned();
+                found.ok_or_else(|| node.invalid(format!("its input `{n}` is defined nowhere")))
+            }
         };
-        let inputs: Vec<Option<ValueId>> = node.node.input.iter().map(lookup).collect::<Result<_, _>>()?;
+        let inputs: Vec<Binding> = node.node.input.iter().map(lookup).collect::<Result<_, _>>()?;
         let outputs = match self.resolve(scope.env, node.node) {
             Resolved::Function(f) => self.inline_function(b, node, f, &inputs, scope)?,
             Resolved::Control(c) => self.import_control(b, node, c, &inputs, scope)?,
-            Resolved::Row(row, opset) => self.import_row(b, node, row, opset, inputs)?,
+            // Sequences and narrow types pass through the importer alone where it knows the operator too.
+            Resolved::Row(row, opset) => match self.passes_through(node.node, &inputs) {
+                Some(c) => self.import_control(b, node, c, &inputs, scope)?,
+                None => self.import_row(b, node, row, opset, &inputs)?,
+            },
             Resolved::Nothing(why) => return Err(node.unsupported(why)),
         };
         if outputs.len() < node.node.output.iter().rposition(|o| !o.is_empty()).map_or(0, |i| i + 1) {
             return Err(node.invalid(format!("it has {} results, not {}", outputs.len(), node.node.output.len())));
         }
-        for (name, value) in node.node.output.iter().zip(outputs).filter(|(n, _)| !n.is_empty()) {
-            if b.function.values[value].name.is_none() {
-                b.name_value(value, format!("{}{name}", scope.env.prefix));
+        for (name, binding) in node.node.output.iter().zip(outputs).filter(|(n, _)| !n.is_empty()) {
+            for (name, value) in binding.named(name) {
+                if b.function.values[value].name.is_none() {
+                    b.name_value(value, format!("{}{name}", scope.env.prefix));
+                }
             }
             if scope.get(name).is_some() {
                 return Err(node.invalid(format!("its result `{name}` is already defined")));
             }
-            scope.values.insert(name, Some(value));
+            scope.values.insert(name, binding);
         }
         Ok(())
+    }
+
+    /// The importer's own form of an operator that also has a row, for operands that are no plain tensors.
+    fn passes_through(&self, node: &NodeProto, inputs: &[Binding]) -> Option<Control> {
+        let plain = inputs.iter().all(|x| matches!(x, Binding::Tensor(_, None)));
+        let op = node.op_type.as_deref().unwrap_or("");
+        if plain { None } else { Control::find(canonical_domain(node.domain.as_deref()), op) }
     }
 
     fn import_row(
@@ -124,16 +182,25 @@ impl<'p> Importer<'p> {
         node: &NodeRef<'p>,
         row: &OnnxImport,
         opset: i64,
-        inputs: Vec<Option<ValueId>>,
-    ) -> Result<Vec<ValueId>, ImportError> {
+        given: &[Binding],
+    ) -> Result<Vec<Binding>, ImportError> {
         let attrs = attributes::convert(&node.attrs, self.external).map_err(|e| node.refused(e))?;
         b.set_source(Some(node.name));
         let (num_outputs, first) = (node.node.output.len(), b.function.nodes.len());
         let constants = b.module.constants.len();
-        let mut cx = ImportContext { b, opset, inputs, attrs, num_outputs };
+        let inputs = tensors(node, given)?;
+        let narrow: Vec<Option<Narrow>> =
+            given.iter().map(|x| if let Binding::Tensor(_, n) = x { *n } else { None }).collect();
+        let names = node.node.output.iter().enumerate();
+        let unnamed_outputs = names.filter(|(_, name)| name.is_empty()).map(|(i, _)| i).collect();
+        let (before, narrow_result) = (narrow.clone(), None);
+        let mut cx = ImportContext { b, opset, inputs, attrs, num_outputs, unnamed_outputs, narrow, narrow_result };
         let results = (row.import)(&mut cx).map_err(|m| node.refused(m))?;
+        let (ignored, made) = (cx.narrow.iter().any(Option::is_some), cx.narrow_result);
+        let made = if ignored { kept_narrow(b, node, first, &before)? } else { made };
         self.count_made(node, b.module.constants.values().skip(constants))?;
-        Ok(fold_new_nodes(b, first, node.name.as_str(), results))
+        let results = fold_new_nodes(b, first, node.name.as_str(), results);
+        Ok(results.into_iter().map(|v| Binding::Tensor(v, made)).collect())
     }
 
     /// Adds constants that a node made out of its attributes and sizes to those so far. A file of some bytes may ask for any
@@ -162,7 +229,7 @@ impl<'p> Importer<'p> {
         b.set_source(Some(node.name));
         let inputs = inputs.iter().map(|&v| Some(v)).collect();
         let first = b.function.nodes.len();
-        let mut cx = ImportContext { b, opset: row.since, inputs, attrs, num_outputs: 1 };
+        let mut cx = ImportContext::new(b, row.since, inputs, attrs, 1);
         let values = (row.import)(&mut cx).map_err(|m| node.refused(m))?;
         let values = fold_new_nodes(b, first, node.name.as_str(), values);
         values.first().copied().ok_or_else(|| node.invalid(format!("{op} has no result")))
@@ -174,9 +241,9 @@ impl<'p> Importer<'p> {
         b: &mut FunctionBuilder<'_>,
         node: &NodeRef<'p>,
         f: &'p FunctionProto,
-        inputs: &[Option<ValueId>],
+        inputs: &[Binding],
         scope: &Scope<'_, 'p>,
-    ) -> Result<Vec<ValueId>, ImportError> {
+    ) -> Result<Vec<Binding>, ImportError> {
         let key = (canonical_domain(f.domain.as_deref()), f.name.as_deref().unwrap_or(""));
         if scope.env.calls.contains(&key) {
             return Err(ImportError::SelfCall { node: node.name, op: node.op() });
@@ -189,12 +256,12 @@ impl<'p> Importer<'p> {
         let calls = scope.env.calls.iter().copied().chain([key]).collect();
         let opsets = Some(Opsets::new(&f.opset_import));
         let env = Environment { opsets, prefix: format!("{}/", node.name), attrs: Some(attrs), calls };
-        let given = inputs.iter().copied().chain(std::iter::repeat(None));
+        let given = inputs.iter().cloned().chain(std::iter::repeat(Binding::Absent));
         let values = f.input.iter().map(String::as_str).zip(given).collect();
         let mut inner = Scope { parent: None, values, env: &env };
         self.import_nodes(b, &f.node, &mut inner)?;
         let find = |name: &String| match inner.get(name) {
-            Some(Some(v)) => Ok(v),
+            Some(v) => Ok(v.clone()),
             _ => Err(node.invalid(format!("the function does not define its output `{name}`"))),
         };
         f.output.iter().map(find).collect()

@@ -398,3 +398,58 @@ fn sizes_are_bounded_before_anything_is_made() {
     let e = import(&model(zeros)).unwrap_err();
     assert!(matches!(e, ImportError::TooLarge { .. }), "{e}");
 }
+
+/// A graph of `nodes` over an input `x` of `[4, 2]`, in f32, and the results named.
+fn over_x(nodes: Vec<NodeProto>, constants: &[(&str, Tensor)], outputs: &[&str]) -> ModelProto {
+    let size = |n| Some(DimensionValue::Value(n));
+    model(GraphProto {
+        node: nodes,
+        initializer: constants.iter().map(|(name, t)| write_tensor(name, t)).collect(),
+        input: vec![input("x", vec![size(4), size(2)], 1)],
+        output: outputs.iter().map(|o| input(o, vec![], 1)).collect(),
+        ..GraphProto::default()
+    })
+}
+
+#[test]
+fn sequences_are_lists_while_a_model_comes_in() {
+    let nodes = vec![
+        node("SplitToSequence", &["x"], &["rows"], vec![]),
+        node("SequenceErase", &["rows", "at"], &["rest"], vec![]),
+        node("SequenceLength", &["rest"], &["n"], vec![]),
+    ];
+    let m = import(&over_x(nodes, &[("at", Tensor::scalar(-1i64))], &["rest", "n"])).unwrap();
+    let names: Vec<&str> = m.main().result_names.iter().map(|n| n.as_str()).collect();
+    assert_eq!(names, ["rest.0", "rest.1", "rest.2", "n"], "a result for each element");
+}
+
+#[test]
+fn what_is_not_known_of_sequences_is_refused_with_what_it_is() {
+    let rows = || node("SplitToSequence", &["x"], &["rows"], vec![]);
+    let why = |nodes: Vec<NodeProto>, constants: &[(&str, Tensor)]| {
+        import(&over_x(nodes, constants, &["y"])).unwrap_err().to_string()
+    };
+    let places = node("ArgMax", &["x"], &["places"], vec![int_attr("keepdims", 0)]);
+    let at = node("SequenceAt", &["rows", "places"], &["y"], vec![]);
+    assert!(why(vec![rows(), places, at], &[]).contains("position"));
+    let at = || node("SequenceAt", &["rows", "at"], &["y"], vec![]);
+    assert!(why(vec![rows(), at()], &[("at", Tensor::scalar(4i64))]).contains("outside"));
+    let relu = node("Relu", &["rows"], &["y"], vec![]);
+    assert!(why(vec![rows(), relu], &[]).contains("is a sequence"));
+    let concat = node("ConcatFromSequence", &["x"], &["y"], vec![int_attr("axis", 0)]);
+    assert!(why(vec![concat], &[]).contains("not a sequence"));
+}
+
+#[test]
+fn narrow_types_are_moved_and_not_computed_with() {
+    let to = |code| vec![int_attr("to", code)];
+    let narrow = || node("Cast", &["x"], &["n"], to(22));
+    let moved = vec![narrow(), node("Transpose", &["n"], &["t"], vec![]), node("Cast", &["t"], &["y"], to(1))];
+    let m = import(&over_x(moved, &[], &["y"])).unwrap();
+    assert_eq!(m.main().ty(m.main().results()[0]).dtype, DType::F32);
+    let sum = vec![narrow(), node("Add", &["n", "n"], &["y"], vec![])];
+    let why = import(&over_x(sum, &[], &["y"])).unwrap_err().to_string();
+    assert!(why.contains("int4") && why.contains("not computed with"), "{why}");
+    let shape = vec![narrow(), node("Shape", &["n"], &["y"], vec![])];
+    assert!(import(&over_x(shape, &[], &["y"])).is_ok(), "the shape has no element of it");
+}

@@ -1,0 +1,69 @@
+//! The operators that ONNX Runtime adds to ONNX, and sequences, against its results on the CPU: the models of
+//! `scripts/ort_cases.py`, each with several variants of some operators, in the CPU executor and on a device, in f32,
+//! f16, another layout and other fusion.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Options of a run.
+const MODES: [&[&str]; 5] = [
+    &["--device", "cpu"],
+    &["--device", "0"],
+    &["--device", "0", "--amp", "fp16"],
+    &["--device", "0", "--layout", "nhwc"],
+    &["--device", "0", "--fuse", "classic"],
+];
+
+/// Compares a model with its stored results in every mode; `tolerance` are options.
+fn agrees(family: &str, tolerance: &[&str]) {
+    let file = |end: &str| {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/models/ort");
+        folder.join(format!("{family}{end}")).display().to_string()
+    };
+    for mode in MODES {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_weft"));
+        c.args(["compare", &file(".onnx"), "-i", &file(".in.npz"), "--against", &file(".out.npz"), "--json"]);
+        c.args(mode).args(tolerance);
+        let out = c.output().expect("the command runs");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{family} {mode:?}: {said}");
+        let json: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        assert_eq!(json["pass"], true, "{family} {mode:?}");
+        let cpu = json["device"]["name"] == "CPU executor";
+        assert_eq!(cpu, mode[1] == "cpu", "{family} {mode:?} ran elsewhere: {said}");
+        assert!(json["outputs"].as_array().is_some_and(|o| o.len() > 5), "{family} {mode:?} compared nothing");
+    }
+}
+
+macro_rules! families {
+    ($($family:ident: $tolerance:expr;)*) => {
+        $(#[test]
+        fn $family() {
+            agrees(stringify!($family), &$tolerance);
+        })*
+        /// Every model has a test.
+        #[test]
+        fn every_family_is_tested() {
+            let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/models/ort");
+            let files = std::fs::read_dir(folder).expect("the models").flatten();
+            let models = files.filter(|f| f.path().extension().is_some_and(|e| e == "onnx")).count();
+            assert_eq!(models, [$(stringify!($family)),*].len());
+        }
+    };
+}
+
+families! {
+    activations: [];
+    attention: [];
+    embeddings: [];
+    group_query: [];
+    lstm: [];
+    nbits: [];
+    norms: [];
+    products: [];
+    // One step of a byte: ONNX Runtime rounds in another order.
+    quantized: ["--atol", "0.012", "--rtol", "0"];
+    quantized_products: [];
+    rotary: [];
+    sequences: [];
+}

@@ -1,0 +1,211 @@
+//! `GroupQueryAttention`: several query heads share a head of keys and values, whose cache and rotation are a part of
+//! the operator. Composed of other ops when a model comes in.
+
+use super::OpResult;
+use super::attention::{Scores, merge_heads, own_result, places, rotate, split_heads};
+use super::binary::{Add, And, Greater, Less, LessOrEqual, Max, Sub};
+use super::concat::Concat;
+use super::generate::Full;
+use super::multi_head_attention::{angles, part, past_length, turned_features};
+use super::reshape::Unsqueeze;
+use super::select::Where;
+use super::sequence::TensorScatter;
+use super::shape::Shape;
+use crate::dtype::DType;
+use crate::fault::Fault;
+use crate::graph::ValueId;
+use crate::int::{Dim, Int};
+use crate::ops::onnx::{ImportContext, OnnxAttr, OnnxImport};
+
+/// ONNX importers.
+pub const ONNX: &[OnnxImport] =
+    &[OnnxImport { op_type: "GroupQueryAttention", domain: "com.microsoft", since: 1, import: import_group_query }];
+
+type Context<'a, 'm> = ImportContext<'a, 'm>;
+
+/// Refuses what belongs to caches of bytes and to other devices, by name.
+fn check(cx: &Context<'_, '_>) -> OpResult<()> {
+    cx.only_attrs(&[
+        "do_rotary",
+        "k_quant_type",
+        "kv_cache_bit_width",
+        "kv_num_heads",
+        "local_window_size",
+        "num_heads",
+        "qk_output",
+        "rotary_interleaved",
+        "scale",
+        "smooth_softmax",
+        "softcap",
+        "v_quant_type",
+    ])?;
+    for name in ["k_quant_type", "v_quant_type"] {
+        match cx.attrs.0.get(name) {
+            None => {}
+            Some(OnnxAttr::Str(kind)) if kind == "NONE" => {}
+            Some(other) => return Err(Fault::unsupported(format!("unsupported attribute `{name}` = {other:?}"))),
+        }
+    }
+    cx.unset_attr("kv_cache_bit_width")?;
+    cx.absent_input(12, "k_scale")?;
+    cx.absent_input(13, "v_scale")
+}
+
+/// Queries, keys and values in heads, from three operands or side by side in the first.
+fn heads(cx: &mut Context<'_, '_>) -> OpResult<[ValueId; 3]> {
+    let (queries, keys) = (cx.positive_attr("num_heads")?, cx.positive_attr("kv_num_heads")?);
+    let packed = cx.input(0)?;
+    let all = match (cx.opt(1), cx.opt(2)) {
+        (Some(key), Some(value)) => [packed, key, value],
+        (None, None) => {
+            let width = cx.ty(0)?.shape.last().and_then(|d| d.as_const());
+            let size = width.filter(|w| w % (queries + 2 * keys) == 0).map(|w| w / (queries + 2 * keys));
+            let size = size.ok_or_else(|| {
+                Fault::from(format!("{queries} query heads and twice {keys} others do not share {:?}", cx.ty(0)))
+            })?;
+            let bounds = [0, queries, queries + keys, queries + 2 * keys].map(|n| Int::new(n * size));
+            let mut piece = |i: usize| part(cx, packed, 2, bounds[i].clone(), bounds[i + 1].clone());
+            [piece(0)?, piece(1)?, piece(2)?]
+        }
+        _ => return Err("of keys and values, one is missing".into()),
+    };
+    let query = split_heads(cx, all[0], Some(queries))?;
+    Ok([query, split_heads(cx, all[1], Some(keys))?, split_heads(cx, all[2], Some(keys))?])
+}
+
+/// Where the tokens of a run stand.
+struct Places {
+    /// How many keys each entry of the batch has before them, `[batch]`; none where all have 0.
+    before: Option<ValueId>,
+    /// Their own places, `[batch, length]` or `[length]`.
+    own: ValueId,
+    /// Keys that the cache has room for behind the run.
+    total: Dim,
+}
+
+/// Operand 5 has for each entry of the batch the place of its last token. Where there is no past, tokens stand at the
+/// beginning, those that fill an entry up behind it; a past may have more room than it uses.
+fn find_places(cx: &mut Context<'_, '_>, length: &Dim) -> OpResult<Places> {
+    let past = past_length(cx, cx.opt(3))?;
+    let own = places(cx, length)?;
+    if past.is(0) {
+        return Ok(Places { before: None, own, total: length.clone() });
+    }
+    let known = cx.int_values(6).and_then(|v| v.first()?.as_const());
+    let total = match (past.as_const(), length.as_const(), known) {
+        (Some(past), _, Some(total)) => Int::new(past.max(total)),
+        (Some(past), Some(_), None) => {
+            return Err(Fault::unsupported(format!(
+                "input 6 (`total_sequence_length`) is not known at compile time, and a past of {past} may be a buffer or all \
+                 of it: make the size of the past open, or the input a constant"
+            )));
+        }
+        _ => past + length,
+    };
+    let last = cx.input(5)?;
+    let last = cx.cast(last, DType::I64)?;
+    let last = cx.reshape(last, vec![Int::new(-1)])?;
+    let query = cx.input(0)?;
+    let count = cx.add(Shape { start: 1, end: Some(2) }, &[query])?;
+    let (one, none) = (cx.number(1.0, DType::I64), cx.number(0.0, DType::I64));
+    let keys = cx.add(Add {}, &[last, one])?;
+    let before = cx.add(Sub {}, &[keys, count])?;
+    let before = cx.add(Max {}, &[before, none])?;
+    let column = cx.add(Unsqueeze { axes: vec![1] }, &[before])?;
+    let own = cx.add(Add {}, &[own, column])?;
+    Ok(Places { before: Some(before), own, total })
+}
+
+impl Places {
+    /// The cache (operand `past`) with the keys or values of the run.
+    fn cached(&self, cx: &mut Context<'_, '_>, past: usize, x: ValueId) -> OpResult<ValueId> {
+        let (Some(before), Some(past)) = (self.before, cx.opt(past)) else { return Ok(x) };
+        let ty = cx.type_of(past);
+        // What a past holds behind its last token is nothing.
+        let at = places(cx, &ty.shape[2])?;
+        let count = cx.reshape(before, vec![Int::new(-1), Int::new(1), Int::new(1), Int::new(1)])?;
+        let at = cx.add(Unsqueeze { axes: vec![1] }, &[at])?;
+        let used = cx.add(Less {}, &[at, count])?;
+        let none = cx.number(0.0, ty.dtype);
+        let past = cx.add(Where {}, &[used, past, none])?;
+        let room = self.total.clone() - &ty.shape[2];
+        let mut cache = past;
+        let room = crate::int::simplify(&room, &crate::int::Bounds::new());
+        if !room.is(0) {
+            let mut shape = ty.shape.clone();
+            shape[2] = room;
+            let free = cx.add(Full { shape, value: 0.0, dtype: ty.dtype, dims: vec![] }, &[])?;
+            cache = cx.add(Concat { axis: 2 }, &[past, free])?;
+        }
+        cx.add(TensorScatter { axis: 2, circular: false }, &[cache, x, before])
+    }
+
+    /// Which keys each token sees, as far as the window reaches: `[batch or 1, 1, length, total]`.
+    fn seen(&self, cx: &mut Context<'_, '_>) -> OpResult<ValueId> {
+        let keys = places(cx, &self.total)?;
+        let axes = if cx.type_of(self.own).rank() == 1 { vec![0, 1, 3] } else { vec![1, 3] };
+        let own = cx.add(Unsqueeze { axes }, &[self.own])?;
+        let up_to = cx.add(LessOrEqual {}, &[keys, own])?;
+        match cx.attrs.int("local_window_size").unwrap_or(-1) {
+            window if window >= 0 => {
+                let window = cx.number(window as f64, DType::I64);
+                let from = cx.add(Sub {}, &[own, window])?;
+                let inside = cx.add(Greater {}, &[keys, from])?;
+                cx.add(And {}, &[up_to, inside])
+            }
+            _ => Ok(up_to),
+        }
+    }
+}
+
+/// Queries and keys rotated at the places of operand 9, else at their own.
+fn rotated(cx: &mut Context<'_, '_>, places: &Places, query: ValueId, key: ValueId) -> OpResult<[ValueId; 2]> {
+    if cx.attrs.int("do_rotary").unwrap_or(0) == 0 {
+        return Ok([query, key]);
+    }
+    let tables = [cx.input(7)?, cx.input(8)?];
+    let turned = turned_features(cx, tables[0])?;
+    let angles = angles(cx, tables, cx.opt(9).unwrap_or(places.own))?;
+    let interleaved = cx.attrs.int("rotary_interleaved").unwrap_or(0) != 0;
+    Ok([rotate(cx, query, turned, angles, interleaved)?, rotate(cx, key, turned, angles, interleaved)?])
+}
+
+fn import_group_query(cx: &mut Context<'_, '_>) -> OpResult<Vec<ValueId>> {
+    check(cx)?;
+    let [query, key, value] = heads(cx)?;
+    let length = cx.type_of(query).shape[2].clone();
+    let places = find_places(cx, &length)?;
+    let [query, key] = rotated(cx, &places, query, key)?;
+    let (key, value) = (places.cached(cx, 3, key)?, places.cached(cx, 4, value)?);
+    let dtype = cx.type_of(query).dtype;
+    let sink = match (cx.opt(11), cx.attrs.int("smooth_softmax").unwrap_or(0)) {
+        (Some(sink), _) => Some(sink),
+        (None, 1) => {
+            let heads = cx.type_of(query).shape[1].clone();
+            Some(cx.add(Full { shape: vec![heads], value: 0.0, dtype, dims: vec![] }, &[])?)
+        }
+        _ => None,
+    };
+    let scale = cx.attrs.float("scale").filter(|&s| s != 0.0);
+    let softcap = cx.attrs.float("softcap").unwrap_or(0.0);
+    let (seen, bias) = (places.seen(cx)?, cx.opt(10));
+    let done = Scores { query, key, value, scale, softcap, precision: None, sink }.attend(cx, |cx, x| {
+        let x = match bias {
+            Some(bias) => cx.add(Add {}, &[x, bias])?,
+            None => x,
+        };
+        let lowest = cx.number(f64::NEG_INFINITY, dtype);
+        cx.add(Where {}, &[seen, x, lowest])
+    })?;
+    let mut out = vec![merge_heads(cx, done.out)?, own_result(cx, key)?, own_result(cx, value)?];
+    if cx.wants(3) {
+        out.push(match cx.attrs.int("qk_output").unwrap_or(0) {
+            1 => done.masked,
+            2 => done.weights,
+            other => {
+                return Err(Fault::unsupported(format!("unsupported attribute `qk_output` = {other} with output 3")));
+            }
+        });
+    }
+    Ok(out)
+}
