@@ -28,6 +28,7 @@ impl From<SizeError> for GpuError {
     fn from(e: SizeError) -> GpuError {
         match e {
             SizeError::BeyondOpenPlan(why) => GpuError::BeyondOpenPlan(why),
+            SizeError::Bug { .. } => GpuError::Internal(e.to_string()),
             other => GpuError::Input(other.to_string()),
         }
     }

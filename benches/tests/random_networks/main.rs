@@ -6,6 +6,7 @@
 //! made to fit the values that are there. Odd sizes, axes of size 1, groups, dilation, asymmetric padding, and broadcasting
 //! from every side come out of the draw.
 
+mod control;
 mod open;
 mod recipe;
 mod rounding;

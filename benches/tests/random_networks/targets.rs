@@ -17,6 +17,10 @@ pub struct Target {
 }
 
 impl Target {
+    /// The device itself.
+    pub fn device() -> Target {
+        Target { profile: None, rules: vec![], packed: false }
+    }
     /// The profile that `device` can run.
     pub fn on(&self, device: &DeviceProfile) -> DeviceProfile {
         let named = self.profile.as_deref().and_then(DeviceProfile::named);

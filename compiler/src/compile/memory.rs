@@ -81,10 +81,10 @@ impl Pool {
         let last = &mut self.values[id].life.last;
         *last = (*last).max(at);
     }
-    /// Steps `first` to `last` run again and again: what was there before and is used in them stays until the last.
+    /// The steps behind `first` up to `last` run again and again: what was there before and is used in them stays until the last.
     pub fn extend_over(&mut self, first: usize, last: usize) {
         for (_, v) in self.values.iter_mut() {
-            if v.life.first < first && v.life.last >= first {
+            if v.life.first < first && v.life.last > first {
                 v.life.last = v.life.last.max(last);
             }
         }

@@ -25,6 +25,7 @@ mod steps;
 mod storage;
 mod trace;
 mod transposes;
+mod verify_plan;
 mod work;
 
 pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
@@ -171,7 +172,7 @@ pub struct CompileOptions {
     pub pipeline: PipelineOptions,
     /// Time, for the passes' statistics.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Verify the module after each pass.
+    /// Verify the module after each pass, and plans (debug builds always do).
     pub verify: bool,
     /// Record the text of each stage, for a full [`CompileTrace`](crate::trace::CompileTrace).
     pub record: bool,
@@ -198,8 +199,8 @@ pub fn compile(
     let mut graph = run_passes(module, options, profile, progress)?;
     let lowering = now();
     let remarks = std::mem::take(&mut graph.cx.remarks);
-    let mut compiled =
-        planning::plan_module(graph.module, profile, emitter, remarks, &sources, &options.dims, progress)?;
+    let verified = (&options.dims, graph.cx.verify);
+    let mut compiled = planning::plan_module(graph.module, (profile, emitter), remarks, &sources, verified, progress)?;
     compiled.passes = graph.cx.stats;
     compiled.printed = graph.cx.printed;
     compiled.transposes = graph.transposes;
@@ -346,7 +347,7 @@ pub enum CompileError {
 /// Called with a stage, the number done and the total.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 
-/// Lowers a module whose groups are formed.
+/// Lowers a module whose groups are formed, and verifies the plan.
 ///
 /// # Errors
 /// Open dimensions, modules only the CPU executor can run, bugs.
@@ -358,5 +359,5 @@ pub fn lower_module(
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
     let sources = names::Sources::of(&module);
-    planning::plan_module(module, profile, emitter, remarks, &sources, &DimRanges::default(), progress)
+    planning::plan_module(module, (profile, emitter), remarks, &sources, (&DimRanges::default(), true), progress)
 }

@@ -4,8 +4,9 @@ use super::memory::Pool;
 use super::numbering::Packers;
 use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
+use super::verify_plan::{PlanValues, verify_plan};
 use super::{CompileError, MemoryReport};
-use crate::graph::{BindError, Function, Module, ValueId, choose_shapes, input_ports, open_dims, substitute_dims};
+use crate::graph::{BindError, Function, Module, ValueId, input_ports, open_dims, shapes_in_order, substitute_dims};
 use crate::int::{Bounds, Cond, DimRanges, Int, simplify};
 use crate::name::Name;
 use crate::plan::{Content, KernelIndex, Plan, PlanKernel};
@@ -27,6 +28,8 @@ pub struct OpenPlan {
     pub(super) growing: FxHashSet<ValueId>,
     pub(super) pending: Vec<Pending>,
     pub(super) kernels: Vec<PlanKernel>,
+    /// What plans are held against, where they are verified.
+    pub(super) values: Option<PlanValues>,
 }
 
 impl std::fmt::Debug for OpenPlan {
@@ -81,6 +84,24 @@ pub enum SizeError {
     /// What the device does not have for these sizes.
     #[error("{0}")]
     BeyondDevice(String),
+    /// A bug of ours.
+    #[error("internal error in `{at}`: {message}")]
+    Bug {
+        /// Node, kernel or step.
+        at: String,
+        /// What went wrong.
+        message: String,
+    },
+}
+
+impl From<CompileError> for SizeError {
+    fn from(e: CompileError) -> SizeError {
+        match e {
+            CompileError::Bug { at, message } => SizeError::Bug { at, message },
+            CompileError::NeedsCpu(why) => SizeError::BeyondOpenPlan(why),
+            other => SizeError::BeyondDevice(other.to_string()),
+        }
+    }
 }
 
 /// The kernel of a group for some sizes only.
@@ -191,13 +212,8 @@ impl OpenPlan {
             pending: &self.pending,
             sizes: &values,
         };
-        let (plan, memory) = steps.number(self.kernels.clone()).map_err(|e| match e {
-            CompileError::Bug { at, message } => {
-                SizeError::BeyondDevice(format!("internal error in `{at}`: {message}"))
-            }
-            CompileError::NeedsCpu(why) => SizeError::BeyondOpenPlan(why),
-            other => SizeError::BeyondDevice(other.to_string()),
-        })?;
+        let (plan, memory) = steps.number(self.kernels.clone())?;
+        self.values.as_ref().map_or(Ok(()), |values| verify_plan(&plan, main, values))?;
         self.check_bindings(&plan)?;
         Ok((plan, memory))
     }
@@ -225,8 +241,7 @@ pub(super) fn sizes_of(
     ranges: &DimRanges,
 ) -> Result<Vec<(Name, i64)>, SizeError> {
     let ports = input_ports(module);
-    let given: Vec<_> = ports.iter().zip(shapes).map(|(p, s)| (p.0, s.to_vec())).collect();
-    choose_shapes(ports.clone(), None, &[], &given)?;
+    shapes_in_order(&ports, shapes)?;
     let mut sizes: FxHashMap<Name, i64> = FxHashMap::default();
     for ((_, ty), shape) in ports.iter().zip(shapes) {
         for (d, &n) in ty.shape.iter().zip(*shape) {

@@ -19,6 +19,7 @@ use super::residency::{
 };
 use super::steps::{Pending, Steps, VersionChoice, host_nodes};
 use super::storage::StorageLocation;
+use super::verify_plan::{PlanValues, verify_plan};
 use super::work::GroupWork;
 use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
@@ -53,17 +54,16 @@ pub(super) struct Origin {
     pub(super) work: Arc<GroupWork>,
 }
 
-/// Plans a module whose groups are formed.
+/// Plans a module whose groups are formed; with `verify`, plans are held against the graph.
 ///
 /// # Errors
 /// Open dimensions, modules only the CPU executor can run, bugs.
 pub(super) fn plan_module(
     mut module: Module,
-    profile: &DeviceProfile,
-    emitter: &dyn EmitKernel,
+    (profile, emitter): (&DeviceProfile, &dyn EmitKernel),
     remarks: Vec<Remark>,
     sources: &Sources,
-    dims: &DimRanges,
+    (dims, verify): (&DimRanges, bool),
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
     let joined = join(&mut module);
@@ -110,11 +110,12 @@ pub(super) fn plan_module(
     let kept = if open.is_empty() { vec![] } else { kernels.clone() };
     let (plan, memory) = planner.numbered(&shown, &least, kernels)?;
     let Planner { groups, remarks, location, pool, packers, growing, pending, .. } = planner;
+    let values = if verify { Some(verified(&module, &main, &groups, &plan)?) } else { None };
     let open = (!open.is_empty()).then(|| {
         let mut module = host_module(&module, &main, host_nodes(&pending));
         module.functions.insert(module.entry, main.clone());
         let (profile, ranges) = (profile.clone(), dims.clone());
-        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels: kept })
+        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels: kept, values })
     });
     if let Some(joined) = joined {
         joined.part(&mut module);
@@ -136,6 +137,14 @@ pub(super) fn plan_module(
         timings: vec![],
         recording: None,
     })
+}
+
+/// Verifies the plan; what plans for other sizes are held against.
+fn verified(module: &Module, main: &Function, groups: &[Group], plan: &Plan) -> Result<PlanValues, CompileError> {
+    let is_view = |group: usize| groups.get(group).is_some_and(|g| g.kind == GroupKind::View);
+    let values = PlanValues::of(module, main, is_view, &plan.kernels);
+    verify_plan(plan, main, &values)?;
+    Ok(values)
 }
 
 /// The tensor functions that become kernels, each different one once, and what each node's come from.

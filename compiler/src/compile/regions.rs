@@ -109,11 +109,11 @@ impl Planner<'_> {
         self.group().1.kind = GroupKind::Control;
         self.remark(LOWERING, RemarkKind::Applied, loop_remark(op, node));
         let (args, yields) = (&main.blocks[body].args, &main.blocks[body].results);
-        let step = self.pending.len();
-        node.inputs.iter().flatten().for_each(|&v| self.touch(v, step));
         let carried = self.carry(node, &args[1..]);
         let pending = self.pending_loop(n, body, &carried)?;
         let first = self.pending.len();
+        // The host reads these when the loop begins, which is behind the copies of the first values.
+        [pending.trips, pending.begin].into_iter().flatten().for_each(|v| self.touch(v, first));
         self.pending.push(Pending::Loop(Box::new(pending)));
         let next: Vec<(ValueId, StorageLocation)> =
             yields.iter().skip(op.leading()).copied().zip(carried.iter().map(|c| c.1)).collect();

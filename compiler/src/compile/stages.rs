@@ -6,8 +6,8 @@
 
 use super::check::is_known;
 use super::open::{SizeError, sizes_of};
-use crate::graph::{BindError, Function, Module, NodeId, ValueDef, ValueId, reinfer, set_input_shapes};
-use crate::graph::{input_ports, learn_dims, open_dims, substitute_dims};
+use crate::graph::{BindError, Function, Module, NodeId, ValueDef, ValueId, learn_dims};
+use crate::graph::{open_dims, reinfer, set_shapes_in_order, substitute_dims};
 use crate::int::{Dim, DimRanges, Int};
 use crate::name::Name;
 use crate::ops::control::Const;
@@ -101,8 +101,7 @@ impl Stages {
 /// Gives open dimensions their sizes, and the operands of a part their shapes.
 fn set_sizes(module: &mut Module, dims: &[(Name, i64)], shapes: &[Vec<usize>]) -> Result<(), BindError> {
     substitute_dims(module, &dims.iter().map(|&(d, n)| (d, Int::new(n))).collect());
-    let names = input_ports(module).into_iter().map(|p| p.0);
-    set_input_shapes(module, &names.zip(shapes.iter().cloned()).collect::<Vec<_>>())
+    set_shapes_in_order(module, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
 /// Gives a node the sizes that operands say, and notes what its symbols are; of one with regions the one that they choose stays.
@@ -222,7 +221,7 @@ impl Split {
             node: *n,
             operands: operands.iter().filter_map(|(i, v)| Some((*i, source(v)?))).collect(),
         });
-        let names = |n: usize| (0..n).map(|i| Name::new(&format!("t{i}"))).collect::<Vec<_>>();
+        let names = |n: usize| FreshNames::of(module).take(n).collect::<Vec<_>>();
         Stages {
             head: part(module, &self.head, f.params(), &head_results, names(head_results.len())),
             sizing: part(module, &self.sizing, &sizing_reads, &of_sizing, names(of_sizing.len())),
@@ -272,17 +271,46 @@ fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<Value
     uses.filter(|&v| !made.contains(&v) && f.def_op::<Const>(v).is_none() && seen.insert(v)).collect()
 }
 
+/// Names for values between parts: `t0`, `t1` ..., but for those that parameters, results and open dimensions of the network have.
+struct FreshNames {
+    taken: FxHashSet<Name>,
+    next: usize,
+}
+
+impl FreshNames {
+    fn of(module: &Module) -> FreshNames {
+        let f = module.main();
+        let params = f.params().iter().filter_map(|&v| f.values[v].name);
+        let taken = params.chain(f.result_names.iter().copied()).chain(open_dims(module));
+        FreshNames { taken: taken.collect(), next: 0 }
+    }
+}
+
+impl Iterator for FreshNames {
+    type Item = Name;
+    fn next(&mut self) -> Option<Name> {
+        loop {
+            let name = Name::new(&format!("t{}", self.next));
+            self.next += 1;
+            if !self.taken.contains(&name) {
+                return Some(name);
+            }
+        }
+    }
+}
+
 /// The module with `nodes` and the constants they read as its entry function.
 fn part(module: &Module, nodes: &[NodeId], params: &[ValueId], results: &[ValueId], names: Vec<Name>) -> Module {
     let mut out = module.clone();
+    let mut names_of_params = FreshNames::of(module);
     let f = out.main_mut();
     let body = f.body;
     let old_params = f.params().to_vec();
     let mut fresh: FxHashMap<ValueId, ValueId> = FxHashMap::default();
     let mut args = vec![];
     for (i, &v) in params.iter().enumerate() {
-        let name = f.values[v].name.filter(|_| old_params.contains(&v)).unwrap_or_else(|| Name::new(&format!("t{i}")));
-        let arg = f.fresh_value(f.ty(v).clone(), ValueDef::Arg(body, i), Some(name));
+        let name = f.values[v].name.filter(|_| old_params.contains(&v)).or_else(|| names_of_params.next());
+        let arg = f.fresh_value(f.ty(v).clone(), ValueDef::Arg(body, i), name);
         fresh.insert(v, arg);
         args.push(arg);
     }
@@ -452,6 +480,32 @@ mod tests {
         let wrong =
             s.tail_at(&[], &[vec![2, 6], vec![1], vec![1], vec![2]], &[Tensor::ints(&[9]), Tensor::ints(&[5, 5])]);
         assert!(wrong.is_err());
+    }
+
+    #[test]
+    fn names_of_inputs_results_and_sizes_are_not_taken() {
+        // The value between the parts stands where the network has an input of the name that it would get.
+        for (x, y, n) in [("t0", "t1", "t2"), ("t1", "t0", "n"), ("t2", "t1", "t0"), ("x", "y", "t1")] {
+            let text = format!(
+                "graph @main(%{x}: f32[2,3], %{y}: f32[6]) -> (t3: i64[2,{n}], t4: i64[2,late], t5: f32[2,{n}]) {{\n  \
+                 %a = relu %{x} : f32[2,3]\n  %b = non_zero %a {{count={n}}} : i64[2,{n}]\n  \
+                 %c = abs %b : i64[2,{n}]\n  %d = non_zero %c {{count=late}} : i64[2,late]\n  \
+                 %e = gather %{y}, %b {{axis=0}} : f32[2,{n}]\n  return %c, %d, %e\n}}\n"
+            );
+            let m = parsed(&text);
+            let x = Tensor::from_vec(vec![2, 3], vec![1.0f32, -1.0, 0.0, 2.0, 3.0, -2.0]);
+            let inputs = [x, crate::text::random_tensor(crate::dtype::DType::F32, &[6], 3)];
+            assert_eq!(in_parts(&m, &inputs), run_function(&m, m.entry, &inputs).expect("runs"));
+            let s = split_stages(&m).expect("splits").expect("decides sizes");
+            for part in [&s.head, &s.sizing, &s.tail] {
+                let f = part.main();
+                let mut names: Vec<Name> = f.params().iter().filter_map(|&v| f.values[v].name).collect();
+                let all = names.len();
+                names.sort_by_key(|n| n.to_string());
+                names.dedup();
+                assert_eq!((names.len(), all), (all, f.params().len()));
+            }
+        }
     }
 
     #[test]

@@ -148,6 +148,39 @@ pub fn input_ports(module: &Module) -> Vec<(Name, TensorType)> {
 pub fn set_input_shapes(module: &mut Module, shapes: &[(Name, Vec<usize>)]) -> Result<(), BindError> {
     let ports = input_ports(module);
     let types = choose_shapes(ports.clone(), None, &[], shapes)?;
+    set_input_types(module, &ports, types)
+}
+
+/// [`set_input_shapes`] of all inputs, in their order. Names need not tell them apart.
+///
+/// # Errors
+/// As there.
+pub fn set_shapes_in_order(module: &mut Module, shapes: &[&[usize]]) -> Result<(), BindError> {
+    let ports = input_ports(module);
+    let types = shapes_in_order(&ports, shapes)?;
+    set_input_types(module, &ports, types)
+}
+
+/// The types of inputs `ports` (names and types) with these shapes, in their order.
+///
+/// # Errors
+/// Another number of inputs, another rank, one symbol with two sizes, or sizes that no memory holds.
+pub fn shapes_in_order(ports: &[(Name, TensorType)], shapes: &[&[usize]]) -> Result<Vec<TensorType>, BindError> {
+    if let Some((name, ty)) = ports.get(shapes.len()) {
+        let why = format!("it is {ty:?}, and there are shapes for {} of {} inputs", shapes.len(), ports.len());
+        return Err(BindError::BadSize { name: *name, value: "left out".into(), why });
+    }
+    let mut map: FxHashMap<Name, Int> = FxHashMap::default();
+    for ((name, ty), shape) in ports.iter().zip(shapes) {
+        match_shape(*name, &ty.shape, shape, &mut map)?;
+    }
+    let types: Vec<TensorType> =
+        ports.iter().zip(shapes).map(|((_, ty), shape)| TensorType::fixed(ty.dtype, shape)).collect();
+    check_sane(ports, &types)?;
+    Ok(types)
+}
+
+fn set_input_types(module: &mut Module, ports: &[(Name, TensorType)], types: Vec<TensorType>) -> Result<(), BindError> {
     instantiate_functions(module)?;
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();
     for ((_, old), new) in ports.iter().zip(&types) {
@@ -202,12 +235,15 @@ pub fn choose_shapes(
     for d in types.iter_mut().flat_map(|t| t.shape.iter_mut()) {
         *d = d.replace(&mut |v| map.get(&v).cloned());
     }
-    for (ty, &(name, _)) in types.iter().zip(&ports) {
-        if !ty.is_sane() {
-            return Err(BindError::TooLarge(format!("`{name}` is {ty:?}, which no memory holds")));
-        }
-    }
+    check_sane(&ports, &types)?;
     Ok(types)
+}
+
+fn check_sane(ports: &[(Name, TensorType)], types: &[TensorType]) -> Result<(), BindError> {
+    match types.iter().zip(ports).find(|(ty, _)| !ty.is_sane()) {
+        Some((ty, (name, _))) => Err(BindError::TooLarge(format!("`{name}` is {ty:?}, which no memory holds"))),
+        None => Ok(()),
+    }
 }
 
 /// Infers the types of all nodes of a function again, in order, from the types of its parameters. A graph function

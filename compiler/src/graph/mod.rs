@@ -15,7 +15,7 @@ mod instantiate;
 pub use crate::tensor_type::{Signature, TensorType};
 pub use bind::{
     BindError, bind_dims, choose_shapes, input_ports, learn_dims, open_dims, open_dims_of, reinfer, set_input_shape,
-    set_input_shapes, substitute_dims, substitute_function_dims,
+    set_input_shapes, set_shapes_in_order, shapes_in_order, substitute_dims, substitute_function_dims,
 };
 pub use builder::{BuildError, FunctionBuilder};
 pub(crate) use copy::CopyNodes;

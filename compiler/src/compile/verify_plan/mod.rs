@@ -1,0 +1,338 @@
+//! The verifier of plans: between the definition of a value and its last read, no step writes the buffer that holds it. A plan that
+//! it refuses is always a bug of the planner.
+//!
+//! It follows a run of the plan with the names of values instead of their elements. What a step should read and write comes from the
+//! graph: the operands and results of its node. What it does read and write comes from the plan: buffers and slices. For each slice of
+//! each buffer the verifier knows which values are there, and which step wrote last.
+//!
+//! Checked:
+//! - each binding of a kernel, each operand of a host step, each condition and number of iterations that the host reads, each operand
+//!   and result of a call and each result of the network is in the buffer where the step reads it, in all its slices;
+//! - kernels of one group leave each other's results and scratch alone until the last of them;
+//! - no dispatch reads a value in a buffer that it writes; of host functions on device buffers those results alone share a buffer with
+//!   an operand that take its place;
+//! - nothing writes inputs and constants, and a called function writes no buffers but its own;
+//! - after a branch a buffer holds what both sides leave there: a value of before where neither writes it, a result where both yield it;
+//! - values of before a loop are in their buffers in every iteration: no step of the body writes these;
+//! - an iteration finds its arguments in place, and leaves what the next one reads, what is collected and the condition where the loop
+//!   takes them; the buffers of a loop are distinct, so those of carried values may change places;
+//! - a call may overwrite all buffers of the functions that it reaches; each call of a function uses the same ones.
+//!
+//! Not checked: that values fit their buffers, and what kernels do with their bindings.
+
+mod control;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use super::CompileError;
+use super::callees::{Bodies, Callees};
+use crate::arena::Id;
+use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::name::Name;
+use crate::ops::control::{CallHost, Const};
+use crate::plan::{BufferIndex, Content, Dispatch, HostContent, HostStep, Plan, PlanKernel, Step};
+use crate::tir::{Access, BufferId};
+use control::Interface;
+use rustc_hash::{FxHashMap, FxHashSet};
+use state::{Held, State, Writer};
+
+/// What plans of a module are held against.
+#[derive(Clone)]
+pub(super) struct PlanValues {
+    /// The node of each group.
+    nodes: Vec<NodeId>,
+    /// The operands of views, by their results.
+    views: FxHashMap<ValueId, ValueId>,
+    /// What each binding of each kernel is.
+    kernels: Vec<Vec<Role>>,
+}
+
+/// What a kernel binds.
+#[derive(Clone, Copy)]
+enum Role {
+    /// The n-th operand of the group's node.
+    Operand(usize),
+    /// The n-th result.
+    Result(usize),
+    /// What one kernel of the group leaves for another.
+    Scratch(BufferId),
+}
+
+impl PlanValues {
+    /// Those of `main`, joined with what it calls, whose groups became `kernels` of `module`; `is_view` tells groups that became none.
+    pub fn of(module: &Module, main: &Function, is_view: impl Fn(usize) -> bool, kernels: &[PlanKernel]) -> PlanValues {
+        let planned = |n: &NodeId| !main.nodes[*n].op.is::<Const>() && !main.nodes[*n].op.is::<Callees>();
+        let nodes: Vec<NodeId> = main.walk().into_iter().filter(planned).collect();
+        let views = nodes.iter().enumerate().filter(|(group, _)| is_view(*group)).filter_map(|(_, &n)| {
+            let node = &main.nodes[n];
+            Some((*node.outputs.first()?, node.inputs.iter().flatten().next().copied()?))
+        });
+        let views = views.collect();
+        let roles = |k: &PlanKernel| {
+            let f = module.tensor_functions.get(&k.function);
+            let at = |b: BufferId| {
+                let operand = f.and_then(|f| f.inputs().position(|x| x == b)).map(Role::Operand);
+                operand.or_else(|| f.and_then(|f| f.outputs().position(|x| x == b)).map(Role::Result))
+            };
+            k.emitted.bindings.iter().map(|b| at(b.buffer).unwrap_or(Role::Scratch(b.buffer))).collect()
+        };
+        PlanValues { views, kernels: kernels.iter().map(roles).collect(), nodes }
+    }
+}
+
+/// Holds a plan against the function that it is a plan of.
+///
+/// # Errors
+/// [`CompileError::Bug`] with the first step that reads something else than it should.
+pub(super) fn verify_plan(plan: &Plan, main: &Function, values: &PlanValues) -> Result<(), CompileError> {
+    let slices =
+        plan.buffers.iter().map(|b| b.bytes.div_ceil(b.slice_bytes.max(1)).clamp(1, u64::from(u32::MAX)) as u32);
+    let mut v = Verifier {
+        plan,
+        main,
+        values,
+        bodies: Bodies::of(main),
+        slices: slices.collect(),
+        writers: vec![],
+        extents: FxHashMap::default(),
+        interfaces: vec![],
+        function: None,
+    };
+    v.interfaces = v.interfaces()?;
+    let start = v.start();
+    for (i, f) in plan.functions.iter().enumerate() {
+        v.function = Some(i);
+        v.function_body(i, &format!("@{}.", f.name), start.clone())?;
+    }
+    v.function = None;
+    let mut state = start;
+    v.steps(&plan.steps, "", &mut state)?;
+    for (view, &r) in plan.outputs.iter().zip(main.results()) {
+        v.expect(&state, r, view.buffer, "the end of the run")?;
+    }
+    Ok(())
+}
+
+struct Verifier<'a> {
+    plan: &'a Plan,
+    main: &'a Function,
+    values: &'a PlanValues,
+    bodies: Bodies,
+    /// The number of slices of each buffer.
+    slices: Vec<u32>,
+    /// The steps that wrote something, for messages.
+    writers: Vec<String>,
+    /// The number of slices that a value takes.
+    extents: FxHashMap<Held, u32>,
+    /// Where the plan's functions take operands and leave results.
+    interfaces: Vec<Interface>,
+    /// The function whose steps are followed; none for the entry function.
+    function: Option<usize>,
+}
+
+type Verified<T> = Result<T, CompileError>;
+
+fn fault<T>(place: &str, message: String) -> Verified<T> {
+    Err(CompileError::Bug { at: format!("the plan, {place}"), message })
+}
+
+impl Verifier<'_> {
+    /// What is there before the first step: inputs and constants.
+    fn start(&mut self) -> State {
+        let mut state = State::default();
+        for (buffer, b) in self.plan.buffers.iter().enumerate() {
+            let held = match &b.content {
+                Content::Input(i) | Content::Host(HostContent::Input(i)) => self.held(self.main.params()[*i]),
+                Content::Constant { name, .. } | Content::Host(HostContent::Constant(name)) => Held::Constant(*name),
+                Content::Pool | Content::Host(HostContent::Value(_)) => continue,
+            };
+            self.extents.insert(held, self.slices[buffer]);
+            (0..self.slices[buffer]).for_each(|s| state.put((buffer, s), held, None));
+        }
+        state
+    }
+
+    /// What holds a value: a view is its operand.
+    fn held(&self, v: ValueId) -> Held {
+        let mut v = v;
+        while let Some(&from) = self.values.views.get(&v) {
+            v = from;
+        }
+        self.main.def_op::<Const>(v).map_or(Held::Value(v), |(_, c)| Held::Constant(c.name))
+    }
+
+    fn name_of(&self, held: Held) -> String {
+        match held {
+            Held::Constant(name) => format!("the constant @{name}"),
+            Held::Scratch(group, b) => format!("scratch {} of group {group}", b.index()),
+            Held::Value(v) => {
+                let node = |n: NodeId| format!("a result of `{}`", self.main.nodes[n].name);
+                let name = self.main.values[v].name.map(|n| format!("`{n}`"));
+                name.or_else(|| self.main.def_node(v).map(node)).unwrap_or_else(|| format!("argument {}", v.index()))
+            }
+        }
+    }
+
+    /// The value is in the buffer, in all slices that it takes.
+    fn expect(&self, state: &State, v: ValueId, buffer: BufferIndex, reader: &str) -> Verified<()> {
+        let held = self.held(v);
+        let slices = self.extents.get(&held).copied().unwrap_or(1).min(self.slices[buffer]);
+        (0..slices).try_for_each(|s| self.expect_slice(state, held, (buffer, s), reader))
+    }
+
+    fn expect_slice(&self, state: &State, held: Held, at: (BufferIndex, u32), reader: &str) -> Verified<()> {
+        if state.holds(at, held) {
+            return Ok(());
+        }
+        let slice =
+            if self.slices.get(at.0).is_some_and(|&n| n > 1) { format!(" (slice {})", at.1) } else { String::new() };
+        let last = match (state.writer(at), state.first(at)) {
+            (None, _) => "nothing has put there".to_string(),
+            (Some(w), Some(other)) => {
+                format!("was overwritten: {} left {} there", self.writers[w], self.name_of(other))
+            }
+            (Some(w), None) => format!("was overwritten by {}", self.writers[w]),
+        };
+        let name = self.name_of(held);
+        fault(reader, format!("reads {name} in buffer {}{slice}, which {last}", at.0))
+    }
+
+    /// A step that writes, for messages.
+    fn writer(&mut self, text: String) -> Writer {
+        self.writers.push(text);
+        self.writers.len() - 1
+    }
+
+    /// The step may write the buffer.
+    fn check_write(&self, buffer: BufferIndex, step: &str) -> Verified<()> {
+        match &self.plan.buffers[buffer].content {
+            Content::Pool | Content::Host(HostContent::Value(_)) => {}
+            other => return fault(step, format!("writes buffer {buffer}, which is not its own: {other:?}")),
+        }
+        let foreign = self.function.map(|f| &self.plan.functions[f]).filter(|f| !f.buffers.contains(&buffer));
+        foreign.map_or(Ok(()), |f| fault(step, format!("writes buffer {buffer}, which calls of @{} share", f.name)))
+    }
+
+    /// The step leaves a value in a whole buffer.
+    fn put(&mut self, state: &mut State, v: ValueId, buffer: BufferIndex, writer: Writer) -> Verified<()> {
+        self.check_write(buffer, &self.writers[writer])?;
+        let held = self.held(v);
+        (0..self.slices[buffer]).for_each(|s| state.put((buffer, s), held, Some(writer)));
+        Ok(())
+    }
+
+    /// Follows steps; `prefix` is for messages.
+    fn steps(&mut self, steps: &[Step], prefix: &str, state: &mut State) -> Verified<()> {
+        for (i, step) in steps.iter().enumerate() {
+            let place = format!("step {prefix}{i}");
+            let inside = format!("{prefix}{i}.");
+            match step {
+                Step::Gpu(list) => self.dispatches(list, &place, state)?,
+                Step::Host(h) => self.host_step(h, &place, state)?,
+                Step::Copy { from, to } => {
+                    let writer = self.writer(format!("{place} (a copy of buffer {from})"));
+                    self.check_write(*to, &self.writers[writer])?;
+                    state.copy(*from, *to, self.slices[*to], writer);
+                }
+                Step::Branch(b) => self.branch(b, (&place, &inside), state)?,
+                Step::Loop(l) => self.repeat(l, (&place, &inside), state)?,
+                Step::Call(c) => self.call(c, &place, state)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn text_of(&self, place: &str, at: usize, d: &Dispatch) -> String {
+        format!("{place}, dispatch {at} (kernel `{}`)", self.plan.kernels[d.kernel].name)
+    }
+
+    fn dispatches(&mut self, list: &[Dispatch], place: &str, state: &mut State) -> Verified<()> {
+        let mut begun: FxHashSet<(Held, u32)> = FxHashSet::default();
+        for (at, d) in list.iter().enumerate() {
+            if at.checked_sub(1).is_some_and(|before| list[before].group != d.group) {
+                begun.clear();
+            }
+            let text = self.text_of(place, at, d);
+            let node = &self.main.nodes[self.values.nodes[d.group]];
+            let operands: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+            let roles = &self.values.kernels[d.kernel];
+            let bindings = &self.plan.kernels[d.kernel].emitted.bindings;
+            let mut written: Vec<((BufferIndex, u32), Held)> = vec![];
+            for ((role, binding), &target) in roles.iter().zip(bindings).zip(&d.buffers) {
+                let held = match *role {
+                    Role::Operand(i) => operands.get(i).map(|&v| self.held(v)),
+                    Role::Result(i) => node.outputs.get(i).map(|&v| self.held(v)),
+                    Role::Scratch(b) => Some(Held::Scratch(d.group, b)),
+                };
+                let Some(held) = held else {
+                    return fault(&text, "binds an operand that its node does not have".into());
+                };
+                let writes = binding.access == Access::Write;
+                if !writes || begun.contains(&(held, target.1)) {
+                    self.expect_slice(state, held, target, &text)?;
+                }
+                if writes {
+                    self.check_write(target.0, &text)?;
+                    written.push((target, held));
+                }
+            }
+            self.check_apart(d, &written, &text)?;
+            let writer = self.writer(text);
+            for (target, held) in written {
+                begun.insert((held, target.1));
+                let extent = self.extents.entry(held).or_default();
+                *extent = (*extent).max(target.1 + 1);
+                state.put(target, held, Some(writer));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the dispatch writes, it binds once.
+    fn check_apart(&self, d: &Dispatch, written: &[((BufferIndex, u32), Held)], text: &str) -> Verified<()> {
+        for (target, held) in written {
+            if d.buffers.iter().filter(|b| *b == target).count() > 1 {
+                let name = self.name_of(*held);
+                return fault(
+                    text,
+                    format!("writes {name} to buffer {}, which it binds for something else too", target.0),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn host_step(&mut self, h: &HostStep, place: &str, state: &mut State) -> Verified<()> {
+        let text = format!("{place} (host step `{}`)", h.name);
+        let node = &self.main.nodes[h.node];
+        for (view, &v) in h.inputs.iter().zip(node.inputs.iter().flatten()) {
+            self.expect(state, v, view.buffer, &text)?;
+        }
+        let call = node.op.downcast::<CallHost>().filter(|c| c.on_device);
+        for (i, output) in h.outputs.iter().enumerate().filter(|_| call.is_some()) {
+            let taken = call.and_then(|c| c.in_place_operand(i));
+            let shared =
+                h.inputs.iter().enumerate().find(|(j, input)| Some(*j) != taken && input.buffer == output.buffer);
+            if let Some((j, input)) = shared {
+                let what = format!("result {i} and operand {j} (`{}`) are in buffer {}", input.name, output.buffer);
+                return fault(&text, format!("{what}, and it does not take its place"));
+            }
+        }
+        let writer = self.writer(text);
+        let (outputs, results) = (h.outputs.clone(), node.outputs.clone());
+        for (view, &v) in outputs.iter().zip(&results) {
+            let held = self.held(v);
+            let elements: u64 = view.shape.iter().map(|&n| n as u64).product();
+            let bytes = view.encoding.storage_bytes(view.dtype, elements);
+            let slices = bytes.div_ceil(self.plan.buffers[view.buffer].slice_bytes.max(1));
+            self.extents.insert(held, u32::try_from(slices).unwrap_or(u32::MAX).clamp(1, self.slices[view.buffer]));
+            self.put(state, v, view.buffer, writer)?;
+        }
+        Ok(())
+    }
+
+    fn node_name(&self, group: usize) -> Name {
+        self.main.nodes[self.values.nodes[group]].name
+    }
+}
