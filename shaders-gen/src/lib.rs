@@ -46,6 +46,7 @@ mod memory;
 mod ops;
 mod packing;
 mod power;
+mod remainder;
 mod subgroup;
 mod subgroup_size;
 mod tree;

@@ -115,6 +115,11 @@ impl Builder {
             UnaryOp::Exp => self.exp(a),
             UnaryOp::Log => self.log(a),
             UnaryOp::Asinh => self.asinh(a),
+            UnaryOp::Atan => {
+                // Some drivers give 0 for NaN.
+                let (v, is_nan) = (self.math(M::Atan, &[a]), self.magnitude_bits(a, B::Greater));
+                self.select(is_nan, a, v)
+            }
             UnaryOp::Acosh => self.acosh(a),
             UnaryOp::Atanh => {
                 let one = self.c(a, 1.0);
@@ -129,7 +134,7 @@ impl Builder {
     }
 
     /// Compares the exponent and mantissa bits with those of infinity: `==` tests for infinity, `>` for NaN.
-    fn magnitude_bits(&mut self, a: Value, op: B) -> Value {
+    pub(crate) fn magnitude_bits(&mut self, a: Value, op: B) -> Value {
         let bits = self.bitcast(a, Kind::U32);
         let mask = self.c(bits, f64::from(0x7fff_ffffu32));
         let magnitude = self.binary(B::And, bits, mask);
@@ -198,7 +203,9 @@ impl Builder {
         let far = self.log_twice(a);
         let limit = self.c(a, 1e10);
         let is_far = self.less(limit, a);
-        self.select(is_far, far, near)
+        let v = self.select(is_far, far, near);
+        let (outside, nan) = (self.less(a, one), self.c(a, f64::NAN));
+        self.select(outside, nan, v)
     }
 
     fn log_twice(&mut self, a: Value) -> Value {
@@ -225,7 +232,7 @@ impl Builder {
                 let v = self.binary(B::Divide, a, b);
                 self.wrap(v, t)
             }
-            BinaryOp::TruncMod if float => plain(self, B::Modulo),
+            BinaryOp::TruncMod if float => self.float_remainder(a, b),
             BinaryOp::TruncMod if t != DType::Bool => {
                 let b = self.safe_divisor(a, b);
                 self.binary(B::Modulo, a, b)
@@ -276,7 +283,7 @@ impl Builder {
     /// The remainder with the divisor's sign.
     fn floor_mod(&mut self, a: Value, b: Value, float: bool) -> Value {
         let b = if float { b } else { self.safe_divisor(a, b) };
-        let r = self.binary(B::Modulo, a, b);
+        let r = if float { self.float_remainder(a, b) } else { self.binary(B::Modulo, a, b) };
         if a.kind == Kind::U32 {
             return r;
         }

@@ -31,6 +31,21 @@ impl Builder {
         let abs = self.math(M::Abs, &[a]);
         let p = self.math(M::Pow, &[abs, b]);
         let (zero, one, half) = (self.c(a, 0.0), self.c(a, 1.0), self.c(a, 0.5));
+        // Drivers compute `exp2(b * log2(a))`, in which 0 times infinity is NaN. Some give 0 for NaN, and
+        // for 0 to a negative power.
+        let infinity = self.c(a, f64::INFINITY);
+        let (is_zero, is_inverse) = (self.binary(B::Equal, abs, zero), self.less(b, zero));
+        let inverse_of_zero = self.binary(B::And, is_zero, is_inverse);
+        let p = self.select(inverse_of_zero, infinity, p);
+        let mut is_nan = self.magnitude_bits(a, B::Greater);
+        if exponent.is_none_or(f64::is_nan) {
+            let other = self.magnitude_bits(b, B::Greater);
+            is_nan = self.binary(B::InclusiveOr, is_nan, other);
+        }
+        let nan = self.c(a, f64::NAN);
+        let p = self.select(is_nan, nan, p);
+        let is_unit = self.binary(B::Equal, abs, one);
+        let p = self.select(is_unit, one, p);
         let whole = self.math(M::Floor, &[b]);
         let is_whole = self.binary(B::Equal, whole, b);
         let halved = self.mul(b, half);
@@ -38,9 +53,15 @@ impl Builder {
         let is_odd = self.binary(B::NotEqual, even, halved);
         let minus = self.unary(U::Negate, p);
         let signed = self.select(is_odd, minus, p);
-        let nan = self.c(a, f64::NAN);
-        let below = self.select(is_whole, signed, nan);
-        let negative = self.less(a, zero);
+        // 0 and infinity have a power whatever their sign.
+        let is_infinite = self.binary(B::Equal, abs, infinity);
+        let is_end = self.binary(B::InclusiveOr, is_zero, is_infinite);
+        let fraction = self.select(is_end, p, nan);
+        let below = self.select(is_whole, signed, fraction);
+        // -0 is no less than 0, but its odd powers have its sign.
+        let size = self.bitcast(a, Kind::I32);
+        let none = self.c(size, 0.0);
+        let negative = self.less(size, none);
         let v = self.select(negative, below, p);
         let no_power = self.binary(B::Equal, b, zero);
         self.select(no_power, one, v)

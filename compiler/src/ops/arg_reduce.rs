@@ -6,10 +6,10 @@ use super::softmax::{Split, check_axes, import_axes};
 use super::{InferContext, Op, OpResult};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
-use crate::int::{Int, flatten_index};
+use crate::int::{Int, flatten_index, product};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
-use crate::tir::{BinaryOp, BufferId, Combiner, Expr};
+use crate::tir::{BinaryOp, BufferId, Combiner, Expr, UnaryOp};
 use crate::{attr_enum, attr_struct};
 
 attr_enum! {
@@ -31,7 +31,8 @@ impl Extreme {
 }
 
 attr_struct! {
-    /// Position along `axis` of the largest or smallest element, as i64.
+    /// Position along `axis` of the largest or smallest element, as i64. The first NaN counts as that element, as in NumPy; with
+    /// `select_last` the last NaN.
     pub struct ArgReduce("arg_reduce") {
         /// Which element.
         pub kind: Extreme = Extreme::Max,
@@ -45,21 +46,42 @@ attr_struct! {
 }
 
 attr_struct! {
-    /// 1 at the first largest element over all of `axes` together, 0 elsewhere.
+    /// 1 at the first largest element (or the first NaN) over all of `axes` together, 0 elsewhere.
     pub struct Hardmax("hardmax") {
         /// The axes, ascending.
         pub axes: Vec<usize> = vec![],
     }
 }
 
-/// Stages `best` and `place`: the extreme over the split's axes and its position in the flattened axes, as i32.
+/// Where the extreme over the axes of a split is.
+struct Place {
+    /// For a float, positions of NaN are told apart from others by an offset of `count`.
+    buffer: BufferId,
+    count: Option<Int>,
+}
+
+impl Place {
+    /// The position in the flattened axes of the result with index `o`, as i32.
+    fn at(&self, o: Vec<Int>) -> Expr {
+        let found = Expr::load(self.buffer, o);
+        let Some(count) = &self.count else { return found };
+        let count = Expr::Index(count.clone(), DType::I32);
+        let beyond = Expr::binary(BinaryOp::Ge, found.clone(), count.clone());
+        Expr::select(beyond, found.clone() - count, found)
+    }
+}
+
+/// Stages `best` and `place`: the extreme over the split's axes and its position in the flattened axes.
+///
+/// Any NaN comes before all numbers, whether or not `best` is NaN. For the first position NaN at `p` is `p` and a number there
+/// `p + count`, of which the least is taken; for the last position it is the other way round.
 fn locate(
     cx: &mut ComputeContext<'_>,
     split: &Split,
     shape: &[Int],
     keepdims: bool,
     (kind, last): (Extreme, bool),
-) -> OpResult<BufferId> {
+) -> OpResult<Place> {
     let x = cx.require(0)?;
     let dtype = cx.dtype(x);
     let extents = split.reduced(&cx.shape(x));
@@ -67,12 +89,21 @@ fn locate(
         Expr::load(x, operand_index(split, keepdims, o, r))
     });
     let (combiner, none) = if last { (Combiner::Max, 0) } else { (Combiner::Min, i32::MAX as i64) };
-    Ok(cx.reduce("place", shape, DType::I32, &extents, combiner, |o, r| {
-        let at = operand_index(split, keepdims, o, r);
-        let equal = Expr::binary(BinaryOp::Eq, Expr::load(x, at), Expr::load(best, o.to_vec()));
-        let place = Expr::Index(flatten_index(r, &extents), DType::I32);
-        Expr::select(equal, place, Expr::int(none, DType::I32))
-    }))
+    let count = dtype.is_float().then(|| product(&extents));
+    let buffer = cx.reduce("place", shape, DType::I32, &extents, combiner, |o, r| {
+        let value = Expr::load(x, operand_index(split, keepdims, o, r));
+        let equal = Expr::binary(BinaryOp::Eq, value.clone(), Expr::load(best, o.to_vec()));
+        let here = flatten_index(r, &extents);
+        let index = |i: Int| Expr::Index(i, DType::I32);
+        let Some(count) = &count else {
+            return Expr::select(equal, index(here), Expr::int(none, DType::I32));
+        };
+        let beyond = here.clone() + count;
+        let (number, nan) = if last { (here, beyond) } else { (beyond, here) };
+        let number = Expr::select(equal, index(number), Expr::int(none, DType::I32));
+        Expr::select(Expr::unary(UnaryOp::IsNan, value), index(nan), number)
+    });
+    Ok(Place { buffer, count })
 }
 
 fn check_not_empty(x: &TensorType, axes: &[usize]) -> OpResult<()> {
@@ -99,7 +130,7 @@ impl Op for ArgReduce {
         let split = Split { rank: cx.shape(cx.require(0)?).len(), axes: vec![self.axis] };
         let shape = cx.output_type(0).shape.clone();
         let place = locate(cx, &split, &shape, self.keepdims, (self.kind, self.select_last))?;
-        let out = cx.compute("", &shape, DType::I64, |o| Expr::load(place, o.to_vec()).cast(DType::I32, DType::I64));
+        let out = cx.compute("", &shape, DType::I64, |o| place.at(o.to_vec()).cast(DType::I32, DType::I64));
         cx.output(0, out);
         Ok(())
     }
@@ -141,7 +172,7 @@ impl Op for Hardmax {
         let place = locate(cx, &split, &kept, false, (Extreme::Max, false))?;
         let result = cx.compute("", &out.shape, out.dtype, |o| {
             let here = Expr::Index(flatten_index(&split.reduced(o), &extents), DType::I32);
-            let first = Expr::binary(BinaryOp::Eq, here, Expr::load(place, split.kept(o)));
+            let first = Expr::binary(BinaryOp::Eq, here, place.at(split.kept(o)));
             Expr::select(first, Expr::int(1, out.dtype), Expr::int(0, out.dtype))
         });
         cx.output(0, result);
@@ -197,6 +228,17 @@ mod tests {
         assert_eq!(places(Extreme::Min, 0, true), [1, 1, 1]);
         let kept = run(ArgReduce { axis: 1, keepdims: true, ..ArgReduce::default() }, &[&x]);
         assert_eq!(kept.shape(), [2, 1]);
+        let nan = f32::NAN;
+        for dtype in [DType::F32, DType::F16] {
+            let rows = [[1.0, nan, 3.0, nan], [nan; 4], [5.0, -f32::INFINITY, f32::INFINITY, 5.0]];
+            let x = Tensor::from_f64(dtype, vec![3, 4], rows.concat().into_iter().map(f64::from));
+            let places =
+                |kind, select_last| run(ArgReduce { kind, axis: 1, keepdims: false, select_last }, &[&x]).to_i64_vec();
+            assert_eq!(places(Extreme::Max, false), [1, 0, 2]);
+            assert_eq!(places(Extreme::Max, true), [3, 3, 2]);
+            assert_eq!(places(Extreme::Min, false), [1, 0, 1]);
+            assert_eq!(places(Extreme::Min, true), [3, 3, 1]);
+        }
         let empty = Tensor::zeros(DType::F32, vec![0, 2]);
         assert!(try_run(ArgReduce::default(), &[&empty]).unwrap_err().contains("empty"));
     }

@@ -1,13 +1,14 @@
 //! Scaled dot-product attention and rotary embeddings, composed of other ops when a model comes in.
 
 use super::OpResult;
-use super::binary::{Add, Div, Less, LessOrEqual, Mul, Sub};
+use super::binary::{Add, And, Div, Greater, Less, LessOrEqual, Mul, Sub};
 use super::broadcast::Expand;
 use super::concat::Concat;
 use super::gather::Gather;
 use super::generate::{Full, Range};
 use super::matmul::MatMul;
 use super::pad::Pad;
+use super::reduce::{Reduce, ReduceKind};
 use super::reshape::Unsqueeze;
 use super::scan::Trilu;
 use super::select::Where;
@@ -108,19 +109,20 @@ pub(super) struct Attended {
     pub capped: ValueId,
     /// With the mask.
     pub masked: ValueId,
-    /// Behind the softmax.
+    /// Behind the softmax; 0 for a query that sees no key.
     pub weights: ValueId,
 }
 
 impl Scores {
-    /// The nodes; `mask` gives the masked scores.
+    /// The nodes. `mask` gives the masked scores and, where it may leave out all keys of a query, whether the query sees
+    /// any: of size 1 along the keys. The result of a query that sees none is 0.
     ///
     /// # Errors
     /// Shapes that do not fit.
     pub(super) fn attend(
         &self,
         cx: &mut ImportContext<'_, '_>,
-        mask: impl FnOnce(&mut ImportContext<'_, '_>, ValueId) -> OpResult<ValueId>,
+        mask: impl FnOnce(&mut ImportContext<'_, '_>, ValueId) -> OpResult<(ValueId, Option<ValueId>)>,
     ) -> OpResult<Attended> {
         let (q, k, v) = (cx.type_of(self.query).shape, cx.type_of(self.key).shape, cx.type_of(self.value).shape);
         let dtype = cx.type_of(self.query).dtype;
@@ -140,7 +142,7 @@ impl Scores {
         let product = cx.add(MatMul {}, &[rows, columns])?;
         let scores = cx.reshape(product, vec![q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()])?;
         let capped = softcap(cx, scores, self.softcap, dtype)?;
-        let masked = mask(cx, capped)?;
+        let (masked, visible) = mask(cx, capped)?;
         let exact = cx.cast(masked, self.precision.unwrap_or(dtype))?;
         let weights = self.softmax(cx, exact)?;
         let weights = cx.cast(weights, dtype)?;
@@ -148,6 +150,12 @@ impl Scores {
         let values = cx.cast(values, dtype)?;
         let out = cx.add(MatMul {}, &[by_group, values])?;
         let out = cx.reshape(out, vec![q[0].clone(), q[1].clone(), q[2].clone(), v[3].clone()])?;
+        let zero = cx.number(0.0, dtype);
+        let seeing = |cx: &mut ImportContext<'_, '_>, x| match visible {
+            Some(visible) => cx.add(Where {}, &[visible, x, zero]),
+            None => Ok(x),
+        };
+        let (out, weights) = (seeing(cx, out)?, seeing(cx, weights)?);
         Ok(Attended { out, scores, capped, masked, weights })
     }
 
@@ -235,33 +243,61 @@ fn softcap(cx: &mut ImportContext<'_, '_>, x: ValueId, cap: f64, dtype: DType) -
     cx.add(Mul {}, &[small, cap])
 }
 
-/// The scores with what operand 3, causality and the lengths in operand 6 leave out at minus infinity.
-fn mask(cx: &mut ImportContext<'_, '_>, scores: ValueId, past: &Dim) -> OpResult<ValueId> {
+/// The scores with what operand 3, causality and the lengths in operand 6 leave out at minus infinity; and, where they may
+/// leave out all keys, whether a query sees any (of size 1 along the keys).
+fn mask(cx: &mut ImportContext<'_, '_>, scores: ValueId, past: &Dim) -> OpResult<(ValueId, Option<ValueId>)> {
     let ty = cx.type_of(scores);
     let (length, total) = (ty.shape[2].clone(), ty.shape[3].clone());
     let lowest = cx.number(f64::NEG_INFINITY, ty.dtype);
     let keep = |cx: &mut ImportContext<'_, '_>, mask, x| cx.add(Where {}, &[mask, x, lowest]);
     let mut x = scores;
+    let mut masks = vec![];
     if let Some(given) = cx.opt(3) {
         let given = lengthen(cx, given, &total)?;
         x = match cx.type_of(given).dtype {
-            DType::Bool => keep(cx, given, x)?,
-            _ => cx.add(Add {}, &[x, given])?,
+            DType::Bool => {
+                masks.push(given);
+                keep(cx, given, x)?
+            }
+            _ => {
+                let given = cx.cast(given, ty.dtype)?;
+                masks.push(cx.add(Greater {}, &[given, lowest])?);
+                cx.add(Add {}, &[x, given])?
+            }
         };
     }
     if cx.attrs.int("is_causal").unwrap_or(0) != 0 {
         let seen = causal(cx, length, &total, past)?;
         x = keep(cx, seen, x)?;
+        masks.push(seen);
     }
     if let Some(lengths) = cx.opt(6) {
         let batch = ty.shape[0].clone();
-        let places = places(cx, &total)?;
+        let (start, step) = (cx.number(0.0, DType::I64), cx.number(1.0, DType::I64));
+        let end =
+            total.as_const().ok_or_else(|| Fault::unsupported("the number of keys is not known at compile time"))?;
+        let end = cx.number(end as f64, DType::I64);
+        let places = cx.add(Range { size: total, dynamic: false }, &[start, end, step])?;
         let lengths = cx.cast(lengths, DType::I64)?;
         let lengths = cx.reshape(lengths, vec![batch, Int::new(1), Int::new(1), Int::new(1)])?;
         let inside = cx.add(Less {}, &[places, lengths])?;
         x = keep(cx, inside, x)?;
+        masks.push(inside);
     }
-    Ok(x)
+    // Causality alone leaves each query a key.
+    if cx.opt(3).is_none() && cx.opt(6).is_none() {
+        return Ok((x, None));
+    }
+    let mut all = None;
+    for mask in masks {
+        all = Some(all.map_or(Ok(mask), |other| cx.add(And {}, &[other, mask]))?);
+    }
+    let last = |cx: &ImportContext<'_, '_>, v| cx.type_of(v).rank() - 1;
+    let any = all.map(|v| {
+        let axes = vec![last(cx, v)];
+        cx.add(Reduce { kind: ReduceKind::Max, axes, keepdims: true }, &[v])
+    });
+    Ok((x, any.transpose()?))
 }
 
 /// The places `0..count`, in i64.
@@ -394,6 +430,23 @@ mod tests {
             );
         }
         out
+    }
+
+    #[test]
+    fn a_query_that_sees_no_key_gives_zeros() {
+        let (q, k, v) = (random(&[1, 1, 3, 2], 1), random(&[1, 1, 2, 2], 2), random(&[1, 1, 2, 2], 3));
+        let inf = f32::INFINITY;
+        let seen = Tensor::from_f64(DType::Bool, vec![3, 2], [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+        let added = Tensor::from_vec(vec![3, 2], vec![0.0, -inf, -inf, -inf, 0.0, 0.0]);
+        let want = one_head(&q.to_f64_vec(), &k.to_f64_vec(), &v.to_f64_vec(), 2, |i, j| i == 2 || (i, j) == (0, 0));
+        for mask in [seen, added] {
+            let got = run_onnx(("Attention", 23), &[], &[Some(&q), Some(&k), Some(&v), Some(&mask)], 1).unwrap();
+            let got = got[0].to_f64_vec();
+            assert_eq!(got[2..4], [0.0, 0.0]);
+            for i in [0, 1, 4, 5] {
+                assert!((got[i] - want[i]).abs() < 1e-5, "{got:?}, not {want:?}");
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::control::Loop;
 use super::counted::{Counted, CountedOperand, Counting, MOST_COUNTED};
 use super::gather::{Gather, GatherElements};
 use super::reduce::{Reduce, ReduceKind};
+use super::search::compare_numbers;
 use super::select::Where;
 use super::slice::Slice;
 use super::transpose::Transpose;
@@ -96,8 +97,9 @@ impl NonMaxSuppression {
         for b in 0..batch {
             for c in 0..classes {
                 let of = |i: usize| scores[(b * classes + c) * n + i];
-                let mut order: Vec<usize> = (0..n).filter(|&i| least.is_none_or(|l| of(i) > l)).collect();
-                order.sort_by(|&i, &j| of(j).total_cmp(&of(i)).then(i.cmp(&j)));
+                let counts = |i: &usize| of(*i) > least.unwrap_or(TAKEN).max(TAKEN);
+                let mut order: Vec<usize> = (0..n).filter(counts).collect();
+                order.sort_by(|&i, &j| compare_numbers(of(j), of(i)).then(i.cmp(&j)));
                 let mut kept: Vec<usize> = Vec::new();
                 for i in order {
                     if kept.len() >= most {
@@ -124,7 +126,7 @@ impl NonMaxSuppression {
 
 /// The most boxes of a class that are found on a device, in as many rounds; more are for the host.
 const MOST_ROUNDS: usize = 256;
-/// Less than any score.
+/// The score of a box that is gone. A box whose score is NaN or no more than this is never selected.
 const TAKEN: f64 = f32::MIN as f64;
 
 /// Suppression in rounds, all classes and images at once: each takes the best box that is left, and what overlaps it goes.
@@ -148,14 +150,9 @@ impl Suppression {
         let corners = self.corners(c, boxes)?;
         let scores = c.cast(scores, DType::F32)?;
         let taken = c.number(TAKEN, DType::F32);
-        let scores = match least {
-            Some(least) => {
-                let least = one_number(c, least)?;
-                let counts = c.add(Greater {}, &[scores, least])?;
-                c.add(Where {}, &[counts, scores, taken])?
-            }
-            None => scores,
-        };
+        let least = least.map_or(Ok(taken), |least| one_number(c, least))?;
+        let counts = c.add(Greater {}, &[scores, least])?;
+        let scores = c.add(Where {}, &[counts, scores, taken])?;
         let overlap = match overlap {
             Some(overlap) => one_number(c, overlap)?,
             None => c.number(0.0, DType::F32),

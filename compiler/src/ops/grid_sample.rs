@@ -100,6 +100,8 @@ impl GridSample {
         let (low, high) = self.border(size);
         let at = match self.padding {
             SamplePadding::Zeros => at,
+            // Of a cubic sample each tap is moved inside instead: beyond the border it still leans on the elements inside.
+            SamplePadding::Border if self.mode == SampleMode::Cubic => at,
             SamplePadding::Border => at.max(number(0.0)).min(number(size - 1.0)),
             SamplePadding::Reflection => {
                 let inside = reflect(at.clone(), low, high, t);
@@ -332,6 +334,11 @@ mod tests {
         assert_eq!(of(SampleMode::Linear, SamplePadding::Zeros), [0.0, 0.0]);
         assert_eq!(of(SampleMode::Linear, SamplePadding::Border), [4.0, 4.0]);
         assert_eq!(of(SampleMode::Linear, SamplePadding::Reflection)[0], 3.5);
+        // Half an element beyond the last: the taps are 3, 4, and twice what the border gives.
+        let grid = Tensor::from_vec(vec![1, 1, 2, 2], vec![1.0f32, 0.0, -1e9, 0.0]);
+        let op = GridSample { mode: SampleMode::Cubic, padding: SamplePadding::Border, align_corners: false };
+        let got = run(op, &[&x, &grid]);
+        assert_close(&got, &Tensor::from_vec(vec![1, 1, 1, 2], vec![4.09375f32, 1.0]), 1e-6);
         assert!(try_run(GridSample::default(), &[&x, &random(&[1, 1, 2, 3], 1)]).is_err());
     }
 }

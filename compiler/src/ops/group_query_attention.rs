@@ -195,7 +195,7 @@ fn import_group_query(cx: &mut Context<'_, '_>) -> OpResult<Vec<ValueId>> {
             None => x,
         };
         let lowest = cx.number(f64::NEG_INFINITY, dtype);
-        cx.add(Where {}, &[seen, x, lowest])
+        Ok((cx.add(Where {}, &[seen, x, lowest])?, None))
     })?;
     let mut out = vec![merge_heads(cx, done.out)?, own_result(cx, key)?, own_result(cx, value)?];
     if cx.wants(3) {

@@ -12,7 +12,7 @@ use crate::graph::{TensorType, ValueId};
 use crate::int::Int;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
-use crate::tir::{BufferId, Combiner, Expr};
+use crate::tir::{BinaryOp, BufferId, Combiner, Expr, UnaryOp};
 
 attr_struct! {
     /// Matrix product of the last two axes with broadcasting of the leading ones, as NumPy's `matmul`: a rank-1 operand
@@ -189,7 +189,12 @@ impl Op for Gemm {
         let wide = if self.alpha.fract() == 0.0 && self.beta.fract() == 0.0 { acc } else { DType::F32.max(acc) };
         let result = cx.compute("bias", &out.shape, out.dtype, |o| {
             let mut value = Expr::load(sum, o.to_vec()).cast(acc, wide);
-            if self.alpha != 1.0 {
+            if self.alpha == 0.0 && wide.is_float() {
+                // 0 times what is not finite is NaN; a driver may take any product with 0 for 0.
+                let [nan, inf] = [UnaryOp::IsNan, UnaryOp::IsInf].map(|op| Expr::unary(op, value.clone()));
+                let number = |v: f64| Expr::constant(v, wide);
+                value = Expr::select(Expr::binary(BinaryOp::Or, nan, inf), number(f64::NAN), number(0.0));
+            } else if self.alpha != 1.0 {
                 value = value * Expr::constant(self.alpha, wide);
             }
             if let Some((c, shape, from)) = &addend {
@@ -299,6 +304,18 @@ mod tests {
             let want = product.to_f64_vec().into_iter().enumerate().map(|(i, p)| 0.5 * p + 2.0 * at(i));
             assert_close(&got, &Tensor::from_f64(DType::F32, vec![3, 5], want.collect::<Vec<_>>()), 1e-6);
         }
+    }
+
+    #[test]
+    fn factors_of_zero() {
+        let (a, b, nan) = (random(&[2, 3], 1), random(&[3, 2], 2), Tensor::from_vec(vec![2], vec![f32::NAN, 1.0]));
+        let product = run(MatMul {}, &[&a, &b]);
+        assert_close(&run(Gemm { beta: 0.0, ..Gemm::default() }, &[&a, &b, &nan]), &product, 1e-6);
+        let without = run(Gemm { alpha: 0.0, ..Gemm::default() }, &[&a, &b, &random(&[2], 3)]);
+        assert_eq!(without.to_f64_vec(), random(&[2], 3).to_f64_vec().repeat(2));
+        let rows = Tensor::from_vec(vec![2, 1], vec![f32::INFINITY, 2.0]);
+        let got = run(Gemm { alpha: 0.0, ..Gemm::default() }, &[&rows, &random(&[1, 1], 2)]).to_f64_vec();
+        assert!(got[0].is_nan() && got[1] == 0.0, "{got:?}");
     }
 
     #[test]

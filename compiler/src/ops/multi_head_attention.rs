@@ -180,7 +180,7 @@ fn import_multi_head(cx: &mut Context<'_, '_>) -> OpResult<Vec<ValueId>> {
     };
     let scale = cx.attrs.float("scale").filter(|&s| s != 0.0);
     let scores = Scores { query, key, value, scale, softcap: 0.0, precision: None, sink: None };
-    let done = scores.attend(cx, |cx, x| masking.apply(cx, x))?;
+    let done = scores.attend(cx, |cx, x| Ok((masking.apply(cx, x)?, None)))?;
     let out = merge_heads(cx, done.out)?;
     Ok(match cx.num_outputs {
         0 | 1 => vec![out],
@@ -242,7 +242,7 @@ fn import_attention(cx: &mut Context<'_, '_>) -> OpResult<Vec<ValueId>> {
     };
     let scale = cx.attrs.float("scale").filter(|&s| s != 0.0);
     let scores = Scores { query: parts[0], key, value, scale, softcap: 0.0, precision: None, sink: None };
-    let done = scores.attend(cx, |cx, x| masking.apply(cx, x))?;
+    let done = scores.attend(cx, |cx, x| Ok((masking.apply(cx, x)?, None)))?;
     let mut out = vec![merge_heads(cx, done.out)?];
     if cx.wants(1) {
         let both = [cx.add(Unsqueeze { axes: vec![0] }, &[key])?, cx.add(Unsqueeze { axes: vec![0] }, &[value])?];

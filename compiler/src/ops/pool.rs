@@ -9,7 +9,7 @@ use crate::graph::{TensorType, ValueId};
 use crate::int::{Int, flatten_index, product};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
-use crate::tir::{BinaryOp, BufferId, Combiner, Cond, Expr};
+use crate::tir::{BinaryOp, BufferId, Combiner, Cond, Expr, UnaryOp};
 
 attr_struct! {
     /// Largest element of each window; with `indices` also its place.
@@ -153,16 +153,25 @@ impl Op for MaxPool {
         let xs = cx.shape(cx.require(0)?);
         let scan = Scan::new(cx, self.layout, self.window(&xs))?;
         let out = cx.output_type(0).clone();
+        // Where places are asked for, no padding is larger than an element: there is one in each window, which has a place.
+        let outside = match self.indices && out.dtype.is_float() {
+            true => f64::NEG_INFINITY,
+            false => out.dtype.lowest(),
+        };
         let best = cx.reduce("", &out.shape, out.dtype, &scan.window.kernel, Combiner::Max, |o, r| {
             let (at, conds) = scan.tap(o, r);
-            Expr::guarded(conds, Expr::load(scan.data, at), Expr::constant(out.dtype.lowest(), out.dtype))
+            Expr::guarded(conds, Expr::load(scan.data, at), Expr::constant(outside, out.dtype))
         });
         cx.output(0, best);
         if self.indices {
             let none = Expr::int(i32::MAX as i64, DType::I32);
             let first = cx.reduce("first", &out.shape, DType::I32, &scan.window.kernel, Combiner::Min, |o, r| {
                 let (at, conds) = scan.tap(o, r);
-                let equal = Expr::binary(BinaryOp::Eq, Expr::load(scan.data, at.clone()), Expr::load(best, o.to_vec()));
+                let value = Expr::load(scan.data, at.clone());
+                let mut equal = Expr::binary(BinaryOp::Eq, value.clone(), Expr::load(best, o.to_vec()));
+                if out.dtype.is_float() {
+                    equal = Expr::binary(BinaryOp::Or, equal, Expr::unary(UnaryOp::IsNan, value));
+                }
                 let place = Expr::Index(self.place(&at, &xs), DType::I32);
                 Expr::guarded(conds, Expr::select(equal, place, none.clone()), none.clone())
             });

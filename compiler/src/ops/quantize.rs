@@ -179,6 +179,9 @@ pub(super) fn dynamic(cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<[V
     let (none, steps) = (cx.number(0.0, DType::F32), cx.number(255.0, DType::F32));
     let (low, high) = (cx.add(Min {}, &[low, none])?, cx.add(Max {}, &[high, none])?);
     let span = cx.add(Sub {}, &[high, low])?;
+    // Data of nothing but 0 has scale 1, as in ONNX Runtime.
+    let same = cx.add(Equal {}, &[span, none])?;
+    let span = cx.add(Where {}, &[same, steps, span])?;
     let scale = cx.add(Div {}, &[span, steps])?;
     let (flat, one) = (cx.add(Equal {}, &[span, none])?, cx.number(1.0, DType::F32));
     let scale = cx.add(Where {}, &[flat, one, scale])?;

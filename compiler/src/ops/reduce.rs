@@ -188,10 +188,15 @@ impl Op for Reduce {
         let last = !matches!(self.kind, ReduceKind::Mean | ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp)
             && dtype == out.dtype;
         let label = if last { "" } else { "sum" };
+        // Infinity minus itself is NaN: a row whose largest element is infinite is not shifted.
+        let shift_of = |max: BufferId, o: &[Int]| {
+            let max = Expr::load(max, o.to_vec());
+            Expr::select(Expr::unary(UnaryOp::IsInf, max.clone()), Expr::constant(0.0, dtype), max)
+        };
         let sum = self.combine(cx, label, self.kind.combiner(), dtype, |x, o| match (self.kind, shift) {
             (ReduceKind::L1, _) => Expr::unary(UnaryOp::Abs, x),
             (ReduceKind::L2 | ReduceKind::SumSquare, _) => x.clone() * x,
-            (_, Some(max)) => Expr::unary(UnaryOp::Exp, x - Expr::load(max, o.to_vec())),
+            (_, Some(max)) => Expr::unary(UnaryOp::Exp, x - shift_of(max, o)),
             _ => x,
         })?;
         if last {
@@ -205,7 +210,7 @@ impl Op for Reduce {
                 (ReduceKind::Mean, _) => sum / Expr::Index(count, dtype),
                 (ReduceKind::L2, _) => Expr::unary(UnaryOp::Sqrt, sum),
                 (ReduceKind::LogSum, _) => Expr::unary(UnaryOp::Log, sum),
-                (_, Some(max)) => Expr::unary(UnaryOp::Log, sum) + Expr::load(max, o.to_vec()),
+                (_, Some(max)) => Expr::unary(UnaryOp::Log, sum) + shift_of(max, o),
                 _ => sum,
             };
             value.cast(dtype, out.dtype)
@@ -343,6 +348,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn exponentials_of_infinities() {
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let rows = vec![-inf, -inf, -inf, 1.0, inf, -inf, 0.0, -inf, 0.0, nan, 1.0, inf, -inf, nan, 0.0];
+        let x = Tensor::from_vec(vec![5, 3], rows);
+        let got = run(Reduce::new(ReduceKind::LogSumExp, &[1], false), &[&x]).to_f64_vec();
+        assert_eq!(got[..2], [f64::NEG_INFINITY, f64::INFINITY]);
+        assert!((got[2] - 2f64.ln()).abs() < 1e-6 && got[3].is_nan() && got[4].is_nan(), "{got:?}");
     }
 
     #[test]

@@ -2,14 +2,16 @@
 
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::unary::{Domain, infer_map, math_dtype};
+use super::window::tidy;
 use super::{InferContext, Op, OpResult, Precision};
 use crate::attr_struct;
+use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
-use crate::int::Int;
+use crate::int::{Int, const_dims};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::tir::{BinaryOp, Combiner, Cond, Expr};
+use crate::tir::{BinaryOp, BufferId, Combiner, Cond, Expr};
 
 attr_struct! {
     /// The upper or lower triangle of the last two dimensions; 0 elsewhere. The diagonal that bounds it may be the integer
@@ -153,28 +155,120 @@ struct Running {
     ints: fn(i64, i64) -> i64,
     floats: fn(f64, f64) -> f64,
 }
+/// Elements that one level of a scan combines: of each block its total, and of each element those before it in its block.
+const BLOCK: i64 = 4;
+/// The longest axis that is scanned at once: each element combines all before it.
+const AT_ONCE: i64 = 32;
+/// Steps up to which a scan at once is no more work than starting the kernels of several levels.
+const FEW_STEPS: i64 = 1 << 16;
+/// Levels of an axis whose length is open.
+const OPEN_LEVELS: usize = 7;
+
+/// One level of a scan: the operand, or the totals of blocks of the level below.
+struct Level {
+    data: BufferId,
+    dtype: DType,
+    /// Elements along the axis.
+    count: Int,
+    /// Elements are taken from the end.
+    reverse: bool,
+}
+
+impl Level {
+    /// The place of the element at `index` along the axis, in the order of the scan; or the other way round.
+    fn turned(&self, index: Int) -> Int {
+        if self.reverse { self.count.clone() - 1 - index } else { index }
+    }
+    /// The element that comes at `place` in the order of the scan, as `t`.
+    fn element(&self, index: &[Int], axis: usize, place: Int, t: DType) -> Expr {
+        let at = along(index, axis, self.turned(place));
+        Expr::load(self.data, at).cast(self.dtype, t)
+    }
+    /// Whether its elements are scanned at once, as level number `number` of a scan of data of this shape.
+    fn at_once(&self, shape: &[Int], axis: usize, number: usize) -> bool {
+        let Some(count) = self.count.as_const() else { return number + 1 >= OPEN_LEVELS };
+        let all = const_dims(&along(shape, axis, self.count.clone()));
+        let steps = all.map(|dims| dims.iter().fold(count, |n, &d| n.saturating_mul(d as i64)));
+        count <= AT_ONCE || steps.is_some_and(|n| n <= FEW_STEPS)
+    }
+}
+
+/// `list` with `value` for the axis.
+fn along(list: &[Int], axis: usize, value: Int) -> Vec<Int> {
+    let mut list = list.to_vec();
+    list[axis] = value;
+    list
+}
+
 impl Running {
-    /// As a masked reduction, since tensor expressions have no scans: quadratic in the axis. The host runs a true scan.
+    /// A scan in levels (G. Blelloch, Prefix Sums and Their Applications): stages `totals` combine blocks of [`BLOCK`]
+    /// elements until few are left, and of these each combines all before it. Then each level, from the top down, combines
+    /// for each element what is before its block with the elements before it in the block, in their order. The work is
+    /// linear in the axis. Floats are combined in this order, in f32 at least; integers are exact.
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
-        let (ty, t) = (cx.output_type(0).clone(), math_dtype(cx.dtype(x)));
+        let ty = cx.output_type(0).clone();
         let axis = normalize_axis(self.axis, ty.rank())?;
-        let all = cx.reduce("", &ty.shape, t, &[ty.shape[axis].clone()], self.combiner, |i, r| {
-            let mut at = i.to_vec();
-            at[axis] = r[0].clone();
-            let own = self.exclusive as i64;
-            let counts = match self.reverse {
-                false => Cond::lt(&r[0], i[axis].clone() + (1 - own)),
-                true => Cond::ge(&r[0], i[axis].clone() + own),
-            };
-            Expr::guarded(vec![counts], Expr::load(x, at).cast(ty.dtype, t), Expr::int(self.first, t))
-        });
-        let out = match t == ty.dtype {
-            true => all,
-            false => cx.compute("narrow", &ty.shape, ty.dtype, |i| Expr::load(all, i.to_vec()).cast(t, ty.dtype)),
-        };
+        let (shape, t) = (&ty.shape, math_dtype(ty.dtype));
+        let count = shape[axis].clone();
+        let mut levels = vec![Level { data: x, dtype: ty.dtype, count, reverse: self.reverse }];
+        while let Some(level) = levels.last().filter(|l| !l.at_once(shape, axis, levels.len() - 1)) {
+            let count = tidy(&level.count.ceil_div(BLOCK));
+            let data = cx.reduce(
+                "totals",
+                &along(shape, axis, count.clone()),
+                t,
+                &[Int::new(BLOCK)],
+                self.combiner,
+                |i, r| {
+                    let place = i[axis].clone() * BLOCK + &r[0];
+                    let inside = Cond::lt(place.clone(), &level.count);
+                    Expr::guarded(vec![inside], level.element(i, axis, place, t), self.combiner.identity(t))
+                },
+            );
+            levels.push(Level { data, dtype: t, count, reverse: false });
+        }
+        let mut carried = None;
+        for (number, level) in levels.iter().enumerate().rev() {
+            let to = if number == 0 { ty.dtype } else { t };
+            carried = Some(self.descend(cx, level, carried, (shape, axis), (t, to, number == 0)));
+        }
+        let out = carried.ok_or("a scan has no level")?;
         cx.output(0, out);
         Ok(())
+    }
+    /// What is before each element of a level (at the lowest level up to it, unless the scan is exclusive), combined in `t`
+    /// and given as `to`. `carried` is what is before each block; without it the level is one block.
+    fn descend(
+        &self,
+        cx: &mut ComputeContext<'_>,
+        level: &Level,
+        carried: Option<BufferId>,
+        (shape, axis): (&[Int], usize),
+        (t, to, lowest): (DType, DType, bool),
+    ) -> BufferId {
+        let shape = along(shape, axis, level.count.clone());
+        let own = i64::from(lowest && !self.exclusive);
+        let label = if lowest && t == to { "" } else { "before" };
+        let extent = if carried.is_some() { Int::new(BLOCK + 1) } else { level.count.clone() };
+        let all = cx.reduce(label, &shape, t, &[extent], self.combiner, |i, r| {
+            let place = level.turned(i[axis].clone());
+            let none = self.combiner.identity(t);
+            let Some(carried) = carried else {
+                let counts = Cond::lt(&r[0], place + own);
+                return Expr::guarded(vec![counts], level.element(i, axis, r[0].clone(), t), none);
+            };
+            let (block, place) = (place.div(BLOCK), place.rem(BLOCK));
+            let other = r[0].clone() - 1;
+            let counts = vec![Cond::ge(&r[0], 1), Cond::lt(other.clone(), place + own)];
+            let other = level.element(i, axis, block.clone() * BLOCK + other, t);
+            let before = Expr::load(carried, along(i, axis, block));
+            Expr::guarded(vec![Cond::eq(&r[0], 0)], before, Expr::guarded(counts, other, none))
+        });
+        match t == to {
+            true => all,
+            false => cx.compute("", &shape, to, |i| Expr::load(all, i.to_vec()).cast(t, to)),
+        }
     }
     fn eval(&self, x: &Tensor) -> OpResult<Tensor> {
         let axis = normalize_axis(self.axis, x.shape().len())?;
@@ -263,6 +357,27 @@ mod tests {
             }
         }
         assert!(try_run(Trilu::default(), &[&Tensor::ints(&[1])]).is_err());
+    }
+
+    #[test]
+    fn scans_in_levels_agree_with_the_host() {
+        // Two, three and four levels; blocks that are full, and ones that are not.
+        for (shape, axis) in [([300, 3], 0), ([3, 300], 1), ([1, 4096], 1), ([2, 2051], 1), ([1000, 33], 1)] {
+            let n: usize = shape.iter().product();
+            let x = Tensor::from_f64(DType::I32, shape.to_vec(), (0..n).map(|i| (i * 7919 % 1013) as f64 - 500.0));
+            for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
+                let op = CumSum { axis, exclusive, reverse, dynamic: false };
+                let host = try_run(op.clone(), &[&x]).expect("runs");
+                let stages = crate::cpu::eval_expression(&op.into(), &[Some(x.clone())]).expect("runs");
+                assert_eq!(host, stages, "{shape:?} {axis} {exclusive} {reverse}");
+            }
+        }
+        let inf = f32::INFINITY;
+        let x: Vec<f32> = (0..300).map(|i| if i == 70 { inf } else { 1.0 }).collect();
+        let x = Tensor::from_vec(vec![300], x);
+        let op = CumSum { exclusive: true, ..CumSum::default() };
+        let stages = crate::cpu::eval_expression(&op.into(), &[Some(x)]).expect("runs").remove(0).to_f64_vec();
+        assert_eq!((stages[70], stages[71], stages[299]), (70.0, f64::INFINITY, f64::INFINITY));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::tir::{BinaryOp, Combiner, Cond, Expr, UnaryOp};
 use std::cmp::Ordering;
 
 attr_struct! {
-    /// The `k` largest (or smallest) elements along `axis`, in order, and their i64 indices. Equal elements keep
-    /// their order.
+    /// The `k` largest (or smallest) elements along `axis`, in order, and their i64 indices. Equal elements, as 0 and -0 are, keep
+    /// their order. A NaN is larger than any number and equal to another NaN.
     pub struct TopK("top_k") {
         /// How many. A symbol when operand 1 says it only at run time.
         pub k: Int = Int::new(1),
@@ -101,7 +101,7 @@ const RANKED: i64 = 4096;
 
 impl TopK {
     /// Each element's rank is the number of those before it: stages `rank`, `place` (of each result, the element of that rank) and
-    /// the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts. A NaN ranks as the largest number.
+    /// the values. Quadratic in the axis, so beyond [`RANKED`] elements the host sorts.
     fn compute_ranked(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let (ty, shape, dtype) = (cx.output_type(0).clone(), cx.shape(x), cx.dtype(x));
@@ -115,27 +115,23 @@ impl TopK {
             index[axis] = at.clone();
             index
         };
-        let key = |at: Vec<Int>| match dtype.is_float() {
-            true => {
-                let value = Expr::load(x, at).cast(dtype, DType::F32);
-                Expr::select(
-                    Expr::unary(UnaryOp::IsNan, value.clone()),
-                    Expr::constant(f64::INFINITY, DType::F32),
-                    value,
-                )
-            }
-            false => Expr::load(x, at),
-        };
+        let key = |at: Vec<Int>| Expr::load(x, at).cast(dtype, dtype.accumulator());
+        let is_nan = |e: &Expr| Expr::unary(UnaryOp::IsNan, e.clone());
+        let both = |a, b| Expr::binary(BinaryOp::And, a, b);
+        let either = |a, b| Expr::binary(BinaryOp::Or, a, b);
         let one = |cond: Expr| Expr::select(cond, Expr::int(1, DType::I32), Expr::int(0, DType::I32));
         let before = if self.largest { BinaryOp::Gt } else { BinaryOp::Lt };
         let rank = cx.reduce("rank", &shape, DType::I32, std::slice::from_ref(&n), Combiner::Sum, |i, r| {
             let (other, own) = (key(along(i, &r[0])), key(i.to_vec()));
-            let ahead = Expr::binary(before, other.clone(), own.clone());
-            let equal = Expr::guarded(
-                vec![Cond::lt(&r[0], &i[axis])],
-                one(Expr::binary(BinaryOp::Eq, other, own)),
-                Expr::int(0, DType::I32),
-            );
+            let mut ahead = Expr::binary(before, other.clone(), own.clone());
+            let mut equal = Expr::binary(BinaryOp::Eq, other.clone(), own.clone());
+            if dtype.is_float() {
+                let (nan, number) = if self.largest { (&other, &own) } else { (&own, &other) };
+                let beyond = both(is_nan(nan), Expr::unary(UnaryOp::Not, is_nan(number)));
+                ahead = either(ahead, beyond);
+                equal = either(equal, both(is_nan(&other), is_nan(&own)));
+            }
+            let equal = Expr::guarded(vec![Cond::lt(&r[0], &i[axis])], one(equal), Expr::int(0, DType::I32));
             Expr::select(ahead, Expr::int(1, DType::I32), equal)
         });
         let place = cx.reduce("place", &ty.shape, DType::I32, std::slice::from_ref(&n), Combiner::Sum, |i, r| {
@@ -162,7 +158,7 @@ impl TopK {
         let outer: usize = x.shape()[..axis].iter().product();
         let (floats, ints) = if x.dtype().is_float() { (x.to_f64_vec(), vec![]) } else { (vec![], x.to_i64_vec()) };
         let compare = |a: usize, b: usize| -> Ordering {
-            let order = if ints.is_empty() { floats[a].total_cmp(&floats[b]) } else { ints[a].cmp(&ints[b]) };
+            let order = if ints.is_empty() { compare_numbers(floats[a], floats[b]) } else { ints[a].cmp(&ints[b]) };
             if self.largest { order.reverse() } else { order }
         };
         let mut chosen = vec![0; outer * k * inner];
@@ -185,6 +181,11 @@ impl TopK {
         let values = Tensor::from_bytes(x.dtype(), shape.clone(), bytes.into())?;
         Ok(vec![values, Tensor::from_vec(shape, chosen.into_iter().map(|j| j as i64).collect())])
     }
+}
+
+/// The order of floats where elements are sorted: 0 and -0 are equal, and any NaN is larger than all numbers and equal to another.
+pub(super) fn compare_numbers(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
 attr_struct! {
@@ -368,6 +369,18 @@ mod tests {
         assert_eq!(out[1].to_i64_vec(), [0, 2, 3, 1]);
         assert_eq!(of(1, 0, false).unwrap()[1].to_i64_vec(), [1, 1, 1, 0]);
         assert!(of(5, 1, true).is_err());
+    }
+
+    #[test]
+    fn zeros_of_either_sign_are_equal_and_nan_is_the_largest() {
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let x = Tensor::from_vec(vec![2, 5], vec![-0.0f32, 0.0, 0.0, -0.0, -1.0, inf, nan, -inf, -nan, inf]);
+        for (largest, want) in [(true, [0, 1, 2, 3, 4, 1, 3, 0, 4, 2]), (false, [4, 0, 1, 2, 3, 2, 0, 4, 1, 3])] {
+            let op = OpRef::new(TopK { k: Int::new(5), axis: -1, largest, dynamic: false });
+            let host = try_run(op.clone(), &[&x]).unwrap();
+            let stages = crate::cpu::eval_expression(&op, &[Some(x.clone())]).unwrap();
+            assert_eq!((host[1].to_i64_vec(), stages[1].to_i64_vec()), (want.to_vec(), want.to_vec()));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::counted::{Counted, CountedOperand, Counting};
 use super::gather::Gather;
 use super::permute::normalize_axis;
 use super::reduce::{Reduce, ReduceKind};
+use super::search::compare_numbers;
 use super::select::Where;
 use super::transpose::Transpose;
 use super::unary::{IsNan, Not};
@@ -140,7 +141,7 @@ impl Unique {
             |slice: usize| (0..outer * inner).map(move |e| (e / inner.max(1) * n + slice) * inner + e % inner.max(1));
         let compare = |a: usize, b: usize| {
             let element = |(p, q): (usize, usize)| match ints.is_empty() {
-                true => floats[p].partial_cmp(&floats[q]).unwrap_or_else(|| floats[p].total_cmp(&floats[q])),
+                true => compare_numbers(floats[p], floats[q]),
                 false => ints[p].cmp(&ints[q]),
             };
             places(a).zip(places(b)).map(element).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)

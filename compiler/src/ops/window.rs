@@ -180,7 +180,10 @@ impl Window {
                     room.div(self.strides[d]) + 1
                 };
                 let steps = tidy(&steps);
-                if room.as_const().is_some_and(|r| r < 0) || steps.as_const().is_some_and(|s| s < 1) {
+                // Rounded up, one window may begin in data that is smaller than it, or none does.
+                let least = if self.ceil_mode { 0 } else { 1 };
+                let short = !self.ceil_mode && room.as_const().is_some_and(|r| r < 0);
+                if short || steps.as_const().is_some_and(|s| s < least) {
                     return Err(format!(
                         "a window of {} elements does not fit into spatial axis {d} of {} elements with padding {} and {}",
                         self.reach(d),
@@ -329,6 +332,10 @@ mod tests {
         assert_eq!(outputs(&spec(&[2], &[], AutoPad::NotSet, true), 3, 4), Ok(2));
         assert_eq!(outputs(&spec(&[2], &[], AutoPad::NotSet, true), 1, 2), Ok(1));
         assert_eq!(outputs(&spec(&[3], &[1, 1], AutoPad::NotSet, true), 3, 2), Ok(1));
+        assert_eq!(outputs(&spec(&[2], &[], AutoPad::NotSet, true), 2, 1), Ok(1));
+        assert_eq!(outputs(&spec(&[3], &[0, 1], AutoPad::NotSet, true), 4, 1), Ok(1));
+        assert_eq!(outputs(&spec(&[2], &[], AutoPad::NotSet, true), 3, 1), Ok(0));
+        assert!(outputs(&spec(&[1], &[], AutoPad::NotSet, true), 5, 1).unwrap_err().contains("does not fit"));
     }
 
     #[test]

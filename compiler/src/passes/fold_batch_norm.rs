@@ -140,7 +140,7 @@ fn fold_bias(bias: Option<&Constant>, beta: f64, affine: &Affine, dtype: DType) 
     if !one_each || (old.len() != channels && old.len() != 1) {
         return None;
     }
-    let at = |i: usize| beta * if old.len() == 1 { old[0] } else { old[i] };
+    let at = |i: usize| if beta == 0.0 { 0.0 } else { beta * if old.len() == 1 { old[0] } else { old[i] } };
     let new = (0..channels).map(|i| at(i) * affine.factor[i] + affine.offset[i]);
     Some(Constant::from_tensor(&Tensor::from_f64(dtype, vec![channels], new)))
 }

@@ -220,6 +220,36 @@ fn powers_and_remainders() {
     }
 }
 
+#[test]
+fn powers_at_the_ends_of_their_domain() {
+    let inf = f32::INFINITY;
+    let data = [0.0f32, -0.0, 1.0, -1.0, 2.0, -8.0, inf, -inf, f32::NAN];
+    for e in [-3.0f32, -2.0, 1.5, -1.5, 5.0, 6.0, inf, -inf, f32::NAN] {
+        let got = map(&data, |x| Expr::binary(BinaryOp::Pow, x, f32c(f64::from(e))));
+        for (x, got) in data.iter().zip(got) {
+            let want = x.powf(e);
+            let near = (got - want).abs() <= 1e-4 * want.abs();
+            assert!(near || got == want || got.is_nan() && want.is_nan(), "{x} ^ {e}: {got}, not {want}");
+        }
+    }
+}
+
+#[test]
+fn remainders_are_exact() {
+    let (inf, nan, tiny) = (f32::INFINITY, f32::NAN, f32::from_bits(3));
+    let mut data =
+        vec![0.0, -0.0, 7.0, -7.0, 5.3, 1e10, -1e10, 1e30, -1e30, 3.4e38, f32::MAX, 16777216.0, inf, -inf, nan];
+    data.extend([f32::MIN_POSITIVE, 1e-40, -1e-40, tiny, 0.1, 1e-3]);
+    data.extend(random(43, 5).iter().map(|x| x * 1e12));
+    for d in [3.0f32, -3.0, 1e-3, 0.1, 7.0, 1e30, f32::MAX, f32::MIN_POSITIVE, 3e-41, tiny, 0.0, inf, -inf, nan] {
+        let got = map(&data, |x| Expr::binary(BinaryOp::TruncMod, x, f32c(f64::from(d))));
+        for (x, got) in data.iter().zip(got) {
+            let want = x % d;
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x} % {d}: {got}, not {want}");
+        }
+    }
+}
+
 /// Applies an i32 function of two values.
 fn map_ints(a: &[i32], b: &[i32], t: DType, op: BinaryOp) -> Vec<i32> {
     let n = a.len() as i64;

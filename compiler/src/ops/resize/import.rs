@@ -15,21 +15,24 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "Resize", domain: "", since: 11, import: import_resize },
 ];
 
-/// The forms before opset 11: scales (an attribute, or operand 1), asymmetric coordinates, rounding down.
+/// The forms before opset 11: scales (an attribute, or operand 1) and asymmetric coordinates. The nearest element is the one below
+/// along an axis that grows, and the one above along an axis that shrinks; where there are both, one op does each.
 fn import_by_scales(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let x = cx.input(0)?;
-    let scales = match cx.attrs.floats("scales") {
+    let scales: Vec<f64> = match cx.attrs.floats("scales") {
         Some(s) => s.iter().map(|&v| v as f64).collect(),
         None => floats(cx, 1)?.ok_or("scales are missing")?,
     };
-    let op = Resize {
-        mode: mode(cx)?,
-        coordinates: Coordinates::Asymmetric,
-        nearest: NearestMode::Floor,
-        scales,
-        ..Resize::default()
-    };
-    Ok(vec![cx.add(op, &[x])?])
+    let mode = mode(cx)?;
+    let by =
+        |nearest, scales| Resize { mode, coordinates: Coordinates::Asymmetric, nearest, scales, ..Resize::default() };
+    if mode != ResizeMode::Nearest || scales.iter().all(|&s| s >= 1.0) {
+        return Ok(vec![cx.add(by(NearestMode::Floor, scales), &[x])?]);
+    }
+    let grown: Vec<f64> = scales.iter().map(|s| s.max(1.0)).collect();
+    let shrunk = by(NearestMode::Ceil, scales.iter().map(|s| s.min(1.0)).collect());
+    let x = if grown.iter().all(|&s| s == 1.0) { x } else { cx.add(by(NearestMode::Floor, grown), &[x])? };
+    Ok(vec![cx.add(shrunk, &[x])?])
 }
 
 fn import_resize(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
@@ -130,4 +133,23 @@ fn keep_aspect_ratio(cx: &ImportContext<'_, '_>, op: &mut Resize, axes: &[usize]
         op.sizes[a] = Int::new((scale * known(&shape[a])? + 0.5).floor() as i64);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::onnx::OnnxAttr;
+    use crate::ops::testing::run_onnx;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn old_forms_take_the_element_above_where_an_axis_shrinks() {
+        let x = Tensor::from_vec(vec![2, 5], (0..10).map(|v| v as f32).collect());
+        let by = |scales: [f32; 2]| {
+            let attrs = [("scales", OnnxAttr::Floats(scales.to_vec()))];
+            run_onnx(("Upsample", 7), &attrs, &[Some(&x)], 1).unwrap().remove(0)
+        };
+        assert_eq!(by([1.0, 0.6]).to_i64_vec(), [0, 2, 4, 5, 7, 9]);
+        assert_eq!(by([1.5, 1.0]).to_i64_vec(), [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(by([2.0, 0.4]).to_i64_vec(), [0, 3, 0, 3, 5, 8, 5, 8]);
+    }
 }

@@ -98,10 +98,18 @@ pub(super) const RULES: &[Rule] = &[
         },
     },
     Rule {
+        equation: "gemm(x, w) + 0 * c = gemm(x, w)",
+        pattern: || op::<Gemm>([any(), any(), any()]).attr::<Gemm>("beta is 0", |g| g.beta == 0.0),
+        apply: |m| {
+            let gemm = Gemm { beta: 1.0, ..m.op::<Gemm>()?.clone() };
+            Some(Change::Nodes(vec![(gemm.into(), m.operands().into_iter().take(2).map(Operand::from).collect())]))
+        },
+    },
+    Rule {
         equation: "beta * c = c2 in a gemm",
         pattern: || {
             op::<Gemm>([any(), any(), constant().float().used_once().named("c")])
-                .attr::<Gemm>("beta is not 1", |g| g.beta != 1.0)
+                .attr::<Gemm>("beta is neither 0 nor 1", |g| g.beta != 0.0 && g.beta != 1.0)
         },
         apply: |m| {
             let (gemm, c) = (m.op::<Gemm>()?, m.constant(m.value("c"))?.clone());
