@@ -6,7 +6,7 @@
 use benches::test_device::test_device;
 use benches::zoo::{self, Input, ZooEntry};
 use compiler::agreement::{Tolerance, agree};
-use compiler::calibrate::calibrate;
+use compiler::calibrate::{Limits, calibrate};
 use compiler::compile::{CompileOptions, compile, split_stages};
 use compiler::cpu::run_function;
 use compiler::dtype::DType;
@@ -103,8 +103,8 @@ fn check(
     let Reference { module, inputs, want } = &*reference;
     let mut pipeline = PipelineOptions { layout, amp, ..PipelineOptions::default() };
     if amp == AmpMode::Auto {
-        let kept = calibrate(module, &pipeline, &profile, inputs).map_err(|e| format!("calibration: {e}"))?;
-        pipeline.keep_f32.extend(kept.keep);
+        let found = calibrate(module, &pipeline, &profile, inputs, &Limits::default(), &mut |_| ());
+        found.map_err(|e| format!("calibration: {e}"))?.apply(&mut pipeline);
     }
     if split_stages(module).map_err(|e| e.to_string())?.is_some() {
         return check_in_parts(module, (inputs, want), gpu, profile, pipeline);

@@ -2,24 +2,32 @@
 //!
 //! A comparison names both sides. One whose sides are the same says nothing, however well they agree, and is refused.
 
+mod cause;
 mod data;
+mod keep;
 mod side;
 
 use crate::args::CompareArgs;
+use crate::arrays::Named;
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::{Device, profile_on};
+use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
 use crate::models::{inputs_for, load};
-use crate::node_errors::{NodeError, node_errors, nodes_to_keep};
+use crate::node_errors::{NodeError, node_errors};
 use crate::output::{print_text, table, verdict, write_json};
 use crate::parts::recorded;
-use crate::precision::write_keep_list;
+use crate::precision::{on_this_device, write_keep_list};
+use cause::{Cause, Run, cause_of};
 use compiler::agreement::Difference;
+use compiler::calibrate::{Stored, storage_of};
 use compiler::trace::{self, Errors};
-use side::{Reference, Side, differences, refuse_all_in_f32, refuse_itself};
+use keep::Found;
+use side::{Reference, Side, differences, judge_all_in_f32, refuse_itself};
+use std::path::Path;
 
 /// Compares a device with a reference.
 pub fn execute(a: &CompareArgs) -> CliResult<()> {
     refuse_itself(a)?;
+    keep::refuse_without_f16(a)?;
     if let Some(folder) = &a.data {
         return data::execute(a, folder);
     }
@@ -27,9 +35,13 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let device = crate::executor::open_device(&a.common)?;
-    let executor = crate::executor::execute(module.clone(), &a.common, &device, &inputs)?;
+    let profile = profile_on(&a.common, &device)?;
+    let (pipeline, chosen) = calibrated_pipeline(&module, &a.common, &profile, &inputs)?;
+    let executor = execute_with(module.clone(), pipeline.clone(), &a.common, &device, &profile, false)?;
     let mixed = executor.is_mixed();
-    refuse_all_in_f32(a, &device, mixed)?;
+    if judge_all_in_f32(a, &device, mixed)? {
+        return Ok(());
+    }
     let names = executor.output_names();
     let (got, place) = executor.run_placed(&inputs)?;
     drop(executor);
@@ -39,32 +51,68 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     drop(reference);
     let rows = differences(a, &names, &got, &want, mixed)?;
     let pass = rows.iter().all(|r| r.1.pass);
-    let nodes = node_errors(a, &module, &inputs, &device)?;
-    if let Some(path) = &a.write_keep {
-        write_keep_list(path, &nodes_to_keep(a, &module, &inputs, &device, &nodes, pass)?)?;
-    }
+    let nodes = node_errors(a, &module, &inputs, &device, &pipeline)?;
+    let (module, inputs, device, profile, pipeline) = (&module, &inputs[..], &device, &profile, &pipeline);
+    let run = Run { module, inputs, device, profile, pipeline, chosen: &chosen, mixed };
+    let stored = match mixed {
+        true => storage_of(module, &on_this_device(&a.common, pipeline), profile).ok(),
+        false => None,
+    };
+    let cause = cause_of(a, &run, &rows)?;
+    let keep = a.write_keep.as_ref().map(|path| write_keep(a, &run, &want, path)).transpose()?;
     if let Some(path) = &a.output {
-        let mut trace = recorded(&a.model, module.clone(), &a.common, &profile_on(&a.common, &device)?, &inputs)?;
-        trace.errors = Some(errors(a, &device, &nodes, &rows));
+        let mut trace = recorded(&a.model, module.clone(), &a.common, profile, inputs)?;
+        trace.errors = Some(errors(a, device, &nodes, &rows));
         crate::trace::write(path, &trace, &a.common)?;
     }
-    let failing = nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
+    let failing = || nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
     let json = serde_json::json!({
-        "schema": 1, "model": a.model, "pass": pass, "device": crate::device::describe(&device),
+        "schema": 1, "model": a.model, "pass": pass, "device": crate::device::describe(device),
         "result": result, "against": against,
         "outputs": rows.iter().map(|(n, d)| with_name(n, None, d)).collect::<Vec<_>>(),
         "nodes": nodes.iter().map(|n| with_name(&n.name, Some(&n.op), &n.difference)).collect::<Vec<_>>(),
-        "first_failing": if pass { None } else { failing.or_else(|| rows.iter().find(|r| !r.1.pass).map(|r| r.0.clone())) },
+        "first_failing": cause.as_ref().and_then(|c| failing().or_else(|| c.node())),
+        "mixed": stored.map(|s| serde_json::json!({ "nodes": s.nodes, "kept": s.kept, "fp32_bytes": s.single, "saved_bytes": s.saved })),
+        "cause": cause.as_ref().map(Cause::to_json),
+        "keep": keep,
     });
     if !write_json(&a.common, &json)? {
         print_text(&format!("{} against {}", result.name(), against.name()))?;
+        if let Some(s) = stored {
+            print_text(&stored_text(&s))?;
+        }
         print_table(a, &rows, &nodes)?;
+        cause.iter().try_for_each(|c| c.print(a))?;
     }
     if pass {
         return Ok(());
     }
     let why: Vec<String> = rows.iter().filter(|r| !r.1.pass).map(|r| format!("{}: {}", r.0, r.1.why)).collect();
-    Err(CliError::new(Code::Check, format!("results differ: {}", why.join("; "))))
+    let e = CliError::new(Code::Check, format!("results differ: {}", why.join("; ")));
+    Err(match mixed && keep.is_none() {
+        true => {
+            e.help("--write-keep F looks for the smallest list of nodes to keep in f32 with which the results agree")
+        }
+        false => e,
+    })
+}
+
+/// What mixed precision does, in one line.
+fn stored_text(s: &Stored) -> String {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    let (kept, nodes) = (s.kept, s.nodes);
+    format!(
+        "f16 saves {:.2} of {:.2} MB of weights and intermediates; {kept} of {nodes} nodes are kept in f32",
+        mb(s.saved),
+        mb(s.single)
+    )
+}
+
+/// Looks for a keep list and writes it; for JSON.
+fn write_keep(a: &CompareArgs, run: &Run<'_>, want: &Named, path: &Path) -> CliResult<serde_json::Value> {
+    let Found { passes, patterns, measured, about } = keep::find(a, run, want)?;
+    write_keep_list(path, &patterns, &about)?;
+    Ok(serde_json::json!({ "passes": passes, "patterns": patterns, "measured": measured }))
 }
 
 /// The differences as a trace holds them.
@@ -94,7 +142,7 @@ fn print_table(a: &CompareArgs, rows: &[(String, Difference)], nodes: &[NodeErro
             format!("{:.3e}", d.max_abs).into(),
             format!("{:.3e}", d.max_rel).into(),
             format!("{:.3e}", d.rel_l2).into(),
-            format!("{:.7}", d.cosine).into(),
+            if d.cosine.is_nan() { "-".into() } else { format!("{:.7}", d.cosine).into() },
             (d.nan + d.inf).into(),
         ]);
     }

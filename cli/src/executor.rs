@@ -5,9 +5,11 @@ use crate::args::Common;
 use crate::error::{CliError, CliResult, Code, panic_text};
 use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
+use compiler::calibrate::Limits;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
 use compiler::cpu::Interpreter;
 use compiler::graph::{Function, Module, NodeId};
+use compiler::name::Name;
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
@@ -161,12 +163,24 @@ pub fn pipeline_for(
     profile: &DeviceProfile,
     inputs: &[Tensor],
 ) -> CliResult<PipelineOptions> {
+    Ok(calibrated_pipeline(module, common, profile, inputs)?.0)
+}
+
+/// As [`pipeline_for`], with the names of the model that mean the nodes which calibration keeps in f32.
+pub fn calibrated_pipeline(
+    module: &Module,
+    common: &Common,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+) -> CliResult<(PipelineOptions, Vec<Name>)> {
     let mut pipeline = pipeline_options(common)?;
+    let mut kept = vec![];
     if pipeline.amp == AmpMode::Auto {
-        let found = calibrated(module, common, pipeline.clone(), profile, inputs)?;
-        pipeline.keep_f32.extend(found.keep);
+        let found = calibrated(module, common, &pipeline, profile, inputs, &Limits::default())?;
+        found.apply(&mut pipeline);
+        kept = found.listed();
     }
-    Ok(pipeline)
+    Ok((pipeline, kept))
 }
 
 /// Compiles for a profile, with progress. Where Weft itself fails, a reproducer is written and the error names it.

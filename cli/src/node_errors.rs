@@ -6,16 +6,15 @@
 
 use crate::args::{Common, CompareArgs};
 use crate::error::CliResult;
-use crate::executor::{CPU_EXECUTOR, Device, execute_with, pipeline_options, profile_on, run_on_cpu_watched};
+use crate::executor::{CPU_EXECUTOR, Device, execute_with, profile_on, run_on_cpu_watched};
 use crate::output::log;
-use crate::precision::calibrated;
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::attr::Attr;
 use compiler::dtype::DType;
 use compiler::graph::{Module, NodeId, ValueDef, ValueId};
 use compiler::name::Name;
 use compiler::ops::control::Const;
-use compiler::passes::AmpMode;
+use compiler::passes::PipelineOptions;
 use compiler::tensor::Tensor;
 use rustc_hash::FxHashMap;
 
@@ -29,12 +28,16 @@ pub struct NodeError {
     pub difference: Difference,
 }
 
-/// Errors of the nodes of the entry function, in execution order. Only done where the caller asks for it: with `-v`,
-/// `--cumulative`, `--write-keep`, `-o` or `--json`.
-pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: &Device) -> CliResult<Vec<NodeError>> {
-    let wanted =
-        a.cumulative || a.write_keep.is_some() || a.output.is_some() || a.common.verbose > 0 || a.common.json.is_some();
-    if !wanted {
+/// Errors of the nodes of the entry function, compiled with `pipeline`, in execution order. Only done where the caller asks for it:
+/// with `-v`, `--cumulative`, `-o` or `--json`.
+pub fn node_errors(
+    a: &CompareArgs,
+    module: &Module,
+    inputs: &[Tensor],
+    device: &Device,
+    pipeline: &PipelineOptions,
+) -> CliResult<Vec<NodeError>> {
+    if !(a.cumulative || a.output.is_some() || a.common.verbose > 0 || a.common.json.is_some()) {
         return Ok(vec![]);
     }
     let nodes = observed_nodes(module);
@@ -44,12 +47,7 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
         false => isolated(module, &nodes, inputs, &exact),
     };
     let profile = profile_on(&a.common, device)?;
-    let mut pipeline = pipeline_options(&a.common)?;
-    if pipeline.amp == AmpMode::Auto {
-        let own = &inputs[..module.main().params().len()];
-        let found = calibrated(module, &a.common, pipeline.clone(), &profile, own)?;
-        pipeline.keep_f32.extend(found.keep);
-    }
+    let mut pipeline = pipeline.clone();
     if !a.cumulative {
         // Nodes that follow their operands have inputs before them: those count as f16.
         let options = [("half_inputs".to_string(), Attr::Bool(true))].into_iter().collect();
@@ -71,27 +69,6 @@ pub fn node_errors(a: &CompareArgs, module: &Module, inputs: &[Tensor], device: 
         Some(NodeError { name, op, difference: agree(t, want, &tol) })
     });
     Ok(compared.collect())
-}
-
-/// The nodes to keep in f32: those that fail alone. When none does and the results differ all the same, those that calibration
-/// finds; under `--amp auto`, those that it kept.
-pub fn nodes_to_keep(
-    a: &CompareArgs,
-    module: &Module,
-    inputs: &[Tensor],
-    device: &Device,
-    nodes: &[NodeError],
-    pass: bool,
-) -> CliResult<Vec<String>> {
-    let failing: Vec<String> = nodes.iter().filter(|n| !n.difference.pass).map(|n| n.name.clone()).collect();
-    let asked = a.common.amp == "auto" || a.common.amp != "off" && !pass && failing.is_empty();
-    if !asked {
-        return Ok(failing);
-    }
-    let found = calibrated(module, &a.common, pipeline_options(&a.common)?, &profile_on(&a.common, device)?, inputs)?;
-    let mut names: Vec<String> = found.kept_sources().iter().map(|n| n.to_string()).collect();
-    names.extend(failing.into_iter().filter(|n| !found.kept_sources().iter().any(|k| k.as_str() == n)));
-    Ok(names)
 }
 
 /// Nodes of the entry function's body whose first result is float.

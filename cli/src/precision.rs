@@ -2,14 +2,14 @@
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
-use crate::output::{log, write_file};
-use compiler::calibrate::{Calibration, calibrate};
+use crate::output::{Progress, log, write_file};
+use compiler::calibrate::{Calibration, Limits, calibrate};
 use compiler::graph::Module;
-use compiler::passes::mixed_precision::escape_pattern;
 use compiler::passes::{FuseMode, KeepF32, PipelineOptions};
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The patterns of `--keep-f32`: each a pattern, or `@FILE` with one pattern a line (`#` opens a comment line).
 pub fn keep_list(common: &Common) -> CliResult<Vec<KeepF32>> {
@@ -28,41 +28,68 @@ pub fn keep_list(common: &Common) -> CliResult<Vec<KeepF32>> {
     Ok(out)
 }
 
-/// Writes a list that `--keep-f32 @FILE` reads.
-pub fn write_keep_list(path: &Path, names: &[String]) -> CliResult<()> {
-    let mut text = String::from("# nodes that stay in f32, for --keep-f32 @FILE\n");
-    for n in names {
-        let pattern = escape_pattern(n);
+/// Writes a list that `--keep-f32 @FILE` reads; `about` says what it does.
+pub fn write_keep_list(path: &Path, patterns: &[String], about: &str) -> CliResult<()> {
+    let mut text = format!("# nodes that stay in f32, for --keep-f32 @FILE\n# {about}\n");
+    for pattern in patterns {
         text += if pattern.starts_with(['#', '@']) { "\\" } else { "" };
-        text += &pattern;
+        text += pattern;
         text.push('\n');
     }
     write_file(path, text.as_bytes())
 }
 
-/// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32; says what it found.
+/// Runs the fp32 graph on `inputs` as `pipeline` compiles it, and finds the nodes to keep in f32; says what it found, and what it
+/// took beside a run of the network.
 pub fn calibrated(
     module: &Module,
     common: &Common,
-    mut pipeline: PipelineOptions,
+    pipeline: &PipelineOptions,
     profile: &DeviceProfile,
     inputs: &[Tensor],
+    limits: &Limits,
 ) -> CliResult<Calibration> {
-    if common.device == "cpu" {
-        // The CPU executor stores what every node gives.
-        pipeline.fuse = FuseMode::Off;
-    }
-    let found = calibrate(module, &pipeline, profile, inputs).map_err(|e| CliError::input(e.to_string()))?;
+    let mut bar = Progress::new(common, &[]);
+    let (start, mut exact) = (Instant::now(), None);
+    let mut own = Duration::ZERO;
+    let mut progress = |runs: f64| {
+        match exact {
+            None => exact = Some(Instant::now()),
+            Some(began) if own.is_zero() => own = began.elapsed(),
+            _ => {}
+        }
+        bar.report("calibration", (runs * 10.0) as usize, (limits.runs * 10.0) as usize);
+    };
+    let pipeline = on_this_device(common, pipeline);
+    let found = calibrate(module, &pipeline, profile, inputs, limits, &mut progress)
+        .map_err(|e| CliError::input(e.to_string()))?;
+    drop(bar);
     let largest = found.nodes.iter().map(|n| n.largest).fold(0.0, f64::max);
+    let how = match (found.all_in_f32(), found.plain) {
+        (true, _) => "all nodes stay in f32".to_string(),
+        (false, true) => "as --amp fp16".to_string(),
+        (false, false) => format!("{} of {} nodes stay in f32", found.keep.len(), found.nodes.len()),
+    };
     log(
         common,
         format!(
-            "calibration: {} of {} nodes stay in f32; largest magnitude {largest:.4}, error of the result {:.1e}{}",
-            found.keep.len(),
-            found.nodes.len(),
-            found.error,
-            if found.agrees { "" } else { " (beyond the tolerance)" }
+            "calibration: {how}; largest magnitude {largest:.4}, error of the result {:.1e}, {:.2} of the tolerance",
+            found.error, found.used
+        ),
+    );
+    let (own, all) = (own.as_secs_f64() * 1e3, start.elapsed().as_secs_f64() * 1e3);
+    log(
+        common,
+        format!(
+            "calibration: {all:.0} ms, where the fp32 network takes {own:.0} ms on the CPU executor ({:.1} runs)",
+            found.runs
         ),
     );
     Ok(found)
+}
+
+/// The CPU executor stores what every node gives.
+pub fn on_this_device(common: &Common, pipeline: &PipelineOptions) -> PipelineOptions {
+    let fuse = if common.device == "cpu" { FuseMode::Off } else { pipeline.fuse };
+    PipelineOptions { fuse, ..pipeline.clone() }
 }

@@ -57,17 +57,17 @@ pub struct Difference {
     /// The largest share of what the tolerance allows: above 1 they differ.
     #[serde(skip)]
     pub used: f64,
-    /// Largest absolute difference.
+    /// Largest absolute difference. It and the next two are infinite where an element is not finite in one of both alone.
     pub max_abs: f64,
     /// Largest relative difference where the reference is not tiny.
     pub max_rel: f64,
     /// `norm(a-b) / norm(b)`.
     pub rel_l2: f64,
-    /// Cosine of the angle between them.
+    /// Cosine of the angle between them; NaN where an element is not finite in one of both alone.
     pub cosine: f64,
-    /// NaNs in the first and not in the second.
+    /// Elements that are NaN in one of both alone.
     pub nan: usize,
-    /// Infinities in the first and not in the second.
+    /// Other elements that are infinite in one of both alone, or infinities of opposite signs.
     pub inf: usize,
     /// Largest magnitude of the first.
     pub max_magnitude: f64,
@@ -93,9 +93,9 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
             continue;
         }
         if !p.is_finite() || !q.is_finite() {
-            d.nan += p.is_nan() as usize;
-            d.inf += p.is_infinite() as usize;
-            worst = Some((i, f64::INFINITY));
+            let nan = p.is_nan() || q.is_nan();
+            (d.nan, d.inf) = (d.nan + usize::from(nan), d.inf + usize::from(!nan));
+            worst = worst.filter(|w| w.1.is_infinite()).or(Some((i, f64::INFINITY)));
             d.used = f64::INFINITY;
             continue;
         }
@@ -120,8 +120,16 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     let whole = tol.whole();
     d.pass = worst.is_none() && d.rel_l2 <= whole;
     d.used = d.used.max(if d.rel_l2 > 0.0 { d.rel_l2 / whole } else { 0.0 });
+    let wild = d.nan + d.inf;
+    if wild > 0 {
+        (d.max_abs, d.max_rel, d.rel_l2) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+        d.cosine = f64::NAN;
+    }
     if let Some((i, _)) = worst {
         d.why = format!("element {i} is {}, expected {}", x[i], y[i]);
+        if wild > 0 {
+            d.why += &format!("; {wild} of {} elements are not finite in one of both", x.len());
+        }
     } else if !d.pass {
         d.why = format!("relative error {:.3e}", d.rel_l2);
     }
@@ -210,5 +218,24 @@ mod tests {
         assert!(!compare(&[1e-30], &[0.0], 0.01).pass);
         let d = compare(&[f32::INFINITY, 1.0], &[2.0, 1.0], 0.01);
         assert!(!d.pass && d.inf == 1 && d.used == f64::INFINITY, "{d:?}");
+        assert!(d.max_abs == f64::INFINITY && d.rel_l2 == f64::INFINITY && d.cosine.is_nan(), "{d:?}");
+        assert_eq!(d.why, "element 0 is inf, expected 2; 1 of 2 elements are not finite in one of both");
+    }
+
+    /// No figure says that two tensors agree where one of them alone is not finite, whichever it is.
+    #[test]
+    fn what_is_not_finite_counts_on_both_sides() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        for (a, b, counted) in [
+            ([nan, 1.0], [2.0, 1.0], (1, 0)),
+            ([2.0, 1.0], [nan, 1.0], (1, 0)),
+            ([inf, 1.0], [nan, 1.0], (1, 0)),
+            ([2.0, 1.0], [inf, 1.0], (0, 1)),
+            ([inf, 1.0], [-inf, 1.0], (0, 1)),
+        ] {
+            let d = compare(&a, &b, 0.01);
+            assert!(!d.pass && (d.nan, d.inf) == counted, "{a:?} {b:?}: {d:?}");
+            assert!([d.max_abs, d.max_rel, d.rel_l2].iter().all(|f| f.is_infinite()) && d.cosine.is_nan(), "{d:?}");
+        }
     }
 }

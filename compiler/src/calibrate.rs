@@ -1,80 +1,121 @@
 //! Calibration of mixed precision: which nodes must stay in f32 for given inputs.
 //!
-//! [`calibrate`] runs the f32 graph, as it is right before the pass `mixed-precision`, on the host and measures every node:
-//! the largest magnitude of its results, and the error that f16 storage of its operands and results makes in it alone
-//! (`norm(a-b) / norm(b)`, computed in f32 from the exact operands). Nodes beyond the limits are kept in f32.
+//! [`calibrate`] runs the f32 graph, as it is right before the pass `mixed-precision`, on the host. Nodes whose results come near
+//! the largest f16 number stay in f32. Then the graph runs with every tensor rounded that the compiled module would store in
+//! f16. Where that takes more of the tolerance (see [`agreement`](crate::agreement)) than [`Limits::used`], kernels are rounded
+//! in parts: how much a rounding matters depends on what comes after it, which a node's own error does not tell. Those stay in
+//! f32 that mend most for each byte they cost, as few as bring the result within the limit; a run with the rest rounded says
+//! whether they do.
 //!
-//! Then the graph runs with every tensor rounded that the compiled module would store in f16. Where that takes more than
-//! [`MAX_USED`] of the tolerance (see [`agreement`](crate::agreement)), the tensors of one kernel after the other are
-//! rounded alone: how much a rounding matters depends on what comes after it, which a node's own error does not tell. The
-//! kernels stay in f32 in the order of what that mends for each byte it costs, as many as bring the result within
-//! [`MAX_USED`].
+//! The work is bounded: all runs together are [`Limits::runs`] runs of the f32 network, and the passes run five times at most. The outcome
+//! is never worse than that of `--amp fp16` in both error and bytes: that is measured too, and taken where it is better.
 //!
-//! Deliberately absent: devices. Kernels compute in f32 registers, so that the host's rounding stands for theirs.
+//! [`accumulate`] says how errors grow along the graph, and at which node a result leaves the tolerance.
+//!
+//! Deliberately absent: devices and time. Kernels compute in f32 registers, so that the host's rounding stands for theirs.
 
+mod accumulate;
+mod search;
 mod storage;
 mod trial;
 
-use crate::cpu::{ExecError, Interpreter, eval_node};
+pub use accumulate::{Accumulated, Passed, Point, Stored, accumulate, storage_of};
+
+use crate::agreement::{F16_TOLERANCE, Tolerance};
+use crate::cpu::{ExecError, Interpreter};
 use crate::dtype::DType;
-use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::graph::{Function, Module, NodeId};
 use crate::name::Name;
-use crate::ops::Precision;
-use crate::ops::control::Const;
-use crate::passes::mixed_precision::{F16_MAX, escape_pattern, rounding_loss};
-use crate::passes::{KeepF32, PassContext, PassError, PipelineOptions, Sequential, default_pipeline};
+use crate::passes::mixed_precision::{F16_MAX, rounding_loss};
+use crate::passes::{AmpMode, KeepF32, PassContext, PassError, PipelineOptions, Sequential, default_pipeline};
 use crate::profile::DeviceProfile;
 use crate::tensor::Tensor;
-use half::f16;
 use rustc_hash::{FxHashMap, FxHashSet};
-use storage::Graph;
-use trial::{Outcome, Part, Trial, Values};
+use search::Search;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use storage::{Graph, Storage};
+use trial::{Outcome, Trial, Values};
 
 /// The largest magnitude that calibration lets into f16: other inputs may be larger than those it has seen.
 pub const MAX_MAGNITUDE: f64 = F16_MAX / 4.0;
-/// The largest error of one node alone: a quarter of what the whole network may have.
-pub const MAX_NODE_ERROR: f64 = MAX_ERROR / 4.0;
-/// The largest `norm(a-b) / norm(b)` of a network's result: the tolerance of f16.
-pub const MAX_ERROR: f64 = crate::agreement::F16_TOLERANCE;
-/// The share of the tolerance that calibration lets a result take: devices, and other inputs, round otherwise.
-pub const MAX_USED: f64 = 0.5;
 
-/// How often calibration tries to give parts back to f16, each a run of the network.
-const MAX_RETURNS: usize = 48;
+/// Choices of kernels that are measured, at most, before all of them stay in f32.
+const CHOICES: usize = 3;
+/// What the last of them leaves to rounding, as a share of what the first one does.
+const LAST_CHOICE: f64 = 0.02;
+
+/// What calibration aims at, and what it may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// The tolerance of results.
+    pub tolerance: Tolerance,
+    /// The share of the tolerance that a result may take: devices, and other inputs, round otherwise.
+    pub used: f64,
+    /// Runs of the f32 network on the host, at most. The exact run and one with everything rounded are always made.
+    pub runs: f64,
+}
+impl Default for Limits {
+    /// Half of f16's tolerance, in the time of twelve runs.
+    fn default() -> Limits {
+        Limits { tolerance: Tolerance::uniform(F16_TOLERANCE), used: 0.5, runs: 12.0 }
+    }
+}
 
 /// What was measured of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMeasure {
     /// Name of the node.
     pub node: Name,
-    /// The nodes of the model that it stands for.
-    pub sources: Vec<Name>,
+    /// A name of the model that means it: its own, else that of a node of the model that it stands for.
+    pub listed: Name,
     /// Largest finite magnitude of its f32 results.
     pub largest: f64,
-    /// Error of f16 storage in this node alone; infinite where it gives infinities or NaN.
-    pub error: f64,
 }
 
 /// The outcome of a calibration.
 #[derive(Clone, Debug, Default)]
 pub struct Calibration {
-    /// Every node that mixed precision may change, in execution order.
+    /// Every node of the compiled program that mixed precision may change, in execution order.
     pub nodes: Vec<NodeMeasure>,
     /// The nodes to keep in f32, with the values that demand it.
     pub keep: Vec<KeepF32>,
+    /// Compile as for `--amp fp16`: its guess about the first layers is better than what calibration found.
+    pub plain: bool,
     /// The largest error of a result in mixed precision, with those nodes kept.
     pub error: f64,
-    /// The results agree within f16's tolerance.
-    pub agrees: bool,
+    /// The largest share of the tolerance that a result takes.
+    pub used: f64,
+    /// Bytes that f16 saves in constants and in what kernels give.
+    pub saved: u64,
+    /// Runs of the f32 network that it has taken.
+    pub runs: f64,
 }
 
 impl Calibration {
-    /// The nodes of the model that those kept stand for, each once, in execution order.
-    pub fn kept_sources(&self) -> Vec<Name> {
-        let mut seen = FxHashSet::default();
-        let patterns: FxHashSet<&str> = self.keep.iter().map(|k| k.pattern.as_str()).collect();
-        let kept = self.nodes.iter().filter(|n| patterns.contains(escape_pattern(n.node.as_str()).as_str()));
-        kept.flat_map(|n| n.sources.iter().copied()).filter(|n| seen.insert(*n)).collect()
+    /// The results agree within the tolerance.
+    pub fn agrees(&self) -> bool {
+        self.used <= 1.0
+    }
+    /// Nothing is stored in f16.
+    pub fn all_in_f32(&self) -> bool {
+        self.saved == 0
+    }
+    /// The options to compile with.
+    pub fn apply(&self, pipeline: &mut PipelineOptions) {
+        pipeline.amp = if self.plain { AmpMode::Fp16 } else { pipeline.amp };
+        pipeline.keep_f32.extend(self.keep.iter().cloned());
+    }
+    /// Names of the model that mean the nodes kept, each once, in execution order.
+    pub fn listed(&self) -> Vec<Name> {
+        let kept = |n: &&NodeMeasure| self.keep.iter().any(|k| *k == KeepF32::node(n.node, k.why.clone()));
+        let mut out: Vec<Name> = Vec::new();
+        for n in self.nodes.iter().filter(kept) {
+            if !out.contains(&n.listed) {
+                out.push(n.listed);
+            }
+        }
+        out
     }
 }
 
@@ -90,7 +131,8 @@ pub enum CalibrationError {
     Run(#[from] ExecError),
 }
 
-/// Measures `module` on `inputs` and chooses the nodes to keep in f32 besides those of `pipeline.keep_f32`.
+/// Measures `module` on `inputs` and chooses the nodes to keep in f32 besides those of `pipeline.keep_f32`. `progress` gets the runs
+/// of the network that are done: 0 right before the exact one, 1 behind it.
 ///
 /// # Errors
 /// What a pass or the CPU executor says.
@@ -99,123 +141,177 @@ pub fn calibrate(
     pipeline: &PipelineOptions,
     profile: &DeviceProfile,
     inputs: &[Tensor],
+    limits: &Limits,
+    progress: &mut dyn FnMut(f64),
 ) -> Result<Calibration, CalibrationError> {
+    let m = before_mixed_precision(module, pipeline, profile)?;
+    progress(0.0);
+    let (nodes, values, exact) = measure(module, &m, inputs)?;
+    let mut trial = Trial::new(&m, &values, &exact, limits.tolerance);
+    trial.spent = 1.0;
+    progress(trial.spent);
+    let own: Vec<KeepF32> = nodes.iter().filter_map(too_large).collect();
+    let mut c = Chooser { graph: &Graph::new(&m, pipeline, profile), trial: &mut trial, limits, progress };
+    let Choice { keep, plain, outcome, storage } = c.choose(own, &nodes)?;
+    let saved = storage.saved(m.main());
+    Ok(Calibration { nodes, keep, plain, error: outcome.error, used: outcome.used, saved, runs: trial.spent })
+}
+
+/// The module as the pass `mixed-precision` finds it.
+fn before_mixed_precision(
+    module: &Module,
+    pipeline: &PipelineOptions,
+    profile: &DeviceProfile,
+) -> Result<Module, PassError> {
     let mut m = module.clone();
     let mut cx = PassContext::new(profile.clone());
     pipeline.configure(&mut cx);
     let list = default_pipeline(pipeline);
     Sequential::new(list.iter().take_while(|p| *p != "mixed-precision")).run(&mut m, &mut cx)?;
-    let (nodes, values, exact) = measure(&m, inputs)?;
-    let mut keep: Vec<KeepF32> = nodes.iter().filter_map(demand).collect();
-    let graph = Graph::new(&m, pipeline, profile);
-    let mut trial = Trial { module: &m, interpreter: Interpreter::new(&m), values: &values, exact: &exact };
-    let kernels = graph.kernels(&keep)?;
-    let mut outcome = trial.outcome(&kernels)?;
-    if outcome.used > MAX_USED {
-        let all = outcome.used;
-        let mut kept = trial.ranked(&kernels)?;
-        let few = trial.fewest(&kept, MAX_USED)?;
-        let mut search = Search { graph: &graph, trial: &mut trial, own: std::mem::take(&mut keep), all };
-        outcome = search.enough(&mut kept, few)?;
-        if outcome.used <= MAX_USED {
-            outcome = search.without_the_needless(&mut kept, outcome)?;
+    Ok(m)
+}
+
+/// What may stay in f32, and what came of it.
+struct Choice {
+    keep: Vec<KeepF32>,
+    plain: bool,
+    outcome: Outcome,
+    storage: Storage,
+}
+
+/// Measures choices.
+struct Chooser<'c, 'a, 'g> {
+    graph: &'c Graph<'g>,
+    trial: &'c mut Trial<'a>,
+    limits: &'c Limits,
+    progress: &'c mut dyn FnMut(f64),
+}
+
+impl Chooser<'_, '_, '_> {
+    fn choose(&mut self, own: Vec<KeepF32>, nodes: &[NodeMeasure]) -> Result<Choice, CalibrationError> {
+        let storage = self.graph.storage(AmpMode::Auto, &own)?;
+        let results = self.trial.run(&storage.kernels, &mut |_, _| ())?;
+        (self.progress)(self.trial.spent);
+        let few = Choice { keep: own, plain: false, outcome: self.trial.judge(&results), storage };
+        let limit = self.limits.used;
+        let enough = |c: &Choice| c.outcome.used <= limit;
+        if few.keep.is_empty() && enough(&few) {
+            return Ok(few);
         }
-        keep = search.keep(&kept);
+        let plain = self.plain(&few)?;
+        let chosen = match (enough(&few), enough(&plain)) {
+            (true, _) | (_, true) => None,
+            _ => Some(self.search(&few, &results, nodes)?),
+        };
+        let mut all: Vec<Choice> = chosen.into_iter().collect();
+        all.extend(if enough(&few) { [few, plain] } else { [plain, few] });
+        let better = (1..all.len()).find(|&i| self.is_better(&all[i], &all[0])).unwrap_or(0);
+        Ok(all.swap_remove(better))
     }
-    Ok(Calibration { nodes, keep, error: outcome.error, agrees: outcome.used <= 1.0 })
-}
 
-/// Which parts of the graph stay in f32, besides the nodes that must.
-struct Search<'a, 'g> {
-    graph: &'a Graph<'g>,
-    trial: &'a mut Trial<'g>,
-    own: Vec<KeepF32>,
-    /// The share of the tolerance that the rounding of all kernels takes.
-    all: f64,
-}
+    /// `a` errs less than `b` and saves as much.
+    fn is_better(&self, a: &Choice, b: &Choice) -> bool {
+        let f = self.graph.module.main();
+        let within = a.outcome.used <= b.outcome.used.max(1.0);
+        within && a.outcome.error <= b.outcome.error && a.storage.saved(f) >= b.storage.saved(f)
+    }
 
-impl Search<'_, '_> {
-    /// The nodes that keep these parts in f32, each once, after those that must stay so.
-    fn keep(&self, parts: &[Part]) -> Vec<KeepF32> {
-        let mut keep = self.own.clone();
-        let mut known: FxHashSet<String> = keep.iter().map(|k| k.pattern.clone()).collect();
-        for p in parts {
+    /// What `--amp fp16` does.
+    fn plain(&mut self, few: &Choice) -> Result<Choice, CalibrationError> {
+        let storage = self.graph.storage(AmpMode::Fp16, &[])?;
+        let same = storage.kernels.iter().map(|k| &k.values).eq(few.storage.kernels.iter().map(|k| &k.values));
+        let outcome = if same { few.outcome } else { self.trial.outcome(&storage.kernels)? };
+        (self.progress)(self.trial.spent);
+        Ok(Choice { keep: vec![], plain: true, outcome, storage })
+    }
+
+    /// Besides the nodes of `few`, with which the results are `results`, those kernels that bring them within the limit; all nodes
+    /// where no choice does.
+    fn search(&mut self, few: &Choice, results: &[Tensor], nodes: &[NodeMeasure]) -> Result<Choice, CalibrationError> {
+        let limit = self.limits.used;
+        let mut search = Search::new(self.trial, &few.storage.kernels, results);
+        search.refine(self.trial, (limit, self.limits.runs - CHOICES as f64), self.progress)?;
+        let (mut target, mut best) = (limit, None::<Choice>);
+        for choice in 1..=CHOICES {
+            let parts: Vec<(Range<usize>, f64)> =
+                search.kept(target).iter().map(|p| (p.kernels.clone(), p.used)).collect();
+            let keep = keep_parts(few, &parts);
+            let storage = self.graph.storage(AmpMode::Auto, &keep)?;
+            let outcome = self.trial.outcome(&storage.kernels)?;
+            (self.progress)(self.trial.spent);
+            if best.as_ref().is_none_or(|b| outcome.used < b.outcome.used) {
+                best = Some(Choice { keep, plain: false, outcome, storage });
+            }
+            if outcome.used <= limit {
+                break;
+            }
+            // Nodes that are kept make other groups, which may round what was not rounded before.
+            target *= (limit / outcome.used).clamp(0.1, 0.9);
+            target = if choice + 1 == CHOICES { target.min(limit * LAST_CHOICE) } else { target };
+        }
+        Ok(best.filter(|b| b.outcome.used <= limit.max(1.0)).unwrap_or_else(|| {
             let why = format!(
-                "calibration: rounding what its kernel reads and stores takes {:.2} of the tolerance, that of all kernels {:.2}",
-                p.used, self.all
+                "calibration: whichever kernels stay in f32, the result takes more than {limit} of the tolerance"
             );
-            let nodes = p.kernels.iter().flat_map(|k| &k.nodes).map(|n| KeepF32::node(*n, why.clone()));
-            keep.extend(nodes.filter(|k| known.insert(k.pattern.clone())));
-        }
-        keep
+            let keep = nodes.iter().map(|n| KeepF32::node(n.node, why.clone())).collect();
+            Choice { keep, plain: false, outcome: Outcome { error: 0.0, used: 0.0 }, storage: Storage::default() }
+        }))
     }
+}
 
-    fn outcome(&mut self, parts: &[Part]) -> Result<Outcome, CalibrationError> {
-        let kernels = self.graph.kernels(&self.keep(parts))?;
-        Ok(self.trial.outcome(&kernels)?)
-    }
-
-    /// Leaves the first `few` of the ranked parts, and as many more as the result needs: kept nodes make other groups, which
-    /// may round what was not rounded before.
-    fn enough(&mut self, ranked: &mut Vec<Part>, mut few: usize) -> Result<Outcome, CalibrationError> {
-        loop {
-            let outcome = self.outcome(&ranked[..few])?;
-            if outcome.used <= MAX_USED || few == ranked.len() {
-                ranked.truncate(few);
-                return Ok(outcome);
+/// The nodes that keep these parts of `few`'s kernels in f32, each once, after those that must stay so.
+fn keep_parts(few: &Choice, parts: &[(Range<usize>, f64)]) -> Vec<KeepF32> {
+    let mut keep = few.keep.clone();
+    for (kernels, used) in parts {
+        let whose = match kernels.len() {
+            1 => "its kernel reads and stores".to_string(),
+            n => format!("its kernel and {} neighbours read and store", n - 1),
+        };
+        let why = format!(
+            "calibration: rounding what {whose} takes {used:.2} of the tolerance, that of all kernels {:.2}",
+            few.outcome.used
+        );
+        let nodes = few.storage.kernels[kernels.clone()].iter().flat_map(|k| &k.nodes);
+        for n in nodes.map(|n| KeepF32::node(*n, why.clone())) {
+            if !keep.iter().any(|k| k.pattern == n.pattern) {
+                keep.push(n);
             }
-            few = (few + few.div_ceil(8)).min(ranked.len());
         }
     }
-
-    /// Gives parts back to f16 that the result does not need: the ranking looks at each alone, and only together do they
-    /// show which errors the same elements take. Runs of parts at first, from those that mend least, then shorter ones
-    /// (after Zeller and Hildebrandt's delta debugging), as long as [`MAX_RETURNS`] tries last.
-    fn without_the_needless(&mut self, kept: &mut Vec<Part>, mut best: Outcome) -> Result<Outcome, CalibrationError> {
-        let mut tries = 0;
-        let mut run = (kept.len() / 4).max(1);
-        while run > 0 {
-            let mut end = kept.len();
-            while end > 0 && tries < MAX_RETURNS {
-                let start = end.saturating_sub(run);
-                let given: Vec<Part> = kept.drain(start..end).collect();
-                let outcome = self.outcome(kept)?;
-                match outcome.used <= MAX_USED {
-                    true => best = outcome,
-                    false => drop(kept.splice(start..start, given)),
-                }
-                (end, tries) = (start, tries + 1);
-            }
-            run /= 2;
-        }
-        Ok(best)
-    }
+    keep
 }
 
 /// Why a node must stay in f32 by itself.
-fn demand(n: &NodeMeasure) -> Option<KeepF32> {
-    let why = if n.largest > MAX_MAGNITUDE {
-        format!("calibration: its result reaches {:.4}, the limit is {MAX_MAGNITUDE}", n.largest)
-    } else if n.error > MAX_NODE_ERROR {
-        format!("calibration: f16 makes an error of {:.1e} in it, the limit is {MAX_NODE_ERROR:.1e}", n.error)
-    } else {
-        return None;
-    };
-    Some(KeepF32::node(n.node, why))
+fn too_large(n: &NodeMeasure) -> Option<KeepF32> {
+    let why = || format!("calibration: its result reaches {:.4}, the limit is {MAX_MAGNITUDE}", n.largest);
+    (n.largest > MAX_MAGNITUDE).then(|| KeepF32::node(n.node, why()))
 }
 
 /// Runs the f32 graph; the measures of its nodes, all its values but constants, and its results.
-fn measure(m: &Module, inputs: &[Tensor]) -> Result<(Vec<NodeMeasure>, Values, Vec<Tensor>), ExecError> {
+fn measure(
+    model: &Module,
+    m: &Module,
+    inputs: &[Tensor],
+) -> Result<(Vec<NodeMeasure>, Values, Vec<Tensor>), ExecError> {
     let f = m.main();
+    let known = names_of(model);
     let mut values: Values = f.params().iter().copied().zip(inputs.iter().cloned()).collect();
-    let mut nodes = Vec::new();
-    let mut constants: FxHashMap<Name, Tensor> = FxHashMap::default();
+    let (mut nodes, mut at) = (Vec::<NodeMeasure>::new(), FxHashMap::default());
     let results = {
         let mut interpreter = Interpreter::new(m).observe(|g, n, results| {
             if g.name != f.name {
                 return;
             }
-            nodes.extend(measure_node(m, f, n, &values, &mut constants, results));
+            if let Some(found) = measure_node(f, n, &known, results) {
+                // Nodes of loops are measured in every iteration.
+                match at.entry(n) {
+                    Entry::Vacant(e) => {
+                        e.insert(nodes.len());
+                        nodes.push(found);
+                    }
+                    Entry::Occupied(e) => nodes[*e.get()].largest = nodes[*e.get()].largest.max(found.largest),
+                }
+            }
             values.extend(f.nodes[n].outputs.iter().copied().zip(results.iter().cloned()));
         });
         interpreter.run(f.name, inputs)?
@@ -223,74 +319,21 @@ fn measure(m: &Module, inputs: &[Tensor]) -> Result<(Vec<NodeMeasure>, Values, V
     Ok((nodes, values, results))
 }
 
-fn measure_node(
-    m: &Module,
-    f: &Function,
-    n: NodeId,
-    values: &FxHashMap<ValueId, Tensor>,
-    constants: &mut FxHashMap<Name, Tensor>,
-    results: &[Tensor],
-) -> Option<NodeMeasure> {
+/// The names that nodes of the model have, or stand for.
+fn names_of(model: &Module) -> FxHashSet<Name> {
+    let nodes = model.functions.values().flat_map(|f| f.walk().into_iter().map(|n| &f.nodes[n]));
+    nodes.flat_map(|n| n.origins.names().iter().copied().chain([n.name])).collect()
+}
+
+fn measure_node(f: &Function, n: NodeId, known: &FxHashSet<Name>, results: &[Tensor]) -> Option<NodeMeasure> {
     let node = &f.nodes[n];
     let singles: Vec<&Tensor> = results.iter().filter(|t| t.dtype() == DType::F32).collect();
     if singles.is_empty() {
         return None;
     }
     let largest = singles.iter().map(|t| rounding_loss(&t.to_f32_vec()).1).fold(0.0, f64::max);
-    let sources = if node.origins.names().is_empty() { vec![node.name] } else { node.origins.names().to_vec() };
-    let mut measure = NodeMeasure { node: node.name, sources, largest, error: 0.0 };
-    let strict = node.op.precision() == Precision::Never && !node.op.widens();
-    let calls = node.op.callee().is_some();
-    if strict || calls || !node.regions.is_empty() || !node.op.has_compute() {
-        return Some(measure);
-    }
-    let mut operand = |v: &Option<ValueId>| -> Option<Option<Tensor>> {
-        let Some(v) = v else { return Some(None) };
-        let t = match f.def_op::<Const>(*v) {
-            Some((_, c)) => match constants.get(&c.name) {
-                Some(t) => t.clone(),
-                None => {
-                    let t = halved(&m.constants.get(&c.name)?.load().ok()?);
-                    constants.insert(c.name, t.clone());
-                    t
-                }
-            },
-            None => halved(values.get(v)?),
-        };
-        Some(Some(t))
-    };
-    let operands: Option<Vec<Option<Tensor>>> = node.inputs.iter().map(&mut operand).collect();
-    if let Some(Ok(rounded)) = operands.map(|o| eval_node(&node.op, &o, m)) {
-        measure.error = results.iter().zip(&rounded).map(|(b, a)| distance(&halved(a), b)).fold(0.0, f64::max);
-    }
-    Some(measure)
-}
-
-/// An f32 tensor rounded to f16 and back; others as they are.
-fn halved(t: &Tensor) -> Tensor {
-    match t.as_slice::<f32>() {
-        Some(x) => Tensor::from_vec(t.shape().to_vec(), x.iter().map(|&x| f16::from_f32(x).to_f32()).collect()),
-        None => t.clone(),
-    }
-}
-
-/// `norm(a-b) / norm(b)` of float tensors; infinite where `a` has infinities or NaN that `b` has not.
-fn distance(a: &Tensor, b: &Tensor) -> f64 {
-    if !b.dtype().is_float() || a.shape() != b.shape() {
-        return 0.0;
-    }
-    let (mut error, mut norm) = (0.0f64, 0.0f64);
-    for (x, y) in a.to_f64_vec().into_iter().zip(b.to_f64_vec()) {
-        if x == y || !y.is_finite() {
-            norm += if y.is_finite() { y * y } else { 0.0 };
-            continue;
-        }
-        if !x.is_finite() {
-            return f64::INFINITY;
-        }
-        (error, norm) = (error + (x - y) * (x - y), norm + y * y);
-    }
-    if error == 0.0 { 0.0 } else { (error / norm.max(f64::MIN_POSITIVE)).sqrt() }
+    let listed = [node.name].into_iter().chain(node.origins.names().iter().copied()).find(|n| known.contains(n));
+    Some(NodeMeasure { node: node.name, listed: listed.unwrap_or(node.name), largest })
 }
 
 #[cfg(test)]

@@ -205,6 +205,11 @@ impl DeviceProfile {
     pub fn multiplies_matrices(&self) -> bool {
         !self.software && self.matrix_units().is_ok_and(|all| !all.is_empty())
     }
+    /// The same, or matrix units are there and the rule for them is asked for by name, as it must be on software devices.
+    pub fn may_multiply_matrices(&self) -> bool {
+        let asked = self.asks_for("matmul-matrix") && self.matrix_units().is_ok_and(|all| !all.is_empty());
+        asked || self.multiplies_matrices()
+    }
     /// Products of four bytes and their sum are one operation: of AMD's, NVIDIA's and Intel's GPUs. Asked for the rule by name, any device.
     pub fn multiplies_bytes(&self) -> bool {
         let makers = ["radv", "nvidia", "nvk", "intel"];

@@ -1,10 +1,10 @@
 //! `weft compare --data DIR`: one model over a folder of inputs, and how its results are distributed against the reference.
 
-use super::side::{Reference, Side, differences, reference_of, refuse_all_in_f32};
+use super::side::{Reference, Side, differences, judge_all_in_f32, reference_of};
 use super::with_name;
 use crate::args::{Common, CompareArgs};
 use crate::error::{CliError, CliResult, Code};
-use crate::executor::Device;
+use crate::executor::{Device, execute_with, pipeline_for, profile_on};
 use crate::inputs::{Files, in_folder};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors};
@@ -47,7 +47,7 @@ impl Case {
         self.outputs.iter().all(|o| o.difference.pass)
     }
     fn most(&self, of: fn(&Difference) -> f64) -> f64 {
-        self.outputs.iter().map(|o| figure(&o.difference, of)).fold(0.0, f64::max)
+        self.outputs.iter().map(|o| of(&o.difference)).fold(0.0, f64::max)
     }
     /// The share of the tolerance that the worst output takes.
     fn used(&self) -> f64 {
@@ -105,9 +105,13 @@ pub fn execute(a: &CompareArgs, folder: &Path) -> CliResult<()> {
         inputs_for(&module, Some(&reader.read(file)?), &a.common).map_err(|e| e.at(file.display().to_string()))
     };
     let inputs = read(&files[0])?;
-    let executor = crate::executor::execute(module.clone(), &a.common, &device, &inputs)?;
+    let profile = profile_on(&a.common, &device)?;
+    let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
+    let executor = execute_with(module.clone(), pipeline.clone(), &a.common, &device, &profile, false)?;
     let mixed = executor.is_mixed();
-    refuse_all_in_f32(a, &device, mixed)?;
+    if judge_all_in_f32(a, &device, mixed)? {
+        return Ok(());
+    }
     let reference = Reference::open(a, &module, &device, &inputs)?;
     let mut cases = Cases { list: vec![], names: executor.output_names(), sides: Default::default(), skipped };
     let mut progress = Progress::new(&a.common, &[]);
@@ -132,7 +136,8 @@ pub fn execute(a: &CompareArgs, folder: &Path) -> CliResult<()> {
     let look = passed < cases.list.len() || a.common.verbose > 0 || a.common.json.is_some();
     let nodes = match look {
         true => {
-            node_errors(&CompareArgs { cumulative: true, ..a.clone() }, &module, &read(&cases.list[0].file)?, &device)?
+            let along = CompareArgs { cumulative: true, ..a.clone() };
+            node_errors(&along, &module, &read(&cases.list[0].file)?, &device, &pipeline)?
         }
         false => vec![],
     };
@@ -144,11 +149,6 @@ fn rows_of(got: &Tensor, want: &Tensor) -> Option<Vec<Row>> {
     let classes = classes_of(want).filter(|&c| c > 1 && got.shape() == want.shape() && want.dtype().is_float())?;
     let pairs = best_classes(got, classes).into_iter().zip(best_classes(want, classes));
     Some(pairs.map(|(got, expected)| Row { got, expected }).collect())
-}
-
-/// A figure of a difference; infinite where a result is not finite, which no norm counts.
-fn figure(d: &Difference, of: fn(&Difference) -> f64) -> f64 {
-    if d.nan + d.inf > 0 { f64::INFINITY } else { of(d) }
 }
 
 /// Percentiles by nearest rank: of a hundred values, `p90` is the ninetieth.
@@ -174,7 +174,7 @@ fn summary(name: &str, i: usize, cases: &[Case]) -> Value {
         .then(|| json!({ "rows": rows.len(), "same": same, "agreement": same as f64 / rows.len() as f64 }));
     let mut out = json!({ "name": name, "passed": of().filter(|o| o.difference.pass).count(), "top1": top1 });
     for (key, _, which) in FIGURES {
-        out[key] = percentiles(of().map(|o| figure(&o.difference, which)).collect());
+        out[key] = percentiles(of().map(|o| which(&o.difference)).collect());
     }
     out
 }

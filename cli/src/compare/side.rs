@@ -4,6 +4,7 @@ use crate::args::{Common, CompareArgs};
 use crate::arrays::{Named, read_npz};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{CPU_EXECUTOR, Device, execute, run_on_cpu_watched};
+use crate::output::{print_text, write_json};
 use compiler::agreement::{Difference, Tolerance, agree};
 use compiler::dtype::DType;
 use compiler::graph::Module;
@@ -29,20 +30,39 @@ pub fn refuse_itself(a: &CompareArgs) -> CliResult<()> {
         .help(help))
 }
 
-/// Refuses to hold f32 against f32 where mixed precision was asked for and has put nothing into f16: by a keep list, by
-/// calibration, or since the pass does not run.
-pub fn refuse_all_in_f32(a: &CompareArgs, device: &Device, mixed: bool) -> CliResult<()> {
+/// Mixed precision was asked for and has put nothing into f16 (by a keep list, by calibration, or since the pass does not run), and
+/// the reference is f32 in the same place. Without mixed precision the sides differ by where they ran, and that is known once they
+/// have.
+pub fn is_all_in_f32(a: &CompareArgs, device: &Device, mixed: bool) -> bool {
     let same_place = a.against == "fp32" || a.against == "cpu" && matches!(device, Device::Cpu);
-    // Without mixed precision the sides differ by where they ran, and that is known once they have.
-    if mixed || !same_place || a.common.amp == "off" {
-        return Ok(());
+    !mixed && same_place && a.common.amp != "off"
+}
+
+/// Refuses to hold f32 against f32, or says that `--amp auto` has decided for it. True where there is nothing to compare.
+///
+/// # Errors
+/// With `--amp fp16`: a keep list, or the passes that run, have undone what was asked for.
+pub fn judge_all_in_f32(a: &CompareArgs, device: &Device, mixed: bool) -> CliResult<bool> {
+    if !is_all_in_f32(a, device, mixed) {
+        return Ok(false);
     }
-    let text = format!(
-        "--amp {} leaves every node in f32 here, so that --against {} holds a thing against itself",
-        a.common.amp, a.against
-    );
-    Err(CliError::usage(text)
-        .help("`weft explain MODEL` with the same options says why each node stays in f32; keep fewer of them there"))
+    if a.common.amp != "auto" {
+        let text = format!(
+            "--amp {} leaves every node in f32 here, so that --against {} holds a thing against itself",
+            a.common.amp, a.against
+        );
+        return Err(CliError::usage(text).help(
+            "`weft explain MODEL` with the same options says why each node stays in f32; keep fewer of them there",
+        ));
+    }
+    let json = serde_json::json!({ "schema": 1, "model": a.model, "pass": true, "device": crate::device::describe(device),
+        "outputs": [], "nodes": [], "first_failing": null, "all_in_f32": true });
+    if !write_json(&a.common, &json)? {
+        print_text(
+            "--amp auto keeps every node in f32 for these inputs: the results are those of f32, and nothing is saved",
+        )?;
+    }
+    Ok(true)
 }
 
 /// One side of a comparison.

@@ -6,9 +6,9 @@ use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId, ValueDef, ValueId};
 use crate::name::Name;
 use crate::ops::control::{Call, Const};
-use crate::passes::{KeepF32, PassContext, PassError, PipelineOptions, Sequential, default_pipeline};
+use crate::passes::{AmpMode, KeepF32, PassContext, PassError, PipelineOptions, Sequential, default_pipeline};
 use crate::profile::DeviceProfile;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What one kernel rounds. Nodes and values are those of the f32 graph that the pass `mixed-precision` finds.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,22 @@ pub(super) struct Kernel {
     pub values: Vec<ValueId>,
     /// Bytes that f32 would add.
     pub bytes: u64,
+}
+
+/// What a compiled module stores.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Storage {
+    /// The kernels that round something, in execution order.
+    pub kernels: Vec<Kernel>,
+    /// Bytes of everything in f32: constants, and what kernels give.
+    pub single: u64,
+}
+impl Storage {
+    /// Bytes that f16 saves.
+    pub fn saved(&self, f: &Function) -> u64 {
+        let values: FxHashSet<ValueId> = self.kernels.iter().flat_map(|k| k.values.iter().copied()).collect();
+        values.into_iter().filter_map(|v| f.ty(v).bytes()).map(|n| n as u64 / 2).sum()
+    }
 }
 
 /// A graph right before the pass `mixed-precision`, and how it is compiled from there.
@@ -37,10 +53,11 @@ impl<'a> Graph<'a> {
         Graph { module, pipeline, profile, by_name }
     }
 
-    /// The kernels that round something when the nodes of `keep` stay in f32, in execution order.
-    pub fn kernels(&self, keep: &[KeepF32]) -> Result<Vec<Kernel>, PassError> {
+    /// What is stored in f16 when the nodes of `keep` stay in f32 besides those of the pipeline, in mode `amp`.
+    pub fn storage(&self, amp: AmpMode, keep: &[KeepF32]) -> Result<Storage, PassError> {
         let mut cx = PassContext::new(self.profile.clone());
         self.pipeline.configure(&mut cx);
+        cx.amp = amp;
         cx.keep_f32.extend(keep.iter().cloned());
         let mut mixed = self.module.clone();
         Sequential::new(["mixed-precision"]).run(&mut mixed, &mut cx)?;
@@ -50,8 +67,13 @@ impl<'a> Graph<'a> {
         let grouped = Grouped { module: &mixed, graph: self };
         let f = mixed.main();
         let uses = f.uses();
-        let mut out = Vec::new();
+        let mut out = Storage { kernels: vec![], single: self.constant_bytes() };
         for &n in &f.blocks[f.body].nodes {
+            if !f.nodes[n].op.is::<Const>() {
+                let float = f.nodes[n].outputs.iter().map(|v| f.ty(*v)).filter(|t| t.dtype.is_float());
+                out.single +=
+                    float.filter_map(|t| t.const_shape()).map(|s| s.iter().product::<usize>() as u64 * 4).sum::<u64>();
+            }
             let mut k = Kernel::default();
             for (name, halved) in grouped.members(n).into_iter().filter_map(|m| Some((m, constants.get(&m)?))) {
                 k.nodes.push(name);
@@ -67,10 +89,17 @@ impl<'a> Graph<'a> {
             let bytes = |v: &ValueId| self.module.main().ty(*v).bytes().unwrap_or(0) as u64 / 2;
             k.bytes = k.values.iter().map(bytes).sum();
             if !k.values.is_empty() {
-                out.push(k);
+                out.kernels.push(k);
             }
         }
         Ok(out)
+    }
+
+    /// Bytes of the f32 constants.
+    fn constant_bytes(&self) -> u64 {
+        let f = self.module.main();
+        let single = |v: &ValueId| f.def_op::<Const>(*v).is_some() && f.ty(*v).dtype == DType::F32;
+        f.values.ids().filter(single).filter_map(|v| f.ty(v).bytes()).map(|n| n as u64).sum()
     }
 
     /// The f32 constants that each node reads in f16, after the pass `mixed-precision`.

@@ -1,22 +1,25 @@
-//! Runs of the f32 graph in which some values are rounded to f16: how far its results move, and by which kernel's rounding.
+//! Runs of the f32 graph in which some values are rounded to f16: how far its results move.
 
-use super::halved;
 use super::storage::Kernel;
 use crate::agreement::{Difference, Tolerance, agree};
-use crate::cpu::{ExecError, Interpreter};
-use crate::dtype::DType;
-use crate::graph::{Module, ValueId};
+use crate::arena::Id;
+use crate::cpu::{ExecError, Interpreter, collect_uses};
+use crate::graph::{Function, Module, ValueId};
+use crate::ops::node_types;
 use crate::tensor::Tensor;
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// Kernels that are looked at one by one; in larger networks, neighbours are looked at together.
-const MAX_PARTS: usize = 96;
+use std::cell::RefCell;
 
 /// Tensors by the value that they belong to.
 pub(super) type Values = FxHashMap<ValueId, Tensor>;
 
+/// Work of a multiply-accumulate in the CPU executor, where an element that a node gives is 1.
+const MAC: f64 = 0.1;
+
 /// How the results of a run differ from the exact ones.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outcome {
     /// The largest `norm(a-b) / norm(b)`.
     pub error: f64,
@@ -24,112 +27,103 @@ pub(super) struct Outcome {
     pub used: f64,
 }
 
-/// Kernels that are rounded together.
-pub(super) struct Part {
-    pub kernels: Vec<Kernel>,
-    /// The share of the tolerance that their rounding alone takes.
-    pub used: f64,
-    /// What their rounding alone adds to each element of the float results, as a share of what the element may differ by;
-    /// and to the norm.
-    errors: Vec<f32>,
-    norm: f64,
-}
-
-impl Part {
-    fn bytes(&self) -> f64 {
-        self.kernels.iter().map(|k| k.bytes).sum::<u64>().max(1) as f64
-    }
-}
-
-/// Runs with values rounded.
+/// Runs with values rounded, and what they cost.
 pub(super) struct Trial<'a> {
-    pub module: &'a Module,
-    pub interpreter: Interpreter<'a>,
-    /// Of the exact run: all values but constants, and the results.
-    pub values: &'a Values,
+    module: &'a Module,
+    interpreter: Interpreter<'a>,
+    /// Of the exact run: all values but constants.
+    values: &'a Values,
+    /// Its results.
     pub exact: &'a [Tensor],
+    pub tolerance: Tolerance,
+    /// Work of each node of the entry function; all of them are 1.
+    work: Vec<f64>,
+    /// Rounded constants, which every run reads.
+    constants: RefCell<Values>,
+    /// Runs of the whole network that the runs so far have cost.
+    pub spent: f64,
 }
 
-impl Trial<'_> {
-    fn tolerance() -> Tolerance {
-        Tolerance::new(DType::F16, None, None)
+impl<'a> Trial<'a> {
+    pub fn new(module: &'a Module, values: &'a Values, exact: &'a [Tensor], tolerance: Tolerance) -> Trial<'a> {
+        let work = work_of_nodes(module.main(), values);
+        let (interpreter, constants) = (Interpreter::new(module), RefCell::default());
+        Trial { module, interpreter, values, exact, tolerance, work, constants, spent: 0.0 }
     }
 
-    fn run<'k>(&mut self, kernels: impl IntoIterator<Item = &'k Kernel>) -> Result<Vec<Tensor>, ExecError> {
-        let rounded: FxHashSet<ValueId> = kernels.into_iter().flat_map(|k| k.values.iter().copied()).collect();
-        let change = |v: ValueId, t: &Tensor| rounded.contains(&v).then(|| halved(t));
-        self.interpreter.rerun(self.module.entry, self.values, &change)
+    /// The share of a run of the network that rounding in these kernels makes necessary.
+    pub fn cost<'k>(&self, kernels: impl IntoIterator<Item = &'k Kernel>) -> f64 {
+        let rounded = rounded_values(kernels);
+        let f = self.module.main();
+        let mut changed: FxHashSet<ValueId> = f.params().iter().copied().filter(|v| rounded.contains(v)).collect();
+        let mut sum = 0.0;
+        for &n in &f.blocks[f.body].nodes {
+            let mut used = Vec::new();
+            collect_uses(f, n, &mut used);
+            let fresh = used.iter().any(|v| changed.contains(v));
+            sum += if fresh { self.work[n.index()] } else { 0.0 };
+            changed.extend(f.nodes[n].outputs.iter().filter(|v| fresh || rounded.contains(v)));
+        }
+        sum
+    }
+
+    /// The results with these kernels' values rounded. `visit` sees what each node of the entry function gives, rounded where it is.
+    pub fn run<'k>(
+        &mut self,
+        kernels: impl IntoIterator<Item = &'k Kernel> + Clone,
+        visit: &mut dyn FnMut(ValueId, &Tensor),
+    ) -> Result<Vec<Tensor>, ExecError> {
+        self.spent += self.cost(kernels.clone());
+        let rounded = rounded_values(kernels);
+        let (values, constants, visit) = (self.values, &self.constants, RefCell::new(visit));
+        let change = |v: ValueId, t: &Tensor| {
+            let new = rounded.contains(&v).then(|| match values.contains_key(&v) {
+                true => halved(t),
+                false => constants.borrow_mut().entry(v).or_insert_with(|| halved(t)).clone(),
+            });
+            (visit.borrow_mut())(v, new.as_ref().unwrap_or(t));
+            new
+        };
+        self.interpreter.rerun(self.module.entry, values, &change)
     }
 
     /// What rounding in `kernels` does to the results.
-    pub fn outcome<'k>(&mut self, kernels: impl IntoIterator<Item = &'k Kernel>) -> Result<Outcome, ExecError> {
-        let got = self.run(kernels)?;
+    pub fn outcome<'k>(&mut self, kernels: impl IntoIterator<Item = &'k Kernel> + Clone) -> Result<Outcome, ExecError> {
+        let got = self.run(kernels, &mut |_, _| ())?;
+        Ok(self.judge(&got))
+    }
+
+    /// How these results differ from the exact ones.
+    pub fn judge(&self, got: &[Tensor]) -> Outcome {
         let float = got.iter().zip(self.exact).filter(|(_, b)| b.dtype().is_float());
-        let differences: Vec<Difference> = float.map(|(a, b)| agree(a, b, &Self::tolerance())).collect();
+        let differences: Vec<Difference> = float.map(|(a, b)| agree(a, b, &self.tolerance)).collect();
         let most = |of: fn(&Difference) -> f64| differences.iter().map(of).fold(0.0, f64::max);
-        Ok(Outcome { error: most(|d| d.rel_l2), used: most(|d| d.used) })
-    }
-
-    /// The kernels, those first whose f32 mends most for each byte.
-    ///
-    /// Errors of rounding are small and independent, so those of several kernels add as squares, element by element: each is
-    /// looked at alone. Where elements are nearest to their limit counts: the derivative of the sum of their errors' eighth powers
-    /// stands for that of the largest, which no single draw of rounding errors tells.
-    pub fn ranked(&mut self, kernels: &[Kernel]) -> Result<Vec<Part>, ExecError> {
-        let mut parts = Vec::new();
-        for chunk in kernels.chunks(kernels.len().div_ceil(MAX_PARTS).max(1)) {
-            parts.push(self.part(chunk)?);
-        }
-        let mut squares = vec![0.0f64; parts.first().map_or(0, |p| p.errors.len())];
-        for p in &parts {
-            squares.iter_mut().zip(&p.errors).for_each(|(s, e)| *s += f64::from(*e).powi(2));
-        }
-        let elements = squares.iter().map(|s| s.powi(4)).sum::<f64>().powf(0.25);
-        let whole = parts.iter().map(|p| p.norm * p.norm).sum::<f64>();
-        let weights: Vec<f64> = squares.into_iter().map(|s| s.powi(3)).collect();
-        let mended = |p: &Part| match whole > elements {
-            true => p.norm * p.norm,
-            false => p.errors.iter().zip(&weights).map(|(e, w)| f64::from(*e).powi(2) * w).sum::<f64>(),
-        };
-        let mut scored: Vec<(f64, Part)> = parts.into_iter().map(|p| (mended(&p) / p.bytes(), p)).collect();
-        scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-        Ok(scored.into_iter().map(|s| s.1).collect())
-    }
-
-    fn part(&mut self, kernels: &[Kernel]) -> Result<Part, ExecError> {
-        let got = self.run(kernels)?;
-        let mut part = Part { kernels: kernels.to_vec(), used: 0.0, errors: Vec::new(), norm: 0.0 };
-        let tolerance = Self::tolerance();
-        for (a, b) in got.iter().zip(self.exact).filter(|(_, b)| b.dtype().is_float()) {
-            let d = agree(a, b, &tolerance);
-            (part.norm, part.used) = (part.norm.max(d.rel_l2 / tolerance.whole()), part.used.max(d.used));
-            let (a, b) = (a.to_f64_vec(), b.to_f64_vec());
-            let peak = b.iter().filter(|x| x.is_finite()).fold(0.0f64, |m, x| m.max(x.abs()));
-            part.errors.extend(a.iter().zip(&b).map(|(a, b)| share(*a, *b, tolerance.allowed(peak, *b))));
-        }
-        Ok(part)
-    }
-
-    /// How many of the first parts must stay in f32 for the rest to take no more than `limit` of the tolerance.
-    pub fn fewest(&mut self, ranked: &[Part], limit: f64) -> Result<usize, ExecError> {
-        let (mut fails, mut passes) = (0, ranked.len());
-        while passes - fails > 1 {
-            let middle = fails.midpoint(passes);
-            let rest = ranked[middle..].iter().flat_map(|p| &p.kernels);
-            match self.outcome(rest)?.used <= limit {
-                true => passes = middle,
-                false => fails = middle,
-            }
-        }
-        Ok(passes)
+        Outcome { error: most(|d| d.rel_l2), used: most(|d| d.used) }
     }
 }
 
-/// An element's error as a share of what is allowed; one that is not finite counts as very large.
-fn share(a: f64, b: f64, allowed: f64) -> f32 {
-    let e = match a == b || a.is_nan() && b.is_nan() {
-        true => 0.0,
-        false => (a - b).abs() / allowed.max(f64::MIN_POSITIVE),
-    };
-    if e < 1e6 { e as f32 } else { 1e6 }
+fn rounded_values<'k>(kernels: impl IntoIterator<Item = &'k Kernel>) -> FxHashSet<ValueId> {
+    kernels.into_iter().flat_map(|k| k.values.iter().copied()).collect()
+}
+
+/// The share of each node in the work of the entry function, by the elements that it gives and the products that it adds up.
+fn work_of_nodes(f: &Function, values: &Values) -> Vec<f64> {
+    let mut work = vec![0.0; f.nodes.len()];
+    for &n in &f.blocks[f.body].nodes {
+        let (inputs, outputs) = node_types(f, n);
+        let elements: usize = f.nodes[n].outputs.iter().filter_map(|v| values.get(v)).map(Tensor::len).sum();
+        work[n.index()] = elements as f64 + MAC * f.nodes[n].op.macs(&inputs, &outputs) as f64;
+    }
+    let whole = work.iter().sum::<f64>().max(1.0);
+    work.into_iter().map(|w| w / whole).collect()
+}
+
+/// An f32 tensor rounded to f16 and back; others as they are.
+pub(super) fn halved(t: &Tensor) -> Tensor {
+    let Some(x) = t.as_slice::<f32>() else { return t.clone() };
+    let mut half = vec![f16::ZERO; x.len()];
+    half.convert_from_f32_slice(&x);
+    let mut out = vec![0f32; x.len()];
+    half.convert_to_f32_slice(&mut out);
+    Tensor::from_vec(t.shape().to_vec(), out)
 }

@@ -477,7 +477,8 @@ pub fn peak_bytes(f: &Function) -> u64 {
     most
 }
 
-fn collect_uses(f: &Function, n: NodeId, out: &mut Vec<ValueId>) {
+/// The values that node `n` reads, those of its regions included.
+pub(crate) fn collect_uses(f: &Function, n: NodeId, out: &mut Vec<ValueId>) {
     out.extend(f.nodes[n].inputs.iter().flatten());
     for &r in &f.nodes[n].regions {
         out.extend(&f.blocks[r].results);

@@ -20,6 +20,7 @@ mod node;
 mod scalar;
 mod stage;
 
+pub(crate) use graph::collect_uses;
 pub use graph::{ExecError, Interpreter, MAX_CALL_DEPTH, peak_bytes, run_function};
 pub use host_functions::HostFunctions;
 pub(crate) use lockstep::sample_kernels;

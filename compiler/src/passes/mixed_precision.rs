@@ -63,7 +63,7 @@ impl Pass for MixedPrecision {
         keep.extend(self.keep_f32.iter().map(|p| KeepF32::listed(p)));
         // Calibration has measured what the rule for the first layers guesses.
         let stem = cx.amp != AmpMode::Auto && !self.half_inputs;
-        let matrices = cx.profile.multiplies_matrices();
+        let matrices = cx.profile.may_multiply_matrices();
         let mut failure = None;
         let mut constants = FxHashMap::default();
         let changed = rewrite_functions(module, |r| {

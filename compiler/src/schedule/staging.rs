@@ -294,6 +294,11 @@ pub(super) fn narrowed(e: &Expr, f: &TensorFunction) -> Option<Expr> {
     }
 }
 
+/// An operand of a product is f16 where it is multiplied, however it lies in memory: staged `narrow`, it is kept so.
+pub(super) fn is_half(e: &Expr, f: &TensorFunction) -> bool {
+    narrowed(e, f).is_some_and(|e| e.dtype(f) == DType::F16)
+}
+
 /// [`narrowed`], where an integer constant is of the type that stands beside it.
 fn narrowed_to(e: &Expr, beside: Option<DType>, f: &TensorFunction) -> Option<Expr> {
     match (e, beside) {

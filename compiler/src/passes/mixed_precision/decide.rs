@@ -41,6 +41,8 @@ const SLIGHT: i64 = 16;
 
 /// Rows and columns of a matrix that matrix units multiply, at most.
 const DEEP: usize = 16;
+/// Rows and columns of a product that matrix units are used for, at least.
+const LEAST: usize = 4;
 
 /// What is known of a value that the model has in f32.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -257,14 +259,28 @@ impl Decider<'_> {
         own.zip(data).is_some_and(|(own, data)| own.saturating_mul(SLIGHT) < data)
     }
 
-    /// The op's data come from outside in f32, and all its constants stay f32: it reads no fewer bytes in f16.
+    /// Matrix units multiply two operands neither of which is a constant.
+    fn multiplies_data(&self, n: NodeId) -> bool {
+        let node = &self.f.nodes[n];
+        let data = |i: &usize| {
+            let v = node.inputs[*i].filter(|v| self.is_single(*v) && !node.op.single_operands().contains(i));
+            v.is_some_and(|v| !matches!(self.state(v), State::Constant(_)))
+        };
+        let data: Vec<usize> = (0..node.inputs.len()).filter(data).collect();
+        let of_result = node.outputs.first().and_then(|v| const_dims(&self.f.ty(*v).shape)).unwrap_or_default();
+        let matrix = matches!(of_result[..], [.., rows, columns] if rows >= LEAST && columns >= LEAST);
+        self.matrices && matrix && data.len() > 1 && data.iter().all(|&i| self.is_deep(n, i))
+    }
+
+    /// The op's data come from outside in f32, and all its constants stay f32: it reads no fewer bytes in f16, nor does it multiply faster.
     fn reads_inputs(&self, n: NodeId, single: &[usize]) -> bool {
-        self.f.nodes[n].inputs.iter().enumerate().all(|(i, v)| match v.map(|v| self.state(v)) {
-            Some(State::Constant(_)) => single.contains(&i),
-            Some(State::Full { forced, large }) => !forced && !large,
-            Some(State::Half | State::Stem) => false,
-            None => true,
-        })
+        !self.multiplies_data(n)
+            && self.f.nodes[n].inputs.iter().enumerate().all(|(i, v)| match v.map(|v| self.state(v)) {
+                Some(State::Constant(_)) => single.contains(&i),
+                Some(State::Full { forced, large }) => !forced && !large,
+                Some(State::Half | State::Stem) => false,
+                None => true,
+            })
     }
 
     fn check_attributes(&self, n: NodeId) -> Result<(), (String, bool)> {

@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
 use crate::schedule::rules::{Depth, MatrixTile, ProductTile, dot_candidates, innermost, product_candidates};
+use crate::schedule::staging::is_half;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::{BANK_BYTES, BANKS, element_bytes};
 
@@ -59,6 +60,11 @@ fn multiplies_bytes(stages: &Stages<'_>, block: &Block) -> bool {
         .visit(&mut |e| computed |= matches!(e, Expr::Unary(..) | Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)));
     let bytes = plain && !computed && stages.f.buffers[block.buffer].dtype == DType::I32;
     bytes && stages.profile.multiplies_bytes()
+}
+
+/// An operand is read in more than 16 bits an element.
+fn is_wide(stages: &Stages<'_>, demand: &Demand) -> bool {
+    demand.reads.iter().any(|r| stages.f.buffers[r.buffer].dtype.size() as f64 > HALF)
 }
 
 fn without_casts(e: &Expr) -> &Expr {
@@ -148,10 +154,9 @@ impl<'f> Product<'f> {
             () => 1.0,
         }
     }
-    /// Both operands are f16 in memory, and the device multiplies matrices of it.
+    /// Both operands are f16 as they are multiplied, and the device multiplies matrices of it: what `matmul-matrix` asks for.
     fn multiplies_matrices(&self, stages: &Stages<'_>) -> bool {
-        let halves = |e: &Expr| e.loads().iter().all(|l| stages.f.buffers[l.0].dtype == DType::F16);
-        stages.profile.multiplies_matrices() && halves(self.left) && halves(self.right)
+        stages.profile.multiplies_matrices() && is_half(self.left, stages.f) && is_half(self.right, stages.f)
     }
     /// Counts a kernel with this tile: both operands and the products.
     pub fn count(&self, stages: &Stages<'_>, tile: &ProductTile, windows: Option<PoolingWindows>) -> Tally {
@@ -222,7 +227,7 @@ impl<'f> Product<'f> {
                 Copying { packed, depth: t.depth, across: false },
             );
             let vectors = self.loads_vectors(stages, &demand, outer, packed);
-            if vectors && own >= WIDE && self.lies([2; 2]).channels % WIDE as i64 == 0 {
+            if vectors && !is_wide(stages, &demand) && own >= WIDE && self.lies([2; 2]).channels % WIDE as i64 == 0 {
                 loads.accesses /= 2.0;
             }
             tally.add(loads);
@@ -244,6 +249,10 @@ impl<'f> Product<'f> {
     pub fn vectors(&self, stages: &Stages<'_>) -> [bool; 2] {
         let of = |e: &Expr, outer: &[Loop], packed| self.loads_vectors(stages, &stages.demand(e), outer, packed);
         [of(self.left, &self.rows, false), of(self.right, &self.columns, self.packed)]
+    }
+    /// Whether each operand is converted from more than 16 bits while it is copied.
+    pub fn wide(&self, stages: &Stages<'_>) -> [bool; 2] {
+        [(self.left, false), (self.right, self.packed)].map(|(e, packed)| !packed && is_wide(stages, &stages.demand(e)))
     }
     /// Elements that each operand's is computed of, beside the first of them; `None` where it is only moved.
     pub fn computed(&self, stages: &Stages<'_>) -> [Option<i64>; 2] {

@@ -440,6 +440,8 @@ pub(in crate::schedule) fn matrix_costs(
 pub(in crate::schedule) struct Holdings {
     /// Whether threads copy neighbours of the left and of the right operand at once.
     pub vectors: [bool; 2],
+    /// Whether each operand is f32 in memory, and is rounded to f16 where it is copied.
+    pub wide: [bool; 2],
     /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it is.
     pub computed: [Option<i64>; 2],
     /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it is read without.
@@ -466,7 +468,8 @@ pub(in crate::schedule) fn holdings(
         stages.list[p.output].block.value.visit(&mut |e| functions |= is_function(e));
     }
     let (vectors, computed) = (product.vectors(&stages), product.computed(&stages));
-    Some(Holdings { vectors, computed, windows: product.windows(&stages), functions })
+    let (wide, windows) = (product.wide(&stages), product.windows(&stages));
+    Some(Holdings { vectors, wide, computed, windows, functions })
 }
 
 fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {

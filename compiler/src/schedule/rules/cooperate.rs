@@ -82,11 +82,16 @@ fn split_runs(sketch: &mut Sketch<'_>, copy: Name, loops: &[Name], threads: i64)
     // Packed words are stored whole: their bytes are the vector, wherever they come from.
     let word = word_loop(sketch, copy, loops);
     let may_be_vector = |v: &&Name| word.is_none_or(|w| w == **v);
+    let loaded = LOAD_BYTES / loaded_bytes(sketch, copy);
     for length in run_lengths(sketch, copy, loops, threads) {
+        // Runs of more than one load leave holes between the loads of neighbouring threads; where stores go apart, they meet fewer of
+        // each other's banks.
+        let pays = |v: &&Name| length <= loaded || strides(sketch, copy, **v).1 != 1;
         let Some(found) = loops
             .iter()
             .rev()
             .filter(may_be_vector)
+            .filter(pays)
             .find_map(|v| Run::along(sketch, copy, loops, *v, length).transpose())
         else {
             continue;
@@ -175,11 +180,18 @@ impl<'a> Run<'a> {
 }
 
 /// Bytes of an element of device memory that the block loads.
-fn element_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
+pub(super) fn loaded_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
     let blocks = sketch.f.body.blocks();
     let loads = blocks.iter().find(|b| b.name == copy).map(|b| b.value.loads()).unwrap_or_default();
     let global = loads.into_iter().map(|(b, _)| &sketch.f.buffers[b]).filter(|b| b.scope == Scope::Global);
     global.map(|b| b.dtype.size() as i64).max().unwrap_or(LOAD_BYTES / VECTOR)
+}
+
+/// The same, or of what it stores where that is narrower.
+fn element_bytes(sketch: &Sketch<'_>, copy: Name) -> i64 {
+    let blocks = sketch.f.body.blocks();
+    let stored = blocks.iter().find(|b| b.name == copy).map(|b| sketch.f.buffers[b.buffer].dtype.size() as i64);
+    loaded_bytes(sketch, copy).min(stored.unwrap_or(LOAD_BYTES))
 }
 
 /// How many neighbours a thread may copy, the most first: as many as one load brings, as long as every thread has some.

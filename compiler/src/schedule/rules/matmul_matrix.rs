@@ -1,8 +1,8 @@
 //! Matrix products and implicit-GEMM convolutions on matrix units: a subgroup multiplies fragments of f16 into accumulators of f32.
 //!
-//! Tiles of both operands lie in workgroup memory as they came from device memory, in f16, as `[row][k]` and `[column][k]`, padded so that
-//! rows begin in different banks; all threads copy them, 16 bytes at a time, and the next K step's are loaded while this one is
-//! computed. The subgroups share out the workgroup's tile: each has `pieces` of rows and of columns, a matrix each. Results go
+//! Tiles of both operands lie in workgroup memory in f16, as `[row][k]` and `[column][k]`, padded so that rows begin in different banks; all
+//! threads copy them, 16 bytes at a time, and the next K step's are loaded while this one is computed. An operand that is f32 in device memory
+//! and is rounded to f16 before it is multiplied (`f32(f16(x))`, as mixed precision casts an input) is converted while it is copied. The subgroups share out the workgroup's tile: each has `pieces` of rows and of columns, a matrix each. Results go
 //! through a slice of workgroup memory of the subgroup's own, from where its lanes take them for what is fused behind the product.
 //! How many lanes there are, no address knows.
 //!
@@ -10,8 +10,8 @@
 //! results. Every tile that fits the device and whose registers a lane has, with each K step and number of slices, is a candidate; the
 //! estimate finds the cheapest.
 
-use super::analysis::{Contraction, Unit, contraction};
-use super::cooperate::{Part, copy_by_part, copy_cooperatively};
+use super::analysis::{Contraction, Unit, block_of, contraction, strip_casts};
+use super::cooperate::{Part, copy_by_part, copy_cooperatively, loaded_bytes};
 use super::direct;
 use super::matmul_tiled::fuse_output;
 use super::matrix_tile::{DEPTH, DEPTHS, Matrix, PAD, PLAIN, Tile, VECTOR};
@@ -23,11 +23,12 @@ use crate::dtype::DType;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::estimate::{holdings, matrix_costs};
+use crate::schedule::staging::is_half;
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, MergeBuffers, PadReduction, SoftwarePipeline,
     SplitEpilogue, StageInFragment, StageInShared, Tensorize, TransformLayout,
 };
-use crate::tir::{LoopKind, MatrixRole};
+use crate::tir::{BinaryOp, Expr, LoopKind, MatrixRole};
 
 /// Rows and columns of a product that matrices are filled with, at least.
 const LEAST: i64 = 4;
@@ -80,15 +81,17 @@ fn compute_slices(
     direct::apply(sketch, unit)
 }
 
-/// Operands are f16 in memory, and sums f32.
+/// Operands are f16 as they are multiplied, and sums f32. Copies convert what lies in memory in f32.
 fn check_types(sketch: &Sketch<'_>, reduce: Name) -> Result<(), Decline> {
-    let blocks = sketch.f.body.blocks();
-    let block = blocks.iter().find(|b| b.name == reduce).ok_or_else(Decline::other_kind)?;
-    if sketch.f.buffers[block.buffer].dtype != DType::F32 {
+    let f = &sketch.f;
+    let block = block_of(f, reduce).ok_or_else(Decline::other_kind)?;
+    if f.buffers[block.buffer].dtype != DType::F32 {
         return Err(Decline("the product does not add up in f32".into()));
     }
-    let wide = block.value.loads().into_iter().map(|l| &sketch.f.buffers[l.0]).find(|b| b.dtype != DType::F16);
-    wide.map_or(Ok(()), |b| Err(Decline(format!("`{}` is {}, matrix units take f16", b.name, b.dtype))))
+    let Expr::Binary(BinaryOp::Mul, a, b) = strip_casts(&block.value) else { return Err(Decline::other_kind()) };
+    let Some(wide) = [a, b].into_iter().find(|e| !is_half(e, f)) else { return Ok(()) };
+    let read = wide.loads().first().map_or_else(|| "an operand".to_string(), |l| format!("`{}`", f.buffers[l.0].name));
+    Err(Decline(format!("{read} is {}, matrix units take f16", wide.dtype(f))))
 }
 
 /// A tile, and the number of slices of the reduction.
@@ -344,6 +347,10 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
 fn copy_apart(sketch: &mut Sketch<'_>, product: &Product<'_>, [a, b]: [Name; 2], at: Name) -> Result<bool, Decline> {
     let lanes = i64::from(sketch.profile.subgroup.1.max(1));
     let Some(left) = product.tile.copied_apart(product.matrix, lanes) else { return Ok(false) };
+    // The registers that both pass through are of one type.
+    if loaded_bytes(sketch, a) != loaded_bytes(sketch, b) {
+        return Ok(false);
+    }
     let mut tried = sketch.clone();
     let done = copy_by_part(&mut tried, a, at, Part { first: 0, count: left })?
         && copy_by_part(&mut tried, b, at, Part { first: left, count: product.threads.0 - left })?;

@@ -158,6 +158,37 @@ fn long_reductions_are_cut_where_cores_are_idle() {
     assert_eq!((kernels(128), kernels(1)), (2, 1));
 }
 
+/// Operands of f32 that are rounded where they are multiplied are converted by the copies; also together with others, and where more is
+/// computed on the way.
+#[test]
+fn rounded_operands_are_converted_while_they_are_copied() {
+    let rounded = |a: &str, b: &str, m: i64, n: i64, k: i64| {
+        let [at, bt] = [a, b].map(|e| if e.contains("f16(%") { "f32" } else { "f16" });
+        function(&format!(
+            "tensor @mm(%a: {at}[{m},{k}], %b: {bt}[{k},{n}], out %y: f32[{m},{n}]) {{
+  for i in 0..{m} {{ for j in 0..{n} {{ for k in 0..{k} {{
+    block y reduce sum init {{ %y[i, j] <- f32({a}) * f32({b}) }}
+  }} }} }}
+}}"
+        ))
+    };
+    for mnk in MATRIX_SHAPES {
+        let p = device(mnk, (32, 32));
+        for (m, n, k) in [(32, 32, 32), (37, 21, 40), (5, 70, 19)] {
+            for (a, b) in [
+                ("f16(%a[i, k])", "%b[k, j]"),
+                ("%a[i, k]", "f16(%b[k, j])"),
+                ("f16(%a[i, k])", "f16(%b[k, j])"),
+                ("max(f16(%a[i, k]), 0.0:f16)", "f16(%b[k, j] * 0.5)"),
+            ] {
+                let g = check(&rounded(a, b, m, n, k), &p);
+                let staged = |b: &crate::tir::Buffer| b.scope == Scope::Shared && b.dtype == crate::dtype::DType::F16;
+                assert_eq!(g.buffers.iter().filter(|(_, b)| staged(b)).count(), 2, "{a} {b}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_no_product_of_halves_is_left_to_others() {
     let p = device([16, 16, 16], (32, 32));

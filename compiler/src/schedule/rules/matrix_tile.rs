@@ -45,7 +45,7 @@ pub(super) struct Tile {
 
 /// What a lane holds beside sums where both operands are rows of neighbours, and little is made of the results.
 pub(super) const PLAIN: Holdings =
-    Holdings { vectors: [true; 2], computed: [None; 2], windows: None, functions: false };
+    Holdings { vectors: [true; 2], wide: [false; 2], computed: [None; 2], windows: None, functions: false };
 
 impl Tile {
     pub(super) const fn new(subgroups: (i64, i64), pieces: (i64, i64), depth: i64) -> Tile {
@@ -102,7 +102,9 @@ impl Tile {
         let own = [rows, columns].map(|n| n * self.depth);
         // Where registers are few, a thread that copies anything of an operand copies a run of it.
         let least = if self.copied_apart(m, lanes).is_some() || !few { 0 } else { RUN * threads };
-        let moved: i64 = own.iter().zip(h.vectors).map(|(n, v)| if v { least.max(*n) } else { 4 * n }).sum();
+        // What is f32 in memory stays so until it is stored.
+        let of = |n: i64, vector: bool, wide: bool| if vector { least.max(n) * (1 + i64::from(wide)) } else { 4 * n };
+        let moved: i64 = (0..2).map(|i| of(own[i], h.vectors[i], h.wide[i])).sum();
         let runs = if h.vectors[0] { (own[0] / threads + RUN - 1) / RUN } else { 0 };
         let of_run = h.windows.map_or(0, |quotients| REGISTERS_OF_RUN + quotients);
         let computed =

@@ -1,0 +1,179 @@
+//! How errors of f16 storage grow along a graph: what a failing comparison says about its cause.
+
+use super::storage::{Graph, Kernel};
+use super::trial::Trial;
+use super::{CalibrationError, before_mixed_precision, measure, names_of};
+use crate::agreement::{Tolerance, agree};
+use crate::cpu::ExecError;
+use crate::graph::{Function, Module, NodeId, ValueId};
+use crate::name::Name;
+use crate::ops::control::Const;
+use crate::passes::{KeepF32, PassError, PipelineOptions};
+use crate::profile::DeviceProfile;
+use crate::tensor::Tensor;
+use rustc_hash::FxHashMap;
+
+/// The error that a node's result has with the roundings before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// A name of the model that means the node.
+    pub node: Name,
+    /// Its op.
+    pub op: String,
+    /// `norm(a-b) / norm(b)`; infinite where the result is not finite.
+    pub error: f64,
+    /// The share of the tolerance that the result takes.
+    pub used: f64,
+}
+
+/// The node with whose rounding the results leave the tolerance.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passed {
+    /// A name of the model that means the node.
+    pub node: Name,
+    /// Its op.
+    pub op: String,
+    /// Share of the tolerance that the results take, with the roundings before the node.
+    pub before: f64,
+    /// With the node's, too.
+    pub after: f64,
+    /// Names of the model that keep it in f32, in the order of execution.
+    pub keep: Vec<Name>,
+    /// Share of the tolerance that the results take with everything rounded but these.
+    pub kept: f64,
+    /// Bytes that keeping them costs.
+    pub bytes: u64,
+}
+
+/// How errors accumulate.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Accumulated {
+    /// Every node with a float result, in execution order.
+    pub points: Vec<Point>,
+    /// Share of the tolerance that the results take with everything rounded.
+    pub used: f64,
+    /// Where they leave the tolerance, or reach nine tenths of what they take; `None` where nothing is rounded.
+    pub passed: Option<Passed>,
+    /// Bytes that f16 saves.
+    pub saved: u64,
+}
+
+/// What a compiled module keeps in f32, and what f16 saves in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// Nodes of the compiled program that compute.
+    pub nodes: usize,
+    /// Those of them that are on the keep list.
+    pub kept: usize,
+    /// Bytes of constants and of what kernels give, all in f32.
+    pub single: u64,
+    /// Bytes that f16 saves of them.
+    pub saved: u64,
+}
+
+/// What `module` stores, compiled with `pipeline`.
+///
+/// # Errors
+/// What a pass says.
+pub fn storage_of(module: &Module, pipeline: &PipelineOptions, profile: &DeviceProfile) -> Result<Stored, PassError> {
+    let m = before_mixed_precision(module, pipeline, profile)?;
+    let f = m.main();
+    let computes = |n: &&NodeId| !f.nodes[**n].op.is::<Const>();
+    let kept = |n: &&NodeId| pipeline.keep_f32.iter().any(|k| k.covers(&f.nodes[**n]));
+    let nodes: Vec<NodeId> = f.walk().iter().filter(computes).copied().collect();
+    let storage = Graph::new(&m, pipeline, profile).storage(pipeline.amp, &[])?;
+    let kept = nodes.iter().filter(kept).count();
+    Ok(Stored { nodes: nodes.len(), kept, single: storage.single, saved: storage.saved(f) })
+}
+
+/// Runs the f32 graph of `module` on the host with everything rounded that it stores in f16 when it is compiled with `pipeline`,
+/// and finds the first kernel up to which rounding makes the results leave the tolerance.
+///
+/// # Errors
+/// What a pass or the CPU executor says.
+pub fn accumulate(
+    module: &Module,
+    pipeline: &PipelineOptions,
+    profile: &DeviceProfile,
+    inputs: &[Tensor],
+    tolerance: Tolerance,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Accumulated, CalibrationError> {
+    let m = before_mixed_precision(module, pipeline, profile)?;
+    let (nodes, values, exact) = measure(module, &m, inputs)?;
+    let known = names_of(module);
+    let (f, graph) = (m.main(), Graph::new(&m, pipeline, profile));
+    let storage = graph.storage(pipeline.amp, &[])?;
+    let (kernels, saved) = (&storage.kernels, storage.saved(f));
+    let mut trial = Trial::new(&m, &values, &exact, tolerance);
+    let mut errors: FxHashMap<ValueId, (f64, f64)> = FxHashMap::default();
+    let results = trial.run(kernels, &mut |v, t| {
+        if let Some(b) = values.get(&v).filter(|b| b.dtype().is_float()) {
+            let d = agree(t, b, &tolerance);
+            errors.insert(v, (d.rel_l2, d.used));
+        }
+    })?;
+    progress(trial.spent);
+    let listed: FxHashMap<Name, Name> = nodes.iter().map(|n| (n.node, n.listed)).collect();
+    let name_of = |n: NodeId| {
+        let node = &f.nodes[n];
+        let own = || known.contains(&node.name).then_some(node.name);
+        listed.get(&node.name).copied().or_else(own).unwrap_or(node.name)
+    };
+    let point = |n: &NodeId| {
+        let (error, used) = *errors.get(f.nodes[*n].outputs.first()?)?;
+        Some(Point { node: name_of(*n), op: f.nodes[*n].op.name().to_string(), error, used })
+    };
+    let points = f.blocks[f.body].nodes.iter().filter_map(point).collect();
+    let used = trial.judge(&results).used;
+    let Some((at, before, after)) = crossing(&mut trial, kernels, used, progress)? else {
+        return Ok(Accumulated { points, used, passed: None, saved });
+    };
+    let kernel = &kernels[at];
+    let own: Vec<KeepF32> = kernel.nodes.iter().map(|n| KeepF32::node(*n, "")).collect();
+    let rest = graph.storage(pipeline.amp, &own)?;
+    let kept = trial.outcome(&rest.kernels)?.used;
+    let bytes = saved.saturating_sub(rest.saved(f));
+    let mut keep: Vec<Name> = Vec::new();
+    for n in nodes.iter().filter(|n| kernel.nodes.contains(&n.node)) {
+        if !keep.contains(&n.listed) {
+            keep.push(n.listed);
+        }
+    }
+    let maker = maker_of(f, kernel);
+    let (node, op) = match maker {
+        Some(n) => (name_of(n), f.nodes[n].op.name().to_string()),
+        None => (keep.first().copied().unwrap_or_else(|| f.name), "input".to_string()),
+    };
+    Ok(Accumulated { points, used, passed: Some(Passed { node, op, before, after, keep, kept, bytes }), saved })
+}
+
+/// The first kernel up to whose rounding the results take more than the tolerance, and what they take before and with it.
+fn crossing(
+    trial: &mut Trial<'_>,
+    kernels: &[Kernel],
+    all: f64,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Option<(usize, f64, f64)>, ExecError> {
+    if kernels.is_empty() || all == 0.0 {
+        return Ok(None);
+    }
+    let limit = (0.9 * all).min(1.0);
+    let (mut within, mut beyond) = ((0, 0.0), (kernels.len(), all));
+    while beyond.0 - within.0 > 1 {
+        let middle = within.0.midpoint(beyond.0);
+        let used = trial.outcome(&kernels[..middle])?.used;
+        progress(trial.spent);
+        match used > limit {
+            true => beyond = (middle, used),
+            false => within = (middle, used),
+        }
+    }
+    Ok(Some((within.0, within.1, beyond.1)))
+}
+
+/// The node that gives what the kernel stores in f16, else the one that reads its constants.
+fn maker_of(f: &Function, kernel: &Kernel) -> Option<NodeId> {
+    let stored = kernel.values.iter().filter_map(|v| f.def_node(*v)).find(|n| !f.nodes[*n].op.is::<Const>());
+    stored.or_else(|| f.walk().into_iter().find(|n| kernel.nodes.contains(&f.nodes[*n].name)))
+}
