@@ -292,12 +292,14 @@ mod tests {
         }
     }
 
-    /// `weft bench resnet18` of `weft bench    resnet18   what it does`: words behind two blanks describe the line.
+    /// `weft bench resnet18` of `weft bench    resnet18   what it does`: words behind two blanks describe the line, and so
+    /// do words that stand more than ten blanks behind the command's name.
     fn without_description(line: &str) -> Option<String> {
         let rest = line.trim().strip_prefix("$ ").unwrap_or(line.trim()).strip_prefix("weft ")?.trim();
         let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         let is_command = USES.iter().any(|u| u.command == name);
-        is_command.then(|| format!("weft {name} {}", rest.trim().split("  ").next().unwrap_or_default()))
+        let arguments = if rest.starts_with(&" ".repeat(10)) { "" } else { rest.trim() };
+        is_command.then(|| format!("weft {name} {}", arguments.split("  ").next().unwrap_or_default()))
     }
 
     #[test]

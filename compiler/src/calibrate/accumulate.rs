@@ -143,7 +143,7 @@ pub fn accumulate(
     let maker = maker_of(f, kernel);
     let (node, op) = match maker {
         Some(n) => (name_of(n), f.nodes[n].op.name().to_string()),
-        None => (keep.first().copied().unwrap_or_else(|| f.name), "input".to_string()),
+        None => (keep.first().copied().unwrap_or(f.name), "input".to_string()),
     };
     Ok(Accumulated { points, used, passed: Some(Passed { node, op, before, after, keep, kept, bytes }), saved })
 }

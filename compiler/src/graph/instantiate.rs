@@ -143,14 +143,15 @@ fn add_instance(module: &mut Module, callee: Name, operands: &[TensorType]) -> N
     name
 }
 
-/// Removes those of `names` that no function calls or holds as a value.
+/// Removes those of `names` that no other function calls or holds as a value, until all that are left are used: a function
+/// may be called by another of `names` alone.
 fn remove_uncalled(module: &mut Module, names: Vec<Name>) {
-    for name in names {
-        let called = |f: &Function| f.name != name && callees(f).contains(&name);
-        let needed = module.entry == name || module.functions.values().any(called);
-        if !needed {
-            module.functions.shift_remove(&name);
-        }
+    let unused = |module: &Module, name: Name| {
+        let calls = |f: &Function| f.name != name && callees(f).contains(&name);
+        module.functions.contains_key(&name) && module.entry != name && !module.functions.values().any(calls)
+    };
+    while let Some(&name) = names.iter().find(|&&name| unused(module, name)) {
+        module.functions.shift_remove(&name);
     }
 }
 
