@@ -1,8 +1,8 @@
-//! Sizes of named dimensions on the command line: `--dim NAME=N`, and `--dim NAME=A..B` for one that stays open.
+//! Sizes of named dimensions on the command line: `--dim NAME=N`, and `--dim NAME=A..B` or `A..B:STEP` for one that stays open.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
-use compiler::int::DimRanges;
+use compiler::int::{DimRange, DimRanges};
 use compiler::name::Name;
 
 /// NAME=VALUE options.
@@ -20,24 +20,26 @@ pub fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
 /// The ranges of `--dim`, whatever the model has.
 pub fn declared_ranges(common: &Common) -> CliResult<DimRanges> {
     let mut ranges = DimRanges::default();
-    let declare = |(name, low, high): (String, usize, usize)| ranges.declare(Name::new(&name), low as i64, high as i64);
-    range_options(common)?.into_iter().for_each(declare);
+    range_options(common)?.into_iter().for_each(|(name, range)| ranges.declare_range(Name::new(&name), range));
     Ok(ranges)
 }
 
-/// Names and ranges of `--dim NAME=A..B`.
-pub fn range_options(common: &Common) -> CliResult<Vec<(String, usize, usize)>> {
+/// Names and ranges of `--dim NAME=A..B` and `--dim NAME=A..B:STEP`.
+pub fn range_options(common: &Common) -> CliResult<Vec<(String, DimRange)>> {
     let mut out = vec![];
     for (name, value) in pairs(&common.dim, "--dim")? {
         let Some((low, high)) = value.split_once("..") else { continue };
-        let number = |s: &str| s.parse::<usize>().ok().filter(|n| *n > 0 && *n <= i32::MAX as usize);
-        let (Some(low), Some(high)) = (number(low), number(high)) else {
-            return Err(CliError::usage(format!("--dim {name}={value}: needs a range of sizes such as 1..64")));
+        let (high, step) = high.split_once(':').unwrap_or((high, "1"));
+        let number = |s: &str| s.parse::<i32>().ok().filter(|n| *n >= 0).map(i64::from);
+        let (Some(low), Some(high), Some(step @ 1..)) = (number(low), number(high), number(step)) else {
+            let why = "needs a range of sizes such as 0..64, or 32..640:32 for every 32nd size from 32 on";
+            return Err(CliError::usage(format!("--dim {name}={value}: {why}")));
         };
-        if low > high {
-            return Err(CliError::usage(format!("--dim {name}={value}: the range is empty")));
-        }
-        out.push((name, low, high));
+        let range = DimRange::new(low, high, step);
+        out.push((
+            name.clone(),
+            range.ok_or_else(|| CliError::usage(format!("--dim {name}={value}: the range is empty")))?,
+        ));
     }
     Ok(out)
 }

@@ -153,7 +153,15 @@ fn named_profile(name: &str) -> CliResult<DeviceProfile> {
 pub fn compile_options(pipeline: PipelineOptions, common: &Common) -> CliResult<CompileOptions> {
     let measurements = crate::layout_options::measurements(common)?;
     let dims = crate::dims::declared_ranges(common)?;
-    Ok(CompileOptions { pipeline, clock: Some(WallClock::new()), verify: false, record: false, measurements, dims })
+    Ok(CompileOptions {
+        pipeline,
+        clock: Some(WallClock::new()),
+        verify: false,
+        record: false,
+        measurements,
+        dims,
+        keep: None,
+    })
 }
 
 /// Passes and modes for a module: with `--amp auto`, calibrated on `inputs`.

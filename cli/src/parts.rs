@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::error::CliResult;
 use crate::executor::{compile_options, compile_with, pipeline_for};
 use crate::output::{print_text, table};
-use compiler::compile::{CompileError, CompileOptions, Compiled, Stages, compile_graph, split_stages};
+use compiler::compile::{CompileError, CompileOptions, Compiled, StageValue, Stages, compile_graph, split_stages};
 use compiler::graph::{Function, Module, NodeId, TensorType, input_ports};
 use compiler::name::Name;
 use compiler::ops::control::{Const, Loop};
@@ -40,10 +40,54 @@ struct Part {
     nodes: Vec<Node>,
     inputs: Vec<(Name, TensorType)>,
     results: Vec<(Name, TensorType)>,
-    /// Symbols that are known when the part begins, and the nodes whose they are.
-    reads: Vec<(Name, Name)>,
+    /// Symbols that are known when the part begins.
+    reads: Vec<Size>,
     /// Symbols that its nodes define, which none knows before they have run.
-    decides: Vec<(Name, Name)>,
+    decides: Vec<Size>,
+}
+
+/// A size that a run decides.
+struct Size {
+    symbol: Name,
+    /// The node that has it in a result.
+    node: Name,
+    /// The values that say it, each with the node that computes it; none where the node itself has to run.
+    from: Vec<String>,
+}
+
+impl Size {
+    fn said(&self, verb: &str) -> String {
+        let from = if self.from.is_empty() { String::new() } else { format!(" from {}", self.from.join(" and ")) };
+        format!("{verb} {} of {}{from}", self.symbol, self.node)
+    }
+    /// Says what keeps the network from being one compilation.
+    fn remark(&self) -> Remark {
+        let message = match self.from.is_empty() {
+            true => format!("`{}` decides the size `{}` as it runs", self.node, self.symbol),
+            false => {
+                format!("`{}` has the size `{}`, which {} decides", self.node, self.symbol, self.from.join(" and "))
+            }
+        };
+        Remark { pass: Name::new("plan"), kind: RemarkKind::Missed, nodes: vec![self.node], message }
+    }
+}
+
+/// The value of a part that another one takes, for messages: its name and the node that computes it.
+fn source(stages: &Stages, v: StageValue) -> String {
+    let of = |f: &Function, n: usize| {
+        let v = f.results()[n];
+        let node = f.def_node(v).map(|n| &f.nodes[n]);
+        match (f.values[v].name, node) {
+            (Some(name), Some(node)) => format!("`{name}` of {} ({})", node.name, node.op.name()),
+            (None, Some(node)) => format!("{} ({})", node.name, node.op.name()),
+            (name, None) => format!("`{}`", name.unwrap_or_else(|| Name::new(""))),
+        }
+    };
+    match v {
+        StageValue::Input(n) => format!("the input `{}`", input_ports(&stages.head)[n].0),
+        StageValue::Head(n) => of(stages.head.main(), n),
+        StageValue::Sizing(n) => of(stages.sizing.main(), n),
+    }
 }
 
 struct Node {
@@ -90,6 +134,7 @@ pub fn compile_before(
     let parts = Parts::of(&stages, known, compiled.plan.dispatches().next().is_some());
     // Whoever looks at the graph sees one part.
     compiled.remarks.extend(parts.0.iter().skip(usize::from(known)).map(Part::remark));
+    compiled.remarks.extend(parts.0.iter().flat_map(|p| p.reads.iter().chain(&p.decides)).map(Size::remark));
     Ok(Some(Parted { compiled, parts: Some(parts) }))
 }
 
@@ -119,8 +164,12 @@ impl Parts {
             parts.push(Part::of("deciding", if loops { DEVICE } else { HOST }, &stages.sizing));
         }
         let mut after = Part::of("after", DECIDED, &stages.tail);
-        let sized = |node: &Name| stages.sized.iter().any(|s| stages.tail.main().nodes[s.node].name == *node);
-        (after.reads, after.decides) = after.decides.into_iter().partition(|(_, node)| sized(node));
+        let sized = |node: Name| stages.sized.iter().find(|s| stages.tail.main().nodes[s.node].name == node);
+        (after.reads, after.decides) = after.decides.into_iter().partition(|size| sized(size.node).is_some());
+        for size in &mut after.reads {
+            let operands = sized(size.node).into_iter().flat_map(|s| &s.operands);
+            size.from = operands.map(|o| source(stages, o.1)).collect();
+        }
         parts.push(after);
         Parts(parts)
     }
@@ -143,9 +192,7 @@ impl Parts {
                 _ => "on the host",
             };
             let host = p.nodes.iter().filter(|n| n.runs == HOST);
-            let said = |verb: &str, list: &[(Name, Name)]| -> Vec<String> {
-                list.iter().map(|(symbol, node)| format!("{verb} {symbol} of {node}")).collect()
-            };
+            let said = |verb: &str, list: &[Size]| -> Vec<String> { list.iter().map(|size| size.said(verb)).collect() };
             rows.add_row([
                 p.name.to_string(),
                 runs.into(),
@@ -179,7 +226,9 @@ impl Part {
             inputs: input_ports(module),
             results: named.collect(),
             reads: vec![],
-            decides: nodes.iter().flat_map(symbols).map(|(s, n)| (s, f.nodes[n].name)).collect(),
+            decides: (nodes.iter().flat_map(symbols))
+                .map(|(symbol, n)| Size { symbol, node: f.nodes[n].name, from: vec![] })
+                .collect(),
         }
     }
 
@@ -190,8 +239,8 @@ impl Part {
             let one = |(name, ty): &(Name, TensorType)| json!({ "name": name, "dtype": ty.dtype.to_string(), "shape": shape(ty), "shape_expr": exprs(ty) });
             list.iter().map(one).collect()
         };
-        let symbols = |list: &[(Name, Name)]| -> Value {
-            list.iter().map(|(symbol, node)| json!({ "symbol": symbol, "node": node })).collect()
+        let symbols = |list: &[Size]| -> Value {
+            list.iter().map(|s| json!({ "symbol": s.symbol, "node": s.node, "from": s.from })).collect()
         };
         let nodes: Value = self.nodes.iter().map(|n| json!({ "name": n.name, "op": n.op, "runs": n.runs })).collect();
         json!({ "name": self.name, "runs": self.runs, "nodes": nodes, "inputs": values(&self.inputs),
@@ -224,6 +273,8 @@ mod tests {
         assert_eq!(after["results"][0]["shape"], json!([2, null]));
         assert_eq!(after["results"][0]["shape_expr"], json!(["2", "found"]));
         assert_eq!(after["reads"][0]["symbol"], "found");
+        let from = after["reads"][0]["from"][0].as_str().expect("a value");
+        assert!(from.contains("non_zero"), "{from}");
         assert_eq!(after["decides"], json!([]));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 use crate::int::print::print_shaped;
-use crate::int::{Dim, Int, const_dims, product};
+use crate::int::{Bounds, Dim, Int, const_dims, product, simplify};
 use crate::tensor::MAX_RANK;
 use std::sync::Arc;
 
@@ -67,17 +67,22 @@ impl TensorType {
     pub fn is_function(&self) -> bool {
         self.signature.is_some()
     }
-    /// Replaces every dimension, those of a signature too.
+    /// Replaces every dimension, those of a signature too. The new ones are in canonical form.
     pub fn change_dims(&mut self, change: &dyn Fn(&Dim) -> Dim) {
-        self.shape.iter_mut().for_each(|d| *d = change(d));
+        self.shape.iter_mut().for_each(|d| *d = canonical_dim(change(d)));
         if let Some(signature) = &mut self.signature {
             let signature = Arc::make_mut(signature);
             signature.params.iter_mut().chain(&mut signature.results).for_each(|t| t.change_dims(change));
         }
     }
-    /// A type with symbolic dimensions.
+    /// A type with symbolic dimensions, which it has in canonical form: `n*m` and `m*n` are one type, whoever writes it.
     pub fn new(dtype: DType, shape: Vec<Dim>) -> TensorType {
-        TensorType { dtype, shape, signature: None }
+        TensorType { dtype, shape: shape.into_iter().map(canonical_dim).collect(), signature: None }
+    }
+    /// The type with its dimensions in canonical form.
+    pub fn canonical(mut self) -> TensorType {
+        self.change_dims(&Dim::clone);
+        self
     }
     /// A type with constant dimensions.
     pub fn fixed(dtype: DType, shape: &[usize]) -> TensorType {
@@ -99,4 +104,9 @@ impl TensorType {
     pub fn bytes(&self) -> Option<usize> {
         self.const_shape()?.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d))
     }
+}
+
+/// The one form of all expressions that are equal for the simplifier.
+fn canonical_dim(d: Dim) -> Dim {
+    if d.as_const().is_some() || d.as_var().is_some() { d } else { simplify(&d, &Bounds::new()) }
 }

@@ -1,5 +1,6 @@
 //! A compiled network.
 
+use crate::alone::plans_alone;
 use crate::cpu_form::cpu_module;
 use crate::device::Device;
 use crate::error::Error;
@@ -8,9 +9,7 @@ use crate::program::Program;
 use crate::session::{Execution, Session};
 use crate::staged::StagedModel;
 use compiler::compile::{CompileError, Compiled, split_stages};
-use compiler::graph::{Module, bind_dims};
-use compiler::name::Name;
-use runtime_gpu::{Alone, Gpu, GpuError, Planned};
+use compiler::graph::Module;
 use std::sync::Arc;
 
 /// How the module runs.
@@ -93,29 +92,8 @@ impl CompiledModel {
             }
             (Form::Planned(_) | Form::Staged, Device::Cpu) => on_cpu(&module, &options)?,
         };
-        Ok(Session::new(module, execution, options.host_functions))
+        Ok(Session::new(module, execution, options.host_functions, options.compile.dims))
     }
-}
-
-/// Compiles for sizes of the open dimensions alone.
-fn plans_alone(module: &Module, gpu: &Arc<Gpu>, options: &Options) -> Arc<Alone> {
-    let (module, gpu, options) = (module.clone(), gpu.clone(), options.clone());
-    let profile = options.profile.clone().unwrap_or_else(|| gpu.profile.clone());
-    let planned = move |sizes: &[(Name, i64)]| -> Result<Planned, Error> {
-        let mut module = module.clone();
-        bind_dims(&mut module, sizes)?;
-        let mut program = Program::new(&module, &profile, &options)?;
-        let session = program.open(&gpu, &options)?;
-        Ok(Planned { session, compiled: program.compiled })
-    };
-    Arc::new(move |sizes| {
-        planned(sizes).map_err(|e| match e {
-            Error::Device(e) => e,
-            // As for data that the device cannot hold, there is the CPU executor.
-            Error::Compile(CompileError::NeedsCpu(why)) => GpuError::TooWide(why),
-            other => GpuError::Input(other.to_string()),
-        })
-    })
 }
 
 fn on_cpu(module: &Module, options: &Options) -> Result<Execution, Error> {

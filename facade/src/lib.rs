@@ -138,6 +138,7 @@
 //! ```
 #![warn(missing_docs)]
 
+mod alone;
 mod compiled;
 mod cpu_form;
 mod device;

@@ -46,7 +46,8 @@ impl Model {
         let decided = sizes.decide(&ports)?;
         let shapes = decided.closed();
         let values = sizes.values.iter().map(|(n, t)| (Name::new(n), t.clone())).collect();
-        let options = ImportOptions { batch: None, dims: decided.dims.clone(), shapes, values };
+        let ranges = decided.ranges.clone();
+        let options = ImportOptions { batch: None, dims: decided.dims.clone(), shapes, values, ranges };
         let mut module = import_onnx_with(bytes, &*external, &options).map_err(|e| Error::onnx(path, e))?;
         bind_open(&mut module, &decided.dims)?;
         Ok(Model { module, ranges: decided.ranges })

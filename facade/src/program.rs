@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::options::Options;
-use compiler::compile::{CompileError, Compiled, bind_host_steps, compile_graph};
+use compiler::compile::{CompileError, CompileOptions, Compiled, KeepKernels, bind_host_steps, compile_graph};
 use compiler::fingerprint::Fingerprint;
 use compiler::graph::{Module, open_dims};
 use compiler::name::Name;
@@ -10,7 +10,7 @@ use compiler::plan::{Plan, Step};
 use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
 use compiler::text::module_fingerprint;
-use runtime_gpu::cache::PLAN;
+use runtime_gpu::cache::{CacheFolder, KERNELS, PLAN};
 use runtime_gpu::{Gpu, GpuError, Prepacked, Session, SessionOptions};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -42,7 +42,12 @@ impl Program {
         }) {
             return Ok(program(plan, None));
         }
-        let compiled = options.watch.compile(module.clone(), &options.compile_options(), profile)?;
+        let keep: Option<Arc<dyn KeepKernels>> = match open_key(module, profile, options).zip(folder) {
+            Some((key, folder)) => Some(Arc::new(KernelFile { folder: folder.clone(), key })),
+            None => None,
+        };
+        let compile = CompileOptions { keep, ..options.compile_options() };
+        let compiled = options.watch.compile(module.clone(), &compile, profile)?;
         if let Some((folder, key)) = folder.zip(key)
             && let Ok(bytes) = compiled.plan.to_bytes(&shaders_gen::Emitter)
         {
@@ -104,11 +109,44 @@ impl Program {
     }
 }
 
-/// What a plan depends on; none where plans are not kept, are for open sizes, or follow from more than can be told: callbacks, measurements, recordings.
+/// What a plan depends on; none where plans are not kept, are for open sizes ([`open_key`]), or follow from more than can be told: callbacks,
+/// measurements, recordings.
 fn key(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
+    if open_dims(module).is_empty() { told(module, profile, options) } else { None }
+}
+
+/// What the kernels of a module of open sizes depend on; none as there.
+fn open_key(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
+    let open = open_dims(module);
+    let all = told(module, profile, options).filter(|_| !open.is_empty())?;
+    Some(Fingerprint::of(|w| {
+        w.part(all);
+        for dim in open {
+            w.text(&format!("{dim} {:?}", options.compile.dims.sizes(dim)));
+        }
+    }))
+}
+
+/// The kernels of open sizes in the cache.
+struct KernelFile {
+    folder: CacheFolder,
+    key: Fingerprint,
+}
+
+impl KeepKernels for KernelFile {
+    fn read(&self) -> Option<Vec<u8>> {
+        self.folder.read(KERNELS, self.key)
+    }
+    fn write(&self, bytes: &[u8]) {
+        // A folder that cannot be written costs the next start its time.
+        let _ = self.folder.write(KERNELS, self.key, |to| to.write_all(bytes));
+    }
+}
+
+/// A module, a device and options as one key; none where plans are not kept or follow from more than these.
+fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<Fingerprint> {
     let told = options.pipeline.alter_layouts.is_empty() && options.compile.measurements.is_none();
-    let closed = open_dims(module).is_empty();
-    if !(closed && options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record) {
+    if !(options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record) {
         return None;
     }
     let module = module_fingerprint(module).ok()?;

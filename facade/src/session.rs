@@ -4,9 +4,10 @@ use crate::cpu_form::has_halved;
 use crate::error::Error;
 use crate::outputs::Outputs;
 use crate::staged::StagedModel;
-use compiler::compile::Compiled;
+use compiler::compile::{Compiled, check_ranges};
 use compiler::cpu::Interpreter;
 use compiler::graph::{Module, TensorType, input_ports};
+use compiler::int::DimRanges;
 use compiler::tensor::Tensor;
 use runtime_gpu::{GpuError, HostFunctions, Planned};
 use std::sync::Arc;
@@ -32,11 +33,19 @@ pub struct Session {
     module: Arc<Module>,
     pub(crate) execution: Execution,
     functions: HostFunctions,
+    /// What open dimensions may be.
+    ranges: DimRanges,
 }
 
 impl Session {
-    pub(crate) fn new(module: Module, execution: Execution, functions: HostFunctions) -> Session {
-        Session { module: Arc::new(module), execution, functions }
+    pub(crate) fn new(module: Module, execution: Execution, functions: HostFunctions, ranges: DimRanges) -> Session {
+        Session { module: Arc::new(module), execution, functions, ranges }
+    }
+
+    /// The CPU executor takes any sizes that the nodes take; what was declared holds there too.
+    fn check_ranges(&self, inputs: &[Tensor]) -> Result<(), Error> {
+        let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+        check_ranges(&self.module, &shapes, &self.ranges).map_err(|e| Error::Input(e.to_string()))
     }
 
     /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`] says.
@@ -100,7 +109,10 @@ impl Session {
                 let staged = staged.clone();
                 return Ok(self.named(on_thread(move || staged.staged.run(&given)).await?));
             }
-            Execution::Cpu { module, .. } => return self.cpu_async(module.clone(), given).await,
+            Execution::Cpu { module, .. } => {
+                self.check_ranges(&given)?;
+                return self.cpu_async(module.clone(), given).await;
+            }
         };
         match results {
             Err(GpuError::TooWide(_)) => self.cpu_async(self.module.clone(), given).await,
@@ -130,7 +142,10 @@ impl Session {
             Execution::Gpu { session, .. } => session.run(inputs),
             Execution::Open { session, .. } => session.run(inputs),
             Execution::Staged(staged) => return Ok((staged.staged.run(inputs)?, self.place())),
-            Execution::Cpu { module, .. } => return Ok((run_on_cpu(module, &self.functions, inputs)?, CPU_EXECUTOR)),
+            Execution::Cpu { module, .. } => {
+                self.check_ranges(inputs)?;
+                return Ok((run_on_cpu(module, &self.functions, inputs)?, CPU_EXECUTOR));
+            }
         };
         match results {
             // Integers are held in 32 bits where kernels read them, which a run's data may turn out to exceed.

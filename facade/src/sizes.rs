@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use compiler::graph::{BindError, TensorType, choose_shapes, open_dims_of};
-use compiler::int::DimRanges;
+use compiler::int::{DimRange, DimRanges};
 use compiler::name::Name;
 use compiler::tensor::Tensor;
 
@@ -17,6 +17,8 @@ pub struct Sizes {
     pub shapes: Vec<(String, Vec<usize>)>,
     /// Dimensions that stay open, with the least and the most that they may be: one compilation serves all of these sizes.
     pub open: Vec<(String, usize, usize)>,
+    /// Distances between the sizes that dimensions in `open` may be, from the least one on; 1 where nothing is said.
+    pub steps: Vec<(String, usize)>,
     /// Shapes of inputs that a run will have, by name: they decide what nothing above does and does not stay open.
     pub seen: Vec<(String, Vec<usize>)>,
     /// What nothing decides stays open too, where no inputs were seen. Else a first dimension is 1, and any other an error.
@@ -77,11 +79,14 @@ impl Sizes {
             if !known.contains(&name) {
                 return Err(BindError::UnknownDim { name, known: known.to_vec() }.into());
             }
-            if *low == 0 || low > high {
+            let step = self.steps.iter().find(|s| s.0 == name.as_str()).map_or(1, |s| s.1);
+            let number = |n: usize| i64::try_from(n).ok();
+            let sizes = number(*low).zip(number(*high)).zip(number(step));
+            let Some(range) = sizes.and_then(|((low, high), step)| DimRange::new(low, high, step)) else {
                 let (value, why) = (format!("{low} to {high}"), "no size is in this range".to_string());
                 return Err(BindError::BadSize { name, value, why }.into());
-            }
-            ranges.declare(name, *low as i64, *high as i64);
+            };
+            ranges.declare_range(name, range);
         }
         Ok(ranges)
     }

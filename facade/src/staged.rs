@@ -1,5 +1,6 @@
 //! Models whose sizes are decided while they run, on a device: what can be planned runs there.
 
+use crate::alone::plans_alone;
 use crate::cpu_form::has_halved;
 use crate::error::Error;
 use crate::options::Options;
@@ -62,10 +63,11 @@ impl Opener {
                     self.mixed.store(true, Ordering::Relaxed);
                 }
                 let session = program.open(&self.gpu, &self.options)?;
+                let alone = plans_alone(&module, &self.gpu, &self.options);
                 let compiled = program.compiled;
                 match compiled.as_ref().and_then(|c| c.open.clone()) {
                     Some(open) => {
-                        let session = OpenSession::new(open, session);
+                        let session = OpenSession::new(open, session).with_plans_alone(alone);
                         Ok(Part::Open(Box::new(OpenPlanned { session, compiled })))
                     }
                     None => Ok(Part::Session(Box::new(Planned { session, compiled }))),

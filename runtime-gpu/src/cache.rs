@@ -23,9 +23,11 @@ const VERSION: u32 = 2;
 const HEADER: usize = 64;
 
 /// Kinds of files, which are their extensions.
-const KINDS: [&str; 3] = [PLAN, WEIGHTS, PIPELINES];
+const KINDS: [&str; 4] = [PLAN, KERNELS, WEIGHTS, PIPELINES];
 /// Compiled plans.
 pub const PLAN: &str = "plan";
+/// Kernels of networks whose sizes are open.
+pub const KERNELS: &str = "kernels";
 /// Packed weights.
 pub const WEIGHTS: &str = "weights";
 /// What a driver made of shaders.

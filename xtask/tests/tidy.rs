@@ -88,6 +88,24 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
 /// (`simplify`, `canonicalize_ops`) are rules by nature. Everything else that a pass asks of an op is a property of `Op`.
 const NAMED_OPS: &[(&str, &[&str], &str)] = &[
     ("inspect.rs", &["BatchNorm"], "statistics are no parameters that are learned"),
+    (
+        "onnx/import/trips.rs",
+        &[
+            "Add",
+            "And",
+            "Cast",
+            "Greater",
+            "GreaterOrEqual",
+            "Identity",
+            "Less",
+            "LessOrEqual",
+            "Reshape",
+            "Squeeze",
+            "Sub",
+            "Unsqueeze",
+        ],
+        "i' = i + c; i' < n",
+    ),
     ("passes/absorb_transposes.rs", &["MatMul", "PermutedMatMul", "Transpose"], "a product takes transposes over"),
     ("passes/auto_layout/propagation.rs", &["Transpose"], "transposes between the layouts dissolve"),
     ("passes/combine_parallel_conv.rs", &["Conv"], "the pass's op"),

@@ -8,7 +8,7 @@ use compiler::compile::{CompileError, CompileOptions, compile};
 use compiler::cpu::run_function;
 use compiler::dtype::DType;
 use compiler::graph::{Module, bind_dims, reinfer};
-use compiler::int::Dim;
+use compiler::int::{Dim, DimRange};
 use compiler::name::Name;
 use compiler::profile::{DeviceProfile, Versions};
 use compiler::text::print_module;
@@ -17,8 +17,11 @@ use runtime_gpu::{OpenSession, Session, SessionOptions};
 use shaders_gen::Emitter;
 use std::cell::Cell;
 
-/// Sizes of the batch, as they come up.
-const SIZES: [i64; 4] = [3, 1, 8, 36];
+/// Sizes of the batch, as they come up: those that its range has.
+const SIZES: [i64; 6] = [3, 1, 8, 0, 36, 12];
+
+/// What the batch may be: from 0 on, from 1 on, and every fourth size.
+const RANGES: [(i64, i64, i64); 3] = [(0, 160, 1), (1, 160, 1), (4, 160, 4)];
 
 /// Networks that want to know the batch, for each hundred drawn, at most.
 const MOST_CLOSED: usize = 60;
@@ -45,8 +48,9 @@ fn one_compilation_serves_all_sizes() {
     let tally = Tally::default();
     let with_versions = Cell::new(0);
     let asked = prop::sample::select(vec![Versions::Auto, Versions::All]);
-    let drawn = (recipe::network(), modes(), targets::target(), 0u64..1000, asked);
-    proptest!(config(), |((network, pipeline, target, seed, asked_versions) in drawn)| {
+    let ranges = prop::sample::select(RANGES.to_vec());
+    let drawn = (recipe::network(), modes(), targets::target(), 0u64..1000, asked, ranges);
+    proptest!(config(), |((network, pipeline, target, seed, asked_versions, (low, high, step)) in drawn)| {
         let drawn = build(&network);
         tally.drawn(&drawn);
         let Some(m) = with_open_batch(&drawn.module) else {
@@ -56,7 +60,8 @@ fn one_compilation_serves_all_sizes() {
         let fail = |e: String| TestCaseError::fail(format!("{e}\n{}", print_module(&m)));
         let gpu = test_device().map_err(TestCaseError::fail)?;
         let mut options = CompileOptions { pipeline, ..CompileOptions::default() };
-        options.dims.declare(Name::new("n"), 1, 160);
+        let range = DimRange::new(low, high, step).ok_or_else(|| fail("no range".into()))?;
+        options.dims.declare_range(Name::new("n"), range);
         let profile = DeviceProfile { asked_versions, ..target.on(&gpu.profile) };
         let c = match compile(m.clone(), &options, &profile, &Emitter, &mut |_, _, _| ()) {
             Err(CompileError::NeedsCpu(_)) => return Err(TestCaseError::reject("for the CPU executor")),
@@ -67,7 +72,8 @@ fn one_compilation_serves_all_sizes() {
         let Some(open) = c.open else { return Err(fail("nothing is open".into())) };
         with_versions.set(with_versions.get() + usize::from(!open.versions().is_empty()));
         let session = OpenSession::new(open, first);
-        for size in SIZES {
+        let taken: Vec<i64> = SIZES.into_iter().filter(|&n| range.contains(n)).collect();
+        for &size in &taken {
             let mut fixed = m.clone();
             bind_dims(&mut fixed, &[(Name::new("n"), size)]).map_err(|e| fail(e.to_string()))?;
             let inputs = inputs_of(&fixed, seed);
@@ -77,7 +83,7 @@ fn one_compilation_serves_all_sizes() {
             let tolerance = Tolerance::new(DType::F32, winograd.then_some(2e-3), winograd.then_some(2e-3));
             check(&want, &got, &tolerance, &format!("at n = {size}{target}"), &m)?;
         }
-        assert_eq!(session.sizes_kept(), SIZES.len());
+        assert_eq!(session.sizes_kept(), taken.len());
     });
     tally.report_with("open sizes", MOST_CLOSED);
     assert!(with_versions.get() > 0, "no network had kernels for some sizes only");

@@ -86,7 +86,8 @@ pub struct Common {
     /// Batch size
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
     pub batch: Option<u32>,
-    /// Size of a named dimension; with a range (NAME=A..B) it stays open, and one compilation serves all sizes in it
+    /// Size of a named dimension; with a range it stays open, and one compilation serves all sizes in it: NAME=0..64, or
+    /// NAME=32..640:32 for every 32nd size
     #[arg(long, value_name = "NAME=N", help_heading = MODEL)]
     pub dim: Vec<String>,
     /// Shape of an input

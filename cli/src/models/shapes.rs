@@ -12,14 +12,17 @@ type Ports = [(Name, TensorType)];
 
 /// What the options and `inputs` say of the sizes of `ports`. With `keep_open`, what nothing decides stays open where no inputs are given.
 pub fn sizes(ports: &Ports, common: &Common, inputs: Option<&Named>, keep_open: bool) -> CliResult<Sizes> {
-    let open = range_options(common)?;
-    open.iter().try_for_each(|(name, ..)| check_dim(ports, name))?;
+    let ranges = range_options(common)?;
+    ranges.iter().try_for_each(|(name, _)| check_dim(ports, name))?;
+    let open = ranges.iter().map(|(name, r)| (name.clone(), r.low as usize, r.high as usize)).collect();
+    let steps = ranges.into_iter().map(|(name, r)| (name, r.step as usize)).collect();
     let seen = inputs.into_iter().flatten().map(|(name, t)| (name.clone(), t.shape().to_vec())).collect();
     Ok(Sizes {
         batch: common.batch.map(|b| b as usize),
         dims: dims(ports, common)?,
         shapes: shapes(ports, common)?,
         open,
+        steps,
         seen,
         keep_open,
         ..Sizes::default()
@@ -43,11 +46,10 @@ fn shapes(ports: &Ports, common: &Common) -> CliResult<Vec<(String, Vec<usize>)>
 fn dims(ports: &Ports, common: &Common) -> CliResult<Vec<(String, usize)>> {
     let mut dims = Vec::new();
     for (name, value) in pairs(&common.dim, "--dim")?.into_iter().filter(|p| !p.1.contains("..")) {
-        let n: usize = value
-            .parse()
-            .ok()
-            .filter(|&n| n > 0 && i64::try_from(n).is_ok())
-            .ok_or_else(|| CliError::usage(format!("--dim {name}={value}: needs a positive size")))?;
+        let n: usize =
+            value.parse().ok().filter(|&n| i64::try_from(n).is_ok()).ok_or_else(|| {
+                CliError::usage(format!("--dim {name}={value}: needs a size, or a range such as 1..64"))
+            })?;
         check_dim(ports, &name)?;
         dims.push((name, n));
     }

@@ -8,6 +8,7 @@ mod file;
 mod gpu;
 mod kernels;
 mod run;
+mod symbols;
 mod verbs;
 
 use file::TestFile;
@@ -32,7 +33,11 @@ fn main() -> ExitCode {
         let why = format!("{}: {why}", path.display());
         Trial::test(name(path), move || Err(why.into()))
     });
-    libtest_mimic::run(&Arguments::from_args(), tests.chain(faults).collect()).exit_code()
+    let open = found.files.iter().filter(|path| has_symbols(path)).map(|path| {
+        let path = path.clone();
+        Trial::test(format!("symbols/{}", name(&path)), move || check_symbols(&path))
+    });
+    libtest_mimic::run(&Arguments::from_args(), tests.chain(open).chain(faults).collect()).exit_code()
 }
 
 /// What the folder of the tests holds.
@@ -65,6 +70,19 @@ impl Found {
             self.faults.push((folder.into(), "holds no test".into()));
         }
     }
+}
+
+/// True for a file whose graph functions have symbols that can change names.
+fn has_symbols(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    TestFile::parse(&text).is_ok_and(|t| symbols::open_module(&t).is_some())
+}
+
+fn check_symbols(path: &Path) -> Result<(), Failed> {
+    let text = std::fs::read_to_string(path)?;
+    let test = TestFile::parse(&text)?;
+    let module = symbols::open_module(&test).ok_or("no symbols")?;
+    Ok(symbols::exchanged(&test, &module)?)
 }
 
 fn check(path: &Path) -> Result<(), Failed> {

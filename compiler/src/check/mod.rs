@@ -83,7 +83,7 @@ fn outside_of_kernels(s: &Stmt) -> Option<&Block> {
 /// [`check_function`]; `run` asks for a run of the kernels whatever is proved.
 pub(crate) fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
     let views = View::all(f);
-    check_races(f, &views, run, FULL)?;
+    check_races(f, None, &views, run, FULL)?;
     coverage::check(f, &views).map_err(|gap| refused(f, gap.block, gap.message))
 }
 
@@ -94,16 +94,16 @@ pub(crate) fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
 /// keep it, and counted for a few sizes.
 pub(crate) fn check_made(f: &TensorFunction, plain: &TensorFunction) -> Result<(), Refused> {
     let views = View::all(f);
-    check_races(f, &views, false, FULL)?;
+    check_races(f, Some(plain), &views, false, FULL)?;
     coverage::check_made(f, &views, plain).map_err(|gap| refused(f, gap.block, gap.message))
 }
 
-/// Holds what a rule proposes to proofs, and to a short run of what they leave open.
+/// Holds what a rule proposes for `plain`, a function without kernels, to proofs, and to a short run of what they leave open.
 ///
 /// # Errors
 /// As [`check_function`], results aside.
-pub(crate) fn check_proposal(f: &TensorFunction) -> Result<(), Refused> {
-    match check_races(f, &View::all(f), false, BRIEF) {
+pub(crate) fn check_proposal(f: &TensorFunction, plain: &TensorFunction) -> Result<(), Refused> {
+    match check_races(f, Some(plain), &View::all(f), false, BRIEF) {
         Err(e) if e.undecided => Ok(()),
         done => done,
     }
@@ -118,7 +118,13 @@ fn refused(f: &TensorFunction, culprit: Option<Name>, message: String) -> Refuse
     Refused { function: f.name, message, loops, undecided: false }
 }
 
-fn check_races(f: &TensorFunction, views: &[View<'_>], run: bool, effort: u64) -> Result<(), Refused> {
+fn check_races(
+    f: &TensorFunction,
+    plain: Option<&TensorFunction>,
+    views: &[View<'_>],
+    run: bool,
+    effort: u64,
+) -> Result<(), Refused> {
     let refuse = |culprit: Option<Name>, message: String| refused(f, culprit, message);
     if let Err(list) = verify_tensor_function(f) {
         let first = list.first().map(|e| e.message.clone()).unwrap_or_default();
@@ -131,7 +137,7 @@ fn check_races(f: &TensorFunction, views: &[View<'_>], run: bool, effort: u64) -
         open = outside.map(|o| (o.block, format!("block `{}`: {}", o.block, o.message)));
     }
     if (open.is_some() || run)
-        && let Err(found) = sample_kernels(f, effort)
+        && let Err(found) = sample_kernels(f, plain, effort)
     {
         match (found.block, &open) {
             (Some(block), _) => return Err(refuse(Some(block), found.message)),

@@ -20,6 +20,7 @@ pub(super) fn host_module(m: &Module, main: &Function, nodes: impl Iterator<Item
         functions: m.functions.clone(),
         tensor_functions: kept.collect(),
         constants: m.constants.clone(),
+        dims: m.dims.clone(),
     }
 }
 

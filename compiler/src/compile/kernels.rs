@@ -41,7 +41,7 @@ pub(super) struct Request {
 
 /// The different requests, in the order in which they came.
 pub(super) struct Requests {
-    list: Vec<Request>,
+    pub list: Vec<Request>,
     known: FxHashMap<(Fingerprint, Vec<BufferId>), FunctionId>,
     /// Names of the module's own tensor functions and of requests.
     taken: FxHashSet<Name>,
@@ -168,8 +168,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
         }
         (false, Some(_)) if !t.symbols.is_empty() => {
             let dims: Vec<&str> = t.symbols.iter().map(|s| s.0.as_str()).collect();
-            let why = format!("@{} cannot be compiled for all sizes of {}: {message}", t.name, dims.join(", "));
-            CompileError::Option(format!("{why}; give the sizes"))
+            CompileError::NoOpenSchedule { function: t.name, dims: dims.join(", ") }
         }
         (false, Some(_)) => CompileError::Bug { at: t.name.to_string(), message },
     };

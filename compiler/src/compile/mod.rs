@@ -11,6 +11,7 @@ mod dispatches;
 mod forms;
 mod groups;
 mod host;
+mod kept_kernels;
 mod kernels;
 mod measure;
 mod memory;
@@ -18,6 +19,7 @@ mod names;
 mod numbering;
 mod open;
 mod planning;
+mod ready;
 mod regions;
 mod residency;
 mod stages;
@@ -31,9 +33,10 @@ mod work;
 pub use crate::report::{GroupKind, MemoryReport, TransposeReport};
 pub use forms::assign_encodings;
 pub use host::bind_host_steps;
+pub use kept_kernels::KeepKernels;
 pub use measure::{KernelTimes, MeasureKernel, MeasuredCost, compile_single, measure_forms};
 pub use memory::{Lifetime, assign_pool};
-pub use open::{KernelVersion, OpenPlan, SizeError};
+pub use open::{KernelVersion, OpenPlan, SizeError, check_ranges};
 pub use stages::{SizedNode, StageValue, Stages, split_stages};
 
 use crate::attr::AttrStruct;
@@ -134,6 +137,27 @@ pub struct Compiled {
 }
 
 impl Compiled {
+    /// Of a module without groups, kernels and plan.
+    fn empty(module: Module, profile: &DeviceProfile) -> Compiled {
+        Compiled {
+            module,
+            unscheduled: IndexMap::new(),
+            versions: FxHashSet::default(),
+            groups: vec![],
+            plan: Plan::default(),
+            open: None,
+            memory: MemoryReport::default(),
+            remarks: vec![],
+            passes: vec![],
+            transposes: TransposeReport::default(),
+            printed: vec![],
+            profile: profile.clone(),
+            ms: 0.0,
+            timings: vec![],
+            recording: None,
+        }
+    }
+
     /// The module with its tensor functions unscheduled and their traces pending: what `weft opt` schedules again, byte
     /// for byte. Versions of functions for some sizes are lines of these traces.
     pub fn unscheduled_module(&self) -> Module {
@@ -180,6 +204,8 @@ pub struct CompileOptions {
     pub measurements: Option<Arc<KernelTimes>>,
     /// What open dimensions may be.
     pub dims: DimRanges,
+    /// Where the kernels of open sizes are kept.
+    pub keep: Option<Arc<dyn KeepKernels>>,
 }
 
 /// Compiles a module for a device: passes, groups, schedules, kernels, plan.
@@ -196,11 +222,16 @@ pub fn compile(
     let now = || options.clock.as_ref().map(|c| c.now_ms());
     let start = now();
     let sources = names::Sources::of(&module);
+    let open = !crate::graph::open_dims(&module).is_empty();
+    let source = open.then(|| module.clone());
     let mut graph = run_passes(module, options, profile, progress)?;
     let lowering = now();
     let remarks = std::mem::take(&mut graph.cx.remarks);
-    let verified = (&options.dims, graph.cx.verify);
-    let mut compiled = planning::plan_module(graph.module, (profile, emitter), remarks, &sources, verified, progress)?;
+    let keep = options.keep.as_deref().filter(|_| open);
+    let open_sizes = ready::OpenSizes { dims: options.dims.clone(), source: source.as_ref(), keep };
+    let device = (profile, emitter);
+    let verified = (&open_sizes, graph.cx.verify);
+    let mut compiled = planning::plan_module(graph.module, device, remarks, &sources, verified, progress)?;
     compiled.passes = graph.cx.stats;
     compiled.printed = graph.cx.printed;
     compiled.transposes = graph.transposes;
@@ -235,21 +266,14 @@ pub fn compile_graph(
     let graph = run_passes(module, options, profile, &mut |_, _, _| {})?;
     let ms = start.zip(now()).map_or(0.0, |(start, end)| end - start);
     Ok(Compiled {
-        module: graph.module,
-        unscheduled: IndexMap::new(),
-        versions: FxHashSet::default(),
-        groups: vec![],
-        plan: Plan::default(),
-        open: None,
-        memory: MemoryReport::default(),
         remarks: graph.cx.remarks,
         passes: graph.cx.stats,
         transposes: TransposeReport { weight_folded: graph.cx.folded_layouts, ..graph.transposes },
         printed: graph.cx.printed,
-        profile: profile.clone(),
         ms,
         timings: vec![("passes".into(), ms)],
         recording: graph.recorder.map(|r| r.finish()),
+        ..Compiled::empty(graph.module, profile)
     })
 }
 
@@ -272,6 +296,7 @@ fn run_passes(
             format!("the module has no graph function @{} to start in, or it is marked `primitive`", module.entry);
         return Err(CompileError::Option(why));
     }
+    module.dims.extend(&options.dims);
     let recorder = options.record.then(|| StageRecorder::new(&module));
     let mut cx = PassContext::new(profile.clone());
     options.pipeline.configure(&mut cx);
@@ -334,6 +359,14 @@ pub enum CompileError {
         /// What does not fit.
         message: String,
     },
+    /// No schedule of a group goes with all of its open sizes; a plan runs it on the host instead.
+    #[error("no schedule of @{function} goes with all sizes of {dims}; give the sizes")]
+    NoOpenSchedule {
+        /// The group's tensor function.
+        function: Name,
+        /// The open dimensions.
+        dims: String,
+    },
     /// A bug of ours.
     #[error("internal error in `{at}`: {message}")]
     Bug {
@@ -359,5 +392,5 @@ pub fn lower_module(
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
     let sources = names::Sources::of(&module);
-    planning::plan_module(module, (profile, emitter), remarks, &sources, (&DimRanges::default(), true), progress)
+    planning::plan_module(module, (profile, emitter), remarks, &sources, (&ready::OpenSizes::default(), true), progress)
 }

@@ -6,8 +6,9 @@ use super::steps::{Pending, Steps};
 use super::storage::StorageLocation;
 use super::verify_plan::{PlanValues, verify_plan};
 use super::{CompileError, MemoryReport};
-use crate::graph::{BindError, Function, Module, ValueId, input_ports, open_dims, shapes_in_order, substitute_dims};
-use crate::int::{Bounds, Cond, DimRanges, Int, simplify};
+use crate::graph::{BindError, Function, Module, ValueId, bind_dims};
+use crate::graph::{input_ports, open_dims, shapes_in_order, substitute_dims};
+use crate::int::{Bounds, Cond, DimRange, DimRanges, Int, simplify, typical_size};
 use crate::name::Name;
 use crate::plan::{Content, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
@@ -20,8 +21,12 @@ use std::collections::BTreeSet;
 pub struct OpenPlan {
     /// Functions and constants, with open sizes; the entry function as it was planned.
     pub(super) module: Module,
+    /// The network as it came: what its nodes make of sizes.
+    pub(super) source: Option<Module>,
     pub(super) profile: DeviceProfile,
     pub(super) ranges: DimRanges,
+    /// The sizes that numbers are shown for.
+    pub(super) shown: FxHashMap<Name, Int>,
     pub(super) location: FxHashMap<ValueId, StorageLocation>,
     pub(super) pool: Pool,
     pub(super) packers: Packers,
@@ -63,16 +68,22 @@ pub enum SizeError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// A dimension beyond its range.
-    #[error("`{dim}` is {size}, and was declared to be from {low} to {high}")]
+    #[error("`{dim}` is {size}, and was declared to be {range}")]
     OutOfRange {
         /// The dimension.
         dim: Name,
         /// What it would be.
         size: i64,
-        /// The least it may be.
-        low: i64,
-        /// The most it may be.
-        high: i64,
+        /// What it may be.
+        range: DimRange,
+    },
+    /// Sizes within their ranges that a node does not take.
+    #[error("the model does not take {sizes}: {why}")]
+    Refused {
+        /// The sizes: `height = 33, width = 64`.
+        sizes: String,
+        /// The node, and what it says.
+        why: BindError,
     },
     /// A dimension of which the inputs say nothing.
     #[error("the inputs do not say how large `{0}` is")]
@@ -169,7 +180,7 @@ impl OpenPlan {
     pub(super) fn calls(&self) -> Vec<OpenNumbers> {
         let of = |p: &Pending| {
             let Pending::Dispatch { kernel, group, work, part, symbols, version, .. } = p else { return None };
-            let least = |v: Name| Some(self.ranges.least(v));
+            let least = |v: Name| self.shown.get(&v).and_then(Int::as_const);
             if version.as_ref().is_some_and(|v| !v.is_picked(&least)) {
                 return None;
             }
@@ -192,6 +203,12 @@ impl OpenPlan {
     /// Sizes beyond their range, or beyond the device.
     pub fn at(&self, sizes: &[(Name, i64)]) -> Result<(Plan, MemoryReport), SizeError> {
         sizes.iter().try_for_each(|s| check_range(&self.ranges, *s))?;
+        if let Some(source) = &self.source {
+            check_sizes(source, sizes)?;
+        }
+        if let Some((dim, _)) = sizes.iter().find(|s| self.ranges.sizes(s.0).takes_empty(s.1)) {
+            return Err(SizeError::BeyondOpenPlan(format!("`{dim}` is 0; an empty size gets a plan of its own")));
+        }
         let values: FxHashMap<Name, Int> = sizes.iter().map(|&(d, n)| (d, Int::new(n))).collect();
         if let Some(dim) = self.dims().into_iter().find(|d| !values.contains_key(d)) {
             return Err(SizeError::Unknown(dim));
@@ -257,8 +274,70 @@ pub(super) fn sizes_of(
 }
 
 fn check_range(ranges: &DimRanges, (dim, size): (Name, i64)) -> Result<(), SizeError> {
-    let (low, high) = ranges.range(dim);
-    if (low..=high).contains(&size) { Ok(()) } else { Err(SizeError::OutOfRange { dim, size, low, high }) }
+    let range = ranges.sizes(dim);
+    let fits = range.contains(size) || range.takes_empty(size);
+    if fits { Ok(()) } else { Err(SizeError::OutOfRange { dim, size, range }) }
+}
+
+/// Refuses sizes of inputs of these shapes that are beyond the ranges of the network's open dimensions.
+///
+/// # Errors
+/// [`SizeError::OutOfRange`] alone: whoever runs the network refuses other shapes.
+pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) -> Result<(), SizeError> {
+    match sizes_of(module, shapes, ranges) {
+        Err(e @ SizeError::OutOfRange { .. }) => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Infers the types of `source` anew for these sizes of its open dimensions.
+///
+/// # Errors
+/// A node that does not take them; a value of another shape than the expressions say that kernels for any sizes are made for, such as a slice
+/// beyond the end.
+pub(super) fn check_sizes(source: &Module, sizes: &[(Name, i64)]) -> Result<(), SizeError> {
+    let mut bound = source.clone();
+    bind_dims(&mut bound, sizes).map_err(|why| SizeError::Refused { sizes: listed(sizes), why })?;
+    let value = |v: Name| sizes.iter().find(|s| s.0 == v).map(|s| s.1);
+    for (name, f) in &source.functions {
+        for (v, known) in f.values.iter() {
+            let is = &bound.functions[name].ty(v).shape;
+            let differs = |(was, is): (&Int, &Int)| {
+                let told = is.as_const().filter(|_| was.vars().into_iter().all(|v| value(v).is_some()));
+                told.is_some_and(|is| was.eval(&value) != Some(is))
+            };
+            if known.ty.shape.len() != is.len() || known.ty.shape.iter().zip(is).any(differs) {
+                return Err(SizeError::BeyondOpenPlan(format!(
+                    "for {}, {} is {is:?}, which the kernels for any sizes are not made for",
+                    listed(sizes),
+                    f.describe_value(v)
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `height = 33, width = 64`
+fn listed(sizes: &[(Name, i64)]) -> String {
+    sizes.iter().map(|(dim, n)| format!("{dim} = {n}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Sizes of the open dimensions that numbers are shown for: the least that the network takes.
+pub(super) fn shown_sizes(source: Option<&Module>, open: &[Name], ranges: &DimRanges) -> FxHashMap<Name, Int> {
+    let of = |pick: &dyn Fn(DimRange) -> i64| -> Vec<(Name, i64)> {
+        open.iter().map(|&d| (d, pick(ranges.sizes(d)))).collect()
+    };
+    let up = |r: DimRange, n: i64| r.low + (n - r.low).max(0).div_euclid(r.step) * r.step;
+    let least = of(&|r| r.low);
+    // Most networks that refuse small sizes want more, or multiples of a power of 2.
+    let multiples = (3..=10).map(|k| of(&|r| up(r, (r.low.max(1) + (1 << k) - 1) >> k << k).min(r.high)));
+    let further = [of(&|r| up(r, typical_size((r.low, r.high)))), of(&|r| r.high)];
+    let takes = |sizes: &Vec<(Name, i64)>| {
+        source.is_none_or(|m| !matches!(check_sizes(m, sizes), Err(SizeError::Refused { .. })))
+    };
+    let found = std::iter::once(least.clone()).chain(multiples).chain(further).find(takes);
+    found.unwrap_or(least).into_iter().map(|(d, n)| (d, Int::new(n))).collect()
 }
 
 /// The module with numbers for open sizes.

@@ -8,28 +8,25 @@ use super::callees::{Callees, called, join};
 use super::check::check;
 use super::groups::{fused_group, host_group, written_group};
 use super::host::host_module;
-use super::kernels::{Built, Emitted, FunctionId, Requests};
+use super::kernels::{Built, Emitted, FunctionId};
 use super::memory::{Pool, PoolId};
 use super::names::{KernelNames, Sources};
 use super::numbering::{BufferKey, Packers};
-use super::open::{OpenPlan, at_sizes};
-use super::residency::{
-    Aliases, Lowered, check_bindings, check_device_calls, constant_values, device_values, lower_all, symbols_of,
-    value_encoding,
-};
+use super::open::{OpenPlan, at_sizes, shown_sizes};
+use super::ready::{OpenSizes, Ready};
+use super::residency::{Aliases, Lowered, check_device_calls, value_encoding};
 use super::steps::{Pending, Steps, VersionChoice, host_nodes};
 use super::storage::StorageLocation;
 use super::verify_plan::{PlanValues, verify_plan};
 use super::work::GroupWork;
-use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress, TransposeReport};
+use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress};
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
-use crate::int::{DimRanges, Int};
+use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::{CallHost, CallTensor, Const, If, Loop};
 use crate::plan::{EmitKernel, HostContent, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
-use crate::tir::TensorFunction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -49,7 +46,7 @@ pub(super) type Origins = FxHashMap<NodeId, Origin>;
 pub(super) struct Origin {
     pub(super) function: FunctionId,
     /// The nodes of the tensor function's stages, in the primitive function that was lowered.
-    stages: Vec<Option<NodeId>>,
+    pub(super) stages: Vec<Option<NodeId>>,
     /// The work of the group.
     pub(super) work: Arc<GroupWork>,
 }
@@ -63,22 +60,19 @@ pub(super) fn plan_module(
     (profile, emitter): (&DeviceProfile, &dyn EmitKernel),
     remarks: Vec<Remark>,
     sources: &Sources,
-    (dims, verify): (&DimRanges, bool),
+    (open_sizes, verify): (&OpenSizes<'_>, bool),
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
+    let (dims, source) = (&open_sizes.dims, open_sizes.source);
     let joined = join(&mut module);
     let main = module.main().clone();
     check(&module, &main)?;
     let open = open_dims(&module);
-    let least: FxHashMap<Name, Int> = open.iter().map(|&d| (d, Int::new(dims.least(d)))).collect();
+    let least: FxHashMap<Name, Int> = shown_sizes(source, &open, dims);
     let shown = at_sizes(&module, &least);
-    let mut lowered = lower_all(&module, &main, profile, dims);
-    check_bindings(&main, &lowered, profile)?;
     check_device_calls(&main, profile)?;
-    let on_device = device_values(&main, &lowered);
-    let constants = constant_values(&main, &lowered);
-    let (requests, functions) = requests_of(&module, &mut lowered, &constants);
-    let built = requests.build(profile, emitter, progress)?;
+    let Ready { lowered, on_device, constants, functions, built } =
+        Ready::of(&module, &main, (profile, emitter), open_sizes, progress)?;
     let Emitted { mut kernels, first_kernel, unscheduled, versions } = Emitted::of(&built, &mut module);
     let mut planner = Planner {
         module: &mut module,
@@ -109,34 +103,33 @@ pub(super) fn plan_module(
     planner.name(&mut kernels);
     let kept = if open.is_empty() { vec![] } else { kernels.clone() };
     let (plan, memory) = planner.numbered(&shown, &least, kernels)?;
-    let Planner { groups, remarks, location, pool, packers, growing, pending, .. } = planner;
+    let (kernels, Planner { groups, remarks, location, pool, packers, growing, pending, .. }) = (kept, planner);
     let values = if verify { Some(verified(&module, &main, &groups, &plan)?) } else { None };
     let open = (!open.is_empty()).then(|| {
         let mut module = host_module(&module, &main, host_nodes(&pending));
         module.functions.insert(module.entry, main.clone());
         let (profile, ranges) = (profile.clone(), dims.clone());
-        Arc::new(OpenPlan { module, profile, ranges, location, pool, packers, growing, pending, kernels: kept, values })
+        let (source, shown) = (source.cloned(), least.clone());
+        Arc::new(OpenPlan {
+            module,
+            source,
+            shown,
+            profile,
+            ranges,
+            location,
+            pool,
+            packers,
+            growing,
+            pending,
+            kernels,
+            values,
+        })
     });
     if let Some(joined) = joined {
         joined.part(&mut module);
     }
-    Ok(Compiled {
-        module,
-        unscheduled,
-        versions,
-        groups,
-        plan,
-        open,
-        memory,
-        remarks,
-        passes: vec![],
-        transposes: TransposeReport::default(),
-        printed: vec![],
-        profile: profile.clone(),
-        ms: 0.0,
-        timings: vec![],
-        recording: None,
-    })
+    let empty = Compiled::empty(module, profile);
+    Ok(Compiled { unscheduled, versions, groups, plan, open, memory, remarks, ..empty })
 }
 
 /// Verifies the plan; what plans for other sizes are held against.
@@ -145,30 +138,6 @@ fn verified(module: &Module, main: &Function, groups: &[Group], plan: &Plan) -> 
     let values = PlanValues::of(module, main, is_view, &plan.kernels);
     verify_plan(plan, main, &values)?;
     Ok(values)
-}
-
-/// The tensor functions that become kernels, each different one once, and what each node's come from.
-fn requests_of(module: &Module, lowered: &mut Lowering, constants: &FxHashMap<ValueId, Name>) -> (Requests, Origins) {
-    let main = module.main();
-    let mut requests = Requests::new(module.tensor_functions.keys().copied());
-    let mut functions: Origins = FxHashMap::default();
-    for n in main.walk() {
-        if let Some(Lowered::Kernel(t)) = lowered.get_mut(&n) {
-            let stages = std::mem::take(&mut t.stages);
-            let t = std::mem::replace(&mut t.function, TensorFunction::new(""));
-            let operands = main.nodes[n].inputs.iter().flatten();
-            let constant =
-                t.inputs().zip(operands).filter(|(_, v)| constants.contains_key(v)).map(|(b, _)| b).collect();
-            let own = main.nodes[n].op.is::<CallTensor>();
-            let called = main.nodes[n].op.callee().and_then(|c| module.functions.get(&c));
-            let work = Arc::new(match called {
-                Some(f) => GroupWork::of(f, &stages, &t),
-                None => GroupWork::written(&t, &symbols_of(main, n, &t)),
-            });
-            functions.insert(n, Origin { stages, work, function: requests.add(t, constant, own) });
-        }
-    }
-    (requests, functions)
 }
 
 /// Makes steps of the nodes of the entry function and gives its values storage locations.

@@ -5,7 +5,7 @@ use super::instantiate::instantiate_functions;
 use super::{BlockId, Function, Module, NodeId, TensorType};
 use crate::attr::{Attr, Attrs};
 use crate::fault::FaultKind;
-use crate::int::{Dim, Int, simplify};
+use crate::int::{Dim, Int};
 use crate::name::Name;
 use crate::ops::{InferContext, OpRef};
 use rustc_hash::FxHashMap;
@@ -279,16 +279,11 @@ fn reinfer_block(module: &mut Module, f: &mut Function, block: BlockId) -> Resul
             FaultKind::TooLarge => BindError::TooLarge(format!("node `{}`: {why}", node.name)),
             _ => BindError::Node { node: node.name, op: node.op.name(), message: why.message },
         })?;
-        for (v, mut ty) in node.outputs.clone().into_iter().zip(types) {
-            ty.change_dims(&simplify_dim);
-            f.values[v].ty = ty;
+        for (v, ty) in node.outputs.clone().into_iter().zip(types) {
+            f.values[v].ty = ty.canonical();
         }
     }
     Ok(())
-}
-
-fn simplify_dim(d: &Dim) -> Dim {
-    if d.as_const().is_some() { d.clone() } else { simplify(d, &crate::int::Bounds::new()) }
 }
 
 /// Gives the parameters of a called function the types of the operands, and infers it again.

@@ -26,6 +26,7 @@ use crate::arena::{Arena, Id};
 use crate::define_id;
 use crate::dtype::DType;
 use crate::fault::Fault;
+use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::OpRef;
 use crate::ops::control::Loop;
@@ -312,7 +313,7 @@ impl Function {
     }
     /// A node name that no live node has: `base`, `base_1`, ... (linear; for tests and small rewrites).
     pub fn fresh_value(&mut self, ty: TensorType, def: ValueDef, name: Option<Name>) -> ValueId {
-        self.values.push(Value { ty, def, name })
+        self.values.push(Value { ty: ty.canonical(), def, name })
     }
 }
 
@@ -368,6 +369,8 @@ pub struct Module {
     pub tensor_functions: IndexMap<Name, TensorFunction>,
     /// Constants.
     pub constants: IndexMap<Name, Constant>,
+    /// What open dimensions may be. Text does not hold it: whoever compiles says it ([`crate::compile::CompileOptions::dims`]).
+    pub dims: DimRanges,
 }
 impl Module {
     /// An empty module whose entry is `entry`.
@@ -377,6 +380,7 @@ impl Module {
             functions: IndexMap::new(),
             tensor_functions: IndexMap::new(),
             constants: IndexMap::new(),
+            dims: DimRanges::default(),
         }
     }
     /// The tensor function that an op calls.

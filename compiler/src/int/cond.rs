@@ -54,6 +54,15 @@ impl Cond {
             CondOp::Eq => lhs == rhs,
         })
     }
+    /// 1 where it holds, else 0, as an expression.
+    pub fn truth(&self) -> Int {
+        let difference = || self.lhs.clone() - &self.rhs;
+        match self.op {
+            CondOp::Lt => (self.rhs.clone() - &self.lhs).max(0).min(1),
+            CondOp::Ge => (difference() + 1).max(0).min(1),
+            CondOp::Eq => Int::new(1) - difference().max(self.rhs.clone() - &self.lhs).min(1),
+        }
+    }
     /// Rewrites both sides.
     pub fn map(&self, f: &mut dyn FnMut(&Int) -> Int) -> Cond {
         Cond { lhs: f(&self.lhs), op: self.op, rhs: f(&self.rhs) }

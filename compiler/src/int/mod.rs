@@ -22,7 +22,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 pub use cond::{Cond, CondOp};
-pub use dims::{DimRanges, typical_size};
+pub use dims::{DimRange, DimRanges, typical_size};
 pub use divisor::divisor;
 pub(crate) use divisor::gcd;
 pub use facts::Facts;

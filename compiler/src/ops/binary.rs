@@ -6,7 +6,7 @@ use super::unary::{Domain, Identity};
 use super::{DataLayout, InferContext, Op, OpRef, OpResult, PackedOp, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
-use crate::int::Dim;
+use crate::int::{Cond, Dim};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
@@ -40,7 +40,7 @@ fn compute_zip(cx: &mut ComputeContext<'_>, domain: Domain, f: impl FnOnce(Expr,
 }
 
 /// Integer values of a broadcast function's result.
-fn zip_values(cx: &InferContext<'_>, f: fn(&Dim, &Dim) -> Option<Dim>) -> Option<Vec<Dim>> {
+fn zip_values(cx: &InferContext<'_>, f: impl Fn(&Dim, &Dim) -> Option<Dim>) -> Option<Vec<Dim>> {
     let (a, b) = (cx.int_input(0)?, cx.int_input(1)?);
     let n = if a.len() == 1 { b.len() } else { a.len() };
     if (a.len() != n && a.len() != 1) || (b.len() != n && b.len() != 1) {
@@ -48,6 +48,15 @@ fn zip_values(cx: &InferContext<'_>, f: fn(&Dim, &Dim) -> Option<Dim>) -> Option
     }
     let at = |v: &[Dim], i: usize| if v.len() == 1 { v[0].clone() } else { v[i].clone() };
     (0..n).map(|i| f(&at(&a, i), &at(&b, i))).collect()
+}
+
+/// The same of a function that divides by operand 1: symbolic divisors are none of those that may be below 0.
+fn zip_divided(cx: &InferContext<'_>, f: fn(&Dim, &Dim) -> Option<Dim>) -> Option<Vec<Dim>> {
+    if cx.input(0)?.dtype.is_float() {
+        return None;
+    }
+    let fits = |b: &Dim| b.as_const().is_some() || cx.module.dims.proves(b, 0);
+    zip_values(cx, |a, b| if fits(b) { f(a, b) } else { None })
 }
 
 /// Folds two constants, without overflow, or combines symbols.
@@ -58,17 +67,18 @@ fn fold(a: &Dim, b: &Dim, constant: fn(i64, i64) -> Option<i64>, symbolic: fn(Di
     }
 }
 
-fn compare(a: &Dim, b: &Dim, equal: bool, constant: fn(i64, i64) -> bool) -> Option<Dim> {
-    let known = match (a.as_const(), b.as_const()) {
-        (Some(a), Some(b)) => Some(constant(a, b)),
-        _ => (a == b).then_some(equal),
-    };
-    known.map(|k| Dim::new(k as i64))
+/// The quotient rounded towards 0, by a divisor above 0.
+fn truncated_quotient(a: Dim, b: Dim) -> Option<Dim> {
+    if b.as_const().is_some_and(|c| c < 1) {
+        return None;
+    }
+    let below = (Dim::new(0) - &a).max(0).div(&b);
+    Some(a.max(0).div(b) - below)
 }
 
 macro_rules! binary_ops {
     ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $import:ident $since:literal, $domain:ident $($commuting:ident)? $(-> $result:ident)?,
-        |$a:ident, $b:ident, $t:ident| $value:expr $(, $int:expr)? $(=> unpacked $why:literal)?;)*) => {
+        |$a:ident, $b:ident, $t:ident| $value:expr $(, $int:expr)? $(=> holds $cond:expr)? $(=> divides $quotient:expr)? $(=> unpacked $why:literal)?;)*) => {
         $(
             attr_struct! { $(#[$doc])* pub struct $name($text) {} }
             impl Op for $name {
@@ -83,6 +93,13 @@ macro_rules! binary_ops {
                 }
                 $(fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
                     zip_values(cx, $int)
+                })?
+                $(fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+                    let cond: fn(&Dim, &Dim) -> Cond = $cond;
+                    zip_values(cx, |a, b| Some(cx.module.dims.truth(&cond(a, b))))
+                })?
+                $(fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+                    zip_divided(cx, $quotient)
                 })?
                 fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
                     compute_zip(cx, Domain::$domain, |$a: Expr, $b: Expr, $t: DType| $value)
@@ -126,8 +143,8 @@ binary_ops! {
     /// `a * b`.
     Mul("mul"), "Mul" import_two 7, Number commuting, |a, b, _t| a * b, |a, b| fold(a, b, i64::checked_mul, |a, b| Some(a * b));
     /// `a / b`; of integers, rounded towards 0.
-    Div("div"), "Div" import_two 7, Number, |a, b, _t| a / b,
-        |a, b| fold(a, b, i64::checked_div, |a, b| b.as_const().is_none_or(|c| c > 0).then(|| a.div(b)));
+    Div("div"), "Div" import_two 7, Number, |a, b, _t| a / b
+        => divides |a, b| fold(a, b, i64::checked_div, truncated_quotient);
     /// Smaller of two.
     Min("min"), "Min" import_chain 8, Number commuting, |a, b, _t| a.min(b), |a, b| Some(a.min(b));
     /// Larger of two.
@@ -138,23 +155,23 @@ binary_ops! {
         Expr::select(low, x.clone() * slope, x)
     } => unpacked "its slope runs along the channels";
     /// `a == b`.
-    Equal("equal"), "Equal" import_two 7, Any commuting -> Bool, |a, b, _t| apply(BinaryOp::Eq, a, b), |a, b| compare(a, b, true, |a, b| a == b);
+    Equal("equal"), "Equal" import_two 7, Any commuting -> Bool, |a, b, _t| apply(BinaryOp::Eq, a, b) => holds |a, b| Cond::eq(a, b);
     /// `a > b`.
-    Greater("greater"), "Greater" import_two 7, Number -> Bool, |a, b, _t| apply(BinaryOp::Gt, a, b), |a, b| compare(a, b, false, |a, b| a > b);
+    Greater("greater"), "Greater" import_two 7, Number -> Bool, |a, b, _t| apply(BinaryOp::Gt, a, b) => holds |a, b| Cond::lt(b, a);
     /// `a >= b`.
-    GreaterOrEqual("greater_or_equal"), "GreaterOrEqual" import_two 12, Number -> Bool, |a, b, _t| apply(BinaryOp::Ge, a, b),
-        |a, b| compare(a, b, true, |a, b| a >= b);
+    GreaterOrEqual("greater_or_equal"), "GreaterOrEqual" import_two 12, Number -> Bool, |a, b, _t| apply(BinaryOp::Ge, a, b)
+        => holds |a, b| Cond::ge(a, b);
     /// `a < b`.
-    Less("less"), "Less" import_two 7, Number -> Bool, |a, b, _t| apply(BinaryOp::Lt, a, b), |a, b| compare(a, b, false, |a, b| a < b);
+    Less("less"), "Less" import_two 7, Number -> Bool, |a, b, _t| apply(BinaryOp::Lt, a, b) => holds |a, b| Cond::lt(a, b);
     /// `a <= b`.
-    LessOrEqual("less_or_equal"), "LessOrEqual" import_two 12, Number -> Bool, |a, b, _t| apply(BinaryOp::Le, a, b),
-        |a, b| compare(a, b, true, |a, b| a <= b);
+    LessOrEqual("less_or_equal"), "LessOrEqual" import_two 12, Number -> Bool, |a, b, _t| apply(BinaryOp::Le, a, b)
+        => holds |a, b| Cond::ge(b, a);
     /// Logical and.
-    And("and"), "And" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::And, a, b), |a, b| fold(a, b, |a, b| Some(a & b), |_, _| None);
+    And("and"), "And" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::And, a, b), |a, b| Some(a.min(b));
     /// Logical or.
-    Or("or"), "Or" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::Or, a, b), |a, b| fold(a, b, |a, b| Some(a | b), |_, _| None);
+    Or("or"), "Or" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::Or, a, b), |a, b| Some(a.max(b));
     /// Logical exclusive or.
-    Xor("xor"), "Xor" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::Xor, a, b), |a, b| fold(a, b, |a, b| Some(a ^ b), |_, _| None);
+    Xor("xor"), "Xor" import_two 7, Logic commuting, |a, b, _t| apply(BinaryOp::Xor, a, b), |a, b| Some(a.max(b) - a.min(b));
     /// And of every bit.
     BitAnd("bit_and"), "BitwiseAnd" import_two 18, Integer commuting, |a, b, _t| apply(BinaryOp::BitAnd, a, b);
     /// Or of every bit.
@@ -217,7 +234,7 @@ impl Op for Mod {
         if self.fmod {
             return zip_values(cx, |a, b| fold(a, b, i64::checked_rem, |_, _| None));
         }
-        zip_values(cx, |a, b| fold(a, b, floor_mod, |a, b| b.as_const().is_none_or(|c| c > 0).then(|| a.rem(b))))
+        zip_divided(cx, |a, b| fold(a, b, floor_mod, |a, b| b.as_const().is_none_or(|c| c > 0).then(|| a.rem(b))))
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let op = if self.fmod { BinaryOp::TruncMod } else { BinaryOp::FloorMod };

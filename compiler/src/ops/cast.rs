@@ -47,8 +47,8 @@ impl Op for Cast {
     fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         let values = cx.int_input(0)?;
         match self.to {
-            DType::I64 | DType::I32 | DType::U64 | DType::U32 => Some(values),
-            DType::Bool => values.iter().map(|d| d.as_const().map(|c| Dim::new((c != 0) as i64))).collect(),
+            DType::I64 | DType::I32 | DType::U64 | DType::U32 | DType::F32 | DType::F64 => Some(values),
+            DType::Bool => Some(values.iter().map(|d| d.max(Dim::new(0) - d).min(1)).collect()),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{TensorType, ValueId};
-use crate::int::{Bounds, Dim, Int, const_dims, simplify};
+use crate::int::{Dim, Int, const_dims};
 use crate::name::Name;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
@@ -300,8 +300,7 @@ fn import_range(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     } else if let (Some(start), Some(limit), Some(delta)) = (ints(0), ints(1), ints(2)) {
         delta.as_const().filter(|&c| c != 0).map(|step| {
             let span = if step > 0 { limit - start } else { start - limit };
-            let size = simplify(&span.ceil_div(step.saturating_abs()), &Bounds::new());
-            size.as_const().map_or(size, |c| Int::new(c.max(0)))
+            cx.b.module.dims.settle(&span.ceil_div(step.saturating_abs()).max(0))
         })
     } else {
         None

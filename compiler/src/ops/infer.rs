@@ -1,9 +1,12 @@
 //! What inference knows of a node's operands: their types, constant values, and integers through shape arithmetic.
 
 use super::OpResult;
+use super::binary::{Div, Mul};
+use super::cast::Cast;
 use super::control::{Call, CallTensor, Const};
+use super::unary::{Ceil, Floor};
 use crate::dtype::DType;
-use crate::graph::{BlockId, Function, Module, TensorType, ValueId, sized};
+use crate::graph::{BlockId, Function, Module, Node, TensorType, ValueId, sized};
 use crate::int::Dim;
 use crate::name::Name;
 use crate::tensor::Tensor;
@@ -167,7 +170,8 @@ pub fn int_value(module: &Module, f: &Function, v: ValueId, depth: usize) -> Opt
 
 fn find_int_value(module: &Module, f: &Function, v: ValueId, depth: usize, known: &Rc<IntValues>) -> Option<Vec<Dim>> {
     let ty = f.ty(v);
-    if depth > 64 || !(ty.dtype.is_int() || ty.dtype == DType::Bool) || ty.rank() > 1 {
+    let float = matches!(ty.dtype, DType::F32 | DType::F64);
+    if depth > 64 || !(ty.dtype.is_int() || ty.dtype == DType::Bool || float) || ty.rank() > 1 {
         return None;
     }
     if ty.numel().as_const().is_some_and(|n| n > 64) {
@@ -177,13 +181,88 @@ fn find_int_value(module: &Module, f: &Function, v: ValueId, depth: usize, known
         return found.clone();
     }
     if let Some(t) = const_value(module, f, v) {
-        return Some(t.to_i64_vec().into_iter().map(Dim::new).collect());
+        let whole = !float || t.to_f64_vec().into_iter().all(is_whole);
+        return whole.then(|| t.to_i64_vec().into_iter().map(Dim::new).collect());
     }
     let node = &f.nodes[f.def_node(v)?];
     let mut cx = InferContext::new(module, f, &node.inputs, &node.regions);
     (cx.values, cx.depth) = (known.clone(), depth + 1);
-    let found = (node.outputs.len() == 1).then(|| node.op.infer_value(&cx)).flatten();
-    let found = found.or_else(|| Some(folded_value(module, f, v)?.to_i64_vec().into_iter().map(Dim::new).collect()));
+    let found = node.op.infer_value(&cx).or_else(|| rounded(&cx, node)).and_then(|all| result_of(f, node, v, all));
+    let found = found.map(|dims| dims.iter().map(|d| module.dims.settle(d)).collect::<Vec<Dim>>());
+    let exact = |d: &Dim| !float || module.dims.is_within(d, LARGEST_WHOLE);
+    let found = found.filter(|dims| dims.iter().all(exact));
+    let folded = || folded_value(module, f, v).filter(|_| !float);
+    let found = found.or_else(|| Some(folded()?.to_i64_vec().into_iter().map(Dim::new).collect()));
     known.borrow_mut().insert(v, found.clone());
     found
 }
+
+/// Up to this an f32 holds every integer.
+const LARGEST_WHOLE: i64 = 1 << 24;
+
+/// An integer that an f32 holds, as it is.
+fn is_whole(v: f64) -> bool {
+    v.fract() == 0.0 && v.abs() <= LARGEST_WHOLE as f64 && !(v == 0.0 && v.is_sign_negative())
+}
+
+/// Of the values of all results of a node, one after another, those of `v`.
+fn result_of(f: &Function, node: &Node, v: ValueId, all: Vec<Dim>) -> Option<Vec<Dim>> {
+    if node.outputs.len() == 1 {
+        return Some(all);
+    }
+    let length = |v: ValueId| usize::try_from(f.ty(v).numel().as_const()?).ok();
+    let before = node.outputs.iter().take_while(|&&o| o != v).map(|&o| length(o)).sum::<Option<usize>>()?;
+    Some(all.get(before..before + length(v)?)?.to_vec())
+}
+
+/// A quotient of sizes in floats, or a multiple by a fraction, that a node rounds to an integer: what exporters write for sizes that are
+/// scaled. The float is less than half an integer's distance from the exact value, and on its side of every integer.
+fn rounded(cx: &InferContext<'_>, node: &Node) -> Option<Vec<Dim>> {
+    let up = node.op.is::<Ceil>();
+    let cast = node.op.downcast::<Cast>().is_some_and(|c| c.to.is_int());
+    if !(up || cast || node.op.is::<Floor>()) {
+        return None;
+    }
+    let ratios = ratios(cx, *node.inputs.first()?.as_ref()?, 0)?;
+    let round = |(n, d): (Dim, Dim)| {
+        let fits = cx.module.dims.is_within(&n, 1 << 22) && cx.module.dims.proves(&d, 1);
+        // A cast rounds towards 0.
+        let fits = fits && (!cast || cx.module.dims.proves(&n, 0));
+        fits.then(|| if up { n.ceil_div(d) } else { n.div(d) })
+    };
+    ratios.into_iter().map(round).collect()
+}
+
+/// The elements of a float value as fractions.
+fn ratios(cx: &InferContext<'_>, v: ValueId, depth: usize) -> Option<Vec<(Dim, Dim)>> {
+    let f = cx.function;
+    let node = &f.nodes[f.def_node(v)?];
+    let operand = |i: usize| node.inputs.get(i).copied().flatten();
+    let ints = |v: ValueId| find_int_value(cx.module, f, v, cx.depth, &cx.values);
+    if node.op.downcast::<Cast>().is_some_and(|c| c.to.is_float()) && depth < 8 {
+        return ratios(cx, operand(0)?, depth + 1);
+    }
+    let both = |a: Vec<Dim>, b: Vec<Dim>| match (a.len(), b.len()) {
+        (n, m) if n == m => Some(a.into_iter().zip(b).collect()),
+        (_, 1) => Some(a.into_iter().map(|a| (a, b[0].clone())).collect::<Vec<_>>()),
+        _ => None,
+    };
+    if node.op.is::<Div>() {
+        return both(ints(operand(0)?)?, ints(operand(1)?)?);
+    }
+    if !node.op.is::<Mul>() {
+        return None;
+    }
+    let (a, b) = (operand(0)?, operand(1)?);
+    let (sizes, by) = match ints(a) {
+        Some(sizes) => (sizes, b),
+        None => (ints(b)?, a),
+    };
+    let by = const_value(cx.module, f, by).filter(|t| t.len() == 1)?.to_f64_vec()[0];
+    // Halves, quarters ...: the product is exact.
+    let of = (1..=8).map(|k| 1i64 << k).find(|&of| is_whole(by * of as f64))?;
+    Some(sizes.into_iter().map(|d| (d * (by * of as f64) as i64, Dim::new(of))).collect())
+}
+
+#[cfg(test)]
+mod tests;

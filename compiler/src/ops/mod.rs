@@ -146,7 +146,8 @@ pub trait Op: AttrObject {
     }
     /// Result types from operand types and, where they are known, operand values.
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>>;
-    /// Integer values of the (rank 0 or 1) results where they are symbolic or constant: shape arithmetic.
+    /// Integer values of the (rank 0 or 1) results where they are symbolic or constant: shape arithmetic. Of several results those of
+    /// all, one after another; floats count where they are integers.
     fn infer_value(&self, _cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         None
     }

@@ -6,7 +6,7 @@ use super::softmax::{Split, check_axes, permuted_axes};
 use super::{DataLayout, InferContext, Op, OpResult, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
-use crate::int::{Int, product};
+use crate::int::{Dim, Int, product};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
@@ -170,6 +170,21 @@ impl Op for Reduce {
             return Err(format!("kind {} does not apply to bool", self.kind).into());
         }
         Ok(vec![TensorType::new(x.dtype, reduced_shape(&x.shape, &self.axes, self.keepdims))])
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        let all = cx.int_input(0)?;
+        if self.axes.is_empty() || cx.input(0)?.dtype == DType::Bool {
+            return None;
+        }
+        let combine: fn(Dim, &Dim) -> Dim = match self.kind {
+            ReduceKind::Sum => |a, b| a + b,
+            ReduceKind::Prod => |a, b| a * b,
+            ReduceKind::Min => |a, b| a.min(b),
+            ReduceKind::Max => |a, b| a.max(b),
+            _ => return None,
+        };
+        let (first, rest) = all.split_first()?;
+        Some(vec![rest.iter().fold(first.clone(), combine)])
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let xs = cx.shape(cx.require(0)?);

@@ -176,11 +176,15 @@ impl Resize {
             Coordinates::Asymmetric => Coordinate::new(q.clone(), Int::new(0), p.clone()),
             Coordinates::TfHalfPixelForNn => half_pixel(q.clone()),
             Coordinates::AlignCorners => {
-                // The result's exact size is from * p / q, which need not be an integer.
-                let last = simplify(&(p.clone() * from - &q), &Bounds::new());
+                // The result's exact size is from * p / q, which need not be an integer. A result of one element is at 0.
+                let (last, q) = match self.scales.get(axis) {
+                    Some(_) => (simplify(&(p.clone() * from - &q), &Bounds::new()), q),
+                    None => (to.clone() - 1, Int::new(1)),
+                };
                 match last.as_const() {
                     Some(c) if c <= 0 => zero(),
-                    _ => Coordinate::new((from.clone() - 1) * &q, Int::new(0), last),
+                    Some(_) => Coordinate::new((from.clone() - 1) * &q, Int::new(0), last),
+                    None => Coordinate::new((from.clone() - 1) * &q, Int::new(0), last.max(1)),
                 }
             }
             Coordinates::TfCropAndResize => self.crop(axis, from, &p, &q)?,

@@ -45,7 +45,12 @@ impl Op for Where {
                 if a == b {
                     return Some(a);
                 }
-                at(&all[0], i).as_const().map(|c| if c != 0 { a } else { b })
+                let c = at(&all[0], i);
+                Some(match c.as_const() {
+                    Some(0) => b,
+                    Some(_) => a,
+                    None => b.clone() + c * (a - b),
+                })
             })
             .collect()
     }

@@ -8,7 +8,7 @@ use super::slice::Slice;
 use super::{DataLayout, InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
-use crate::int::{Int, const_dims};
+use crate::int::{Dim, Int, const_dims};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
@@ -48,6 +48,9 @@ impl Op for Split {
             ty
         };
         Ok(self.sizes.iter().map(part).collect())
+    }
+    fn infer_value(&self, cx: &InferContext<'_>) -> Option<Vec<Dim>> {
+        cx.int_input(0)
     }
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;

@@ -161,7 +161,10 @@ unary_ops! {
     /// `-x`.
     Neg("neg"), "Neg" 6, Number, |x, _t| apply(UnaryOp::Neg, x), |d| Some(Dim::new(0) - d) => homogeneous;
     /// `|x|`.
-    Abs("abs"), "Abs" 6, Number, |x, _t| apply(UnaryOp::Abs, x), |d| d.as_const().and_then(i64::checked_abs).map(Dim::new)
+    Abs("abs"), "Abs" 6, Number, |x, _t| apply(UnaryOp::Abs, x), |d| match d.as_const() {
+        Some(c) => c.checked_abs().map(Dim::new),
+        None => Some(d.max(Dim::new(0) - d)),
+    }
         => idempotent nonnegative positively_homogeneous;
     /// `e^x`.
     Exp("exp"), "Exp" 6, Float: Never, |x, _t| apply(UnaryOp::Exp, x) => nonnegative;
@@ -196,15 +199,15 @@ unary_ops! {
     /// Inverse hyperbolic tangent.
     Atanh("atanh"), "Atanh" 9, Float, |x, _t| apply(UnaryOp::Atanh, x);
     /// Largest integer not above `x`.
-    Floor("floor"), "Floor" 6, Float, |x, _t| apply(UnaryOp::Floor, x) => idempotent;
+    Floor("floor"), "Floor" 6, Float, |x, _t| apply(UnaryOp::Floor, x), |d| Some(d.clone()) => idempotent;
     /// Smallest integer not below `x`.
-    Ceil("ceil"), "Ceil" 6, Float, |x, _t| apply(UnaryOp::Ceil, x) => idempotent;
+    Ceil("ceil"), "Ceil" 6, Float, |x, _t| apply(UnaryOp::Ceil, x), |d| Some(d.clone()) => idempotent;
     /// Nearest integer, halves to even.
-    Round("round"), "Round" 11, Float, |x, _t| apply(UnaryOp::Round, x) => idempotent;
+    Round("round"), "Round" 11, Float, |x, _t| apply(UnaryOp::Round, x), |d| Some(d.clone()) => idempotent;
     /// -1, 0 or 1.
-    Sign("sign"), "Sign" 9, Number, |x, _t| apply(UnaryOp::Sign, x), |d| d.as_const().map(|c| Dim::new(c.signum())) => idempotent;
+    Sign("sign"), "Sign" 9, Number, |x, _t| apply(UnaryOp::Sign, x), |d| Some(d.max(-1).min(1)) => idempotent;
     /// Logical negation.
-    Not("not"), "Not" 1, Logic, |x, _t| apply(UnaryOp::Not, x), |d| d.as_const().map(|c| Dim::new((c == 0) as i64));
+    Not("not"), "Not" 1, Logic, |x, _t| apply(UnaryOp::Not, x), |d| Some(Dim::new(1) - d);
     /// Negation of every bit.
     BitNot("bit_not"), "BitwiseNot" 18, Integer, |x, _t| apply(UnaryOp::BitNot, x);
     /// The error function, relative error below 2e-7.
@@ -214,7 +217,7 @@ unary_ops! {
     /// The operand.
     Identity("identity"), "Identity" 1, Any, |x, _t| x, |d| Some(d.clone()) => idempotent homogeneous;
     /// `max(x, 0)`.
-    Relu("relu"), "Relu" 6, Number, |x, t| x.max(number(0.0, t))
+    Relu("relu"), "Relu" 6, Number, |x, t| x.max(number(0.0, t)), |d| Some(d.max(0))
         => idempotent nonnegative rectifies positively_homogeneous;
     /// `1 / (1 + e^-x)`.
     Sigmoid("sigmoid"), "Sigmoid" 6, Float, |x, t| sigmoid(x, t) => nonnegative;

@@ -10,7 +10,6 @@
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;
 use crate::graph::{BlockId, Function, Module, TensorType, instantiate_functions};
-use crate::int::{Bounds, simplify};
 use crate::name::Name;
 use crate::ops::InferContext;
 use rustc_hash::FxHashSet;
@@ -60,17 +59,11 @@ fn callees_first(module: &Module) -> Vec<Name> {
     order
 }
 
-fn canonical(ty: &TensorType) -> TensorType {
-    let mut ty = ty.clone();
-    ty.change_dims(&|d| simplify(d, &Bounds::new()));
-    ty
-}
-
 fn infer_function(module: &Module, f: &mut Function) -> Result<bool, PassError> {
     let mut changed = false;
     for (_, block) in f.blocks.iter() {
         for &v in &block.args {
-            let ty = canonical(&f.values[v].ty);
+            let ty = f.values[v].ty.clone().canonical();
             changed |= std::mem::replace(&mut f.values[v].ty, ty.clone()) != ty;
         }
     }
@@ -101,6 +94,7 @@ fn infer_block(module: &Module, f: &mut Function, block: BlockId) -> Result<bool
             return Err(PassError::new("infer-types", message));
         }
         for (v, ty) in outputs.into_iter().zip(types) {
+            let ty = ty.canonical();
             changed |= f.values[v].ty != ty;
             f.values[v].ty = ty;
         }

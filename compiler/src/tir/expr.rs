@@ -148,7 +148,7 @@ impl BinaryOp {
 }
 
 /// A scalar value.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Expr {
     /// A constant.
     Const(Scalar, DType),

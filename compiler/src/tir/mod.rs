@@ -164,7 +164,7 @@ pub struct Param {
 
 /// A physical rearrangement of a read parameter that the caller does once (prepacking): the tensor function
 /// `packer` (one read parameter of the original shape, one write parameter of the packed shape).
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Prepack {
     /// The parameter whose buffer now has the packed shape.
     pub buffer: BufferId,
@@ -173,7 +173,7 @@ pub struct Prepack {
 }
 
 /// A tensor function.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct TensorFunction {
     /// Global name.
     pub name: Name,
@@ -185,9 +185,11 @@ pub struct TensorFunction {
     pub buffers: Arena<BufferId, Buffer>,
     /// The statements.
     pub body: Stmt,
-    /// Instructions applied so far.
+    /// Instructions applied so far. Whoever keeps a function as bytes keeps them as text.
+    #[serde(skip)]
     pub trace: Vec<InstrRef>,
-    /// Instructions still to be applied to the body, in order (`schedule { ... }` in text).
+    /// Instructions still to be applied to the body, in order (`schedule { ... }` in text); kept as text too.
+    #[serde(skip)]
     pub pending: Vec<InstrRef>,
     /// Parameters that are prepacked.
     pub prepacks: Vec<Prepack>,
@@ -239,7 +241,7 @@ impl LoopKind {
 }
 
 /// A loop `for var in 0..extent`.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct For {
     /// The variable.
     pub var: Name,
@@ -252,7 +254,7 @@ pub struct For {
 }
 
 /// How a block reduces into its element.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Reduce {
     /// The combiner.
     pub combiner: Combiner,
@@ -261,7 +263,7 @@ pub struct Reduce {
 }
 
 /// A leaf: one store under guards.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Block {
     /// Name, unique in the function; schedule instructions refer to it.
     pub name: Name,
@@ -295,7 +297,7 @@ fn visit_blocks<'a>(s: &'a Stmt, chain: &mut Vec<Name>, f: &mut dyn FnMut(&[Name
 }
 
 /// A statement.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Stmt {
     /// One after another.
     Seq(Vec<Stmt>),

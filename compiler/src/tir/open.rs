@@ -32,10 +32,18 @@ impl TensorFunction {
         free
     }
 
-    /// Declares the free variables as symbols, with these ranges.
+    /// Declares the free variables as symbols, with these ranges. A range from 0 begins at 1 where no result has elements for a size of
+    /// 0: then no kernel runs, and the others profit (a remainder by a size that may be 0 has no bounds).
     pub fn declare_symbols(&mut self, ranges: &DimRanges) {
-        let free = self.free_variables().into_iter();
-        self.symbols = free.map(|v| (v, ranges.range(v).0, ranges.range(v).1)).collect();
+        let none = |symbol: Name| {
+            let nothing = |b: BufferId| self.buffers[b].numel().substitute(symbol, &Int::new(0)).is(0);
+            self.outputs().all(nothing)
+        };
+        let range = |v: Name| match ranges.range(v) {
+            (0, high @ 1..) if none(v) => (v, 1, high),
+            (low, high) => (v, low, high),
+        };
+        self.symbols = self.free_variables().into_iter().map(range).collect();
     }
 
     /// What the declared symbols are for a caller whose values have these shapes: dimensions of parameters that are a symbol alone,

@@ -19,8 +19,21 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// Positions of stages, in order; empty where they are not known.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<u32>", into = "Vec<u32>")]
 pub struct StageSet(SmallVec<[u32; 4]>);
+
+impl From<Vec<u32>> for StageSet {
+    fn from(list: Vec<u32>) -> StageSet {
+        StageSet(list.into())
+    }
+}
+
+impl From<StageSet> for Vec<u32> {
+    fn from(set: StageSet) -> Vec<u32> {
+        set.0.into_vec()
+    }
+}
 
 impl PartialEq for StageSet {
     fn eq(&self, _: &StageSet) -> bool {
@@ -52,7 +65,7 @@ impl StageSet {
 }
 
 /// What the instructions of a trace made and changed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Provenance {
     made_by: FxHashMap<Name, u32>,
     changed: Vec<StageSet>,

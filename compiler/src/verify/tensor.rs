@@ -212,10 +212,18 @@ impl Verifier<'_> {
             }
         }
     }
+    /// Symbols count as positive: where one is 0, the dimension that it is a divisor for has no elements, and nothing asks for them.
     fn is_positive(&self, e: &Int) -> bool {
+        let bounds = || {
+            let mut bounds = self.f.bounds();
+            for &(symbol, low, high) in self.f.symbols.iter().filter(|s| s.1 == 0) {
+                bounds.insert(symbol, low.max(1), high.max(1));
+            }
+            bounds
+        };
         match e.as_const() {
             Some(c) => c > 0,
-            None => int::prove(e, 1, i64::MAX, self.bounds.get_or_init(|| self.f.bounds())),
+            None => int::prove(e, 1, i64::MAX, self.bounds.get_or_init(bounds)),
         }
     }
     /// An access with `rank` indices.

@@ -7,6 +7,7 @@ use super::super::{OnnxAttr, OnnxAttrs};
 use super::binding::Binding;
 use super::control::known_scalar;
 use super::node::{NodeRef, tensors};
+use super::trips::{Counting, known_size};
 use super::{Importer, Scope, attributes};
 use crate::dtype::DType;
 use crate::graph::{FunctionBuilder, TensorType, ValueId};
@@ -74,24 +75,34 @@ impl<'p> Importer<'p> {
                 self.apply(b, node, "Reshape", &[v, shape], OnnxAttrs::default())
             }
         };
-        let trips = operand(0).filter(|&v| known_scalar(b, v).is_none());
-        let known = operand(0).and_then(|v| known_scalar(b, v)).map(|n| n.max(0).into());
+        let size = operand(0).and_then(|v| known_size(b, v)).map(|n| b.module.dims.settle(&n.max(0)));
+        let trips = operand(0).filter(|_| size.is_none());
         let begin = operand(1).filter(|&v| known_scalar(b, v) != Some(1));
         let (trips, begin) = (trips.map(|v| scalar(b, v)).transpose()?, begin.map(|v| scalar(b, v)).transpose()?);
         let types: Vec<TensorType> = first.iter().map(|&v| b.ty(v).clone()).collect();
         let body = b.new_block();
         let index = b.block_arg(body, None, TensorType::new(DType::I64, vec![]));
         let args: Vec<ValueId> = types.into_iter().map(|ty| b.block_arg(body, None, ty)).collect();
-        let yields = b.in_block(body, |b| {
+        let (arguments, yields) = b.in_block(body, |b| {
             b.set_source(Some(node.name));
             let yes = Tensor::from_f64(DType::Bool, vec![], [1.0]);
             let condition = b.constant(&format!("{}_condition", node.name), &yes);
             let arguments: Vec<ValueId> = [index, condition].into_iter().chain(args).collect();
             let mut yields = self.import_body(b, graph, format!("{}/", node.name), &arguments, scope)?;
             yields[0] = scalar(b, yields[0])?;
-            Ok::<_, ImportError>(yields)
+            Ok::<_, ImportError>((arguments, yields))
         })?;
-        let ends = known_scalar(b, yields[0]) != Some(1);
+        let carries = &yields[1..=first.len()];
+        let counting = Counting { b: &*b, index, args: &arguments[2..], first: &first, next: carries };
+        // As long as it goes: exporters write the largest number there is.
+        let most = size.clone().filter(|n| n.as_const().is_none_or(|n| n <= i64::from(i32::MAX)));
+        let counted = counting.trips(operand(1), yields[0]).filter(|_| trips.is_none());
+        let counted = counted.map(|n| most.map_or(n.clone(), |most| n.min(most)));
+        let (known, begin) = match counted.clone() {
+            Some(n) => (Some(n), None),
+            None => (size, begin),
+        };
+        let ends = counted.is_none() && known_scalar(b, yields[0]) != Some(1);
         let collects = yields.len() > first.len() + 1;
         let decided = ends || trips.is_some() || begin.is_some();
         let count = if collects && decided { fresh_symbol(b) } else { Name::new("") };

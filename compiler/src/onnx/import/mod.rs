@@ -20,6 +20,7 @@ mod sequences;
 mod support;
 #[cfg(test)]
 mod tests;
+mod trips;
 
 pub use inputs::element_name;
 pub(crate) use inputs::{import_type, real_inputs};
@@ -29,6 +30,7 @@ use super::error::ImportError;
 use super::external::ExternalData;
 use super::proto::{FunctionProto, GraphProto, ModelProto, OperatorSetId, TypeValue, ValueInfoProto};
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::narrow::Narrow;
@@ -71,6 +73,8 @@ pub struct ImportOptions {
     pub shapes: Vec<(Name, Vec<usize>)>,
     /// Inputs that become constants: sizes and axes that would otherwise be known only at run time.
     pub values: Vec<(Name, Tensor)>,
+    /// What dimensions may be that stay open: decides comparisons in shape arithmetic.
+    pub ranges: DimRanges,
 }
 
 /// As [`import_onnx`], with shapes or values of inputs. Dimensions that the model fixes may be replaced, as far as the model's
@@ -234,6 +238,7 @@ impl<'p> Importer<'p> {
 
     fn import_main(&self, options: &ImportOptions) -> Result<Module, ImportError> {
         let mut module = Module::new("main");
+        module.dims = options.ranges.clone();
         let mut b = FunctionBuilder::new(&mut module, "main");
         let env = Environment { opsets: None, prefix: String::new(), attrs: None, calls: vec![] };
         let mut scope = Scope { parent: None, values: FxHashMap::default(), env: &env };

@@ -114,7 +114,7 @@ fn loop_by_loop(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProf
     let results: Vec<BufferId> = f.outputs().collect();
     sketch.require_whole_words(&results, &[]).map_err(|Decline(why)| why)?;
     let open = sketch.finish().map_err(|e| e.to_string())?;
-    check_proposal(&open).map_err(|e| e.message)?;
+    check_proposal(&open, f).map_err(|e| e.message)?;
     Ok(open)
 }
 
@@ -172,6 +172,6 @@ fn applied(f: &TensorFunction, proposed: &Scheduled) -> Result<TensorFunction, S
     if let Some((_, b)) = open.buffers.iter().find(|(id, b)| used.contains(id) && unknown(b)) {
         return Err(format!("`{}` would have {:?} elements in a workgroup's or thread's own memory", b.name, b.shape));
     }
-    check_proposal(&open).map_err(|e| e.message)?;
+    check_proposal(&open, f).map_err(|e| e.message)?;
     Ok(open)
 }

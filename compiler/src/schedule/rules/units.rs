@@ -7,6 +7,7 @@ use super::pooling::schedule_windows;
 use super::script::{APART, FUNCTION, RULE, Script};
 use super::sketch::{Decline, Sketch};
 use super::{Rule, Scheduled, Takes, all, in_order};
+use crate::check::check_proposal;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
 use crate::schedule::{InstrRef, ScheduleError, SplitEpilogue};
@@ -40,6 +41,12 @@ pub(super) fn schedule(
         }
     }
     let done = schedule_parts(sketch)?;
+    // Debug builds hold the result to what schedules that come from a file are held to.
+    if cfg!(debug_assertions)
+        && let Err(e) = check_proposal(&done.function, f)
+    {
+        return Err(ScheduleError { instruction: format!("rule {}", done.rule), message: e.message, loops: e.loops });
+    }
     script.require(&done.function.trace, &done.declined)?;
     Ok(done)
 }
@@ -158,7 +165,7 @@ fn schedule_units(
     Ok((finished(sketch, rule, &blocks, declined)?, taken.iter().map(|t| t.2).collect()))
 }
 
-/// Cuts kernels. Debug builds hold the result to what schedules that come from a file are held to.
+/// Cuts kernels.
 fn finished(
     sketch: Sketch<'_>,
     rule: &'static str,
@@ -166,11 +173,6 @@ fn finished(
     declined: Vec<String>,
 ) -> Result<Scheduled, ScheduleError> {
     let function = sketch.finish()?;
-    if cfg!(debug_assertions)
-        && let Err(e) = crate::check::check_proposal(&function)
-    {
-        return Err(ScheduleError { instruction: format!("rule {rule}"), message: e.message, loops: e.loops });
-    }
     Ok(Scheduled { applied: describe_units(&function, taken), function, rule, declined, compromise: false })
 }
 
