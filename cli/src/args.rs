@@ -217,6 +217,9 @@ pub struct RunArgs {
     /// part without
     #[arg(long, default_value = "auto", value_parser = ["auto", "never"])]
     pub constant_inputs: String,
+    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the CPU executor
+    #[arg(long)]
+    pub check_indices: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,
@@ -283,7 +286,7 @@ pub struct CompareArgs {
     #[allow(missing_docs)]
     pub input: InputArgs,
     /// A folder of inputs, one a file: how the errors are distributed, whether the best classes agree, the worst inputs
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["files", "write_keep", "cumulative", "output", "check_indices"])]
     pub data: Option<PathBuf>,
     /// What to compare with: cpu, fp32, or a file of results
     #[arg(long, default_value = "cpu", value_name = "cpu|fp32|ref.npz")]
@@ -303,6 +306,9 @@ pub struct CompareArgs {
     /// Write the compile trace with the error of each node
     #[arg(short, long, value_name = "F.trace", value_parser = path_of("trace"))]
     pub output: Option<PathBuf>,
+    /// Count indices beyond a dimension and divisions of integers by 0, node by node, in a run of the CPU executor
+    #[arg(long)]
+    pub check_indices: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -13,12 +13,14 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, calibrated_pipeline, execute_with, profile_on};
 use crate::models::{inputs_for, load};
 use crate::node_errors::{NodeError, node_errors};
-use crate::output::{print_text, table, verdict, write_json};
+use crate::output::{log_once, print_text, table, verdict, write_json};
 use crate::parts::recorded;
 use crate::precision::{on_this_device, write_keep_list};
+use crate::range_checks::{count_out_of_range, out_of_range_json, print_out_of_range};
 use cause::{Cause, Run, cause_of};
 use compiler::agreement::Difference;
 use compiler::calibrate::{Stored, storage_of};
+use compiler::profile::Nan;
 use compiler::trace::{self, Errors};
 use keep::Found;
 use side::{Reference, Side, differences, judge_all_in_f32, refuse_itself};
@@ -29,12 +31,15 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     refuse_itself(a)?;
     keep::refuse_without_f16(a)?;
     if let Some(folder) = &a.data {
+        warn_of_lost_nan(a);
         return data::execute(a, folder);
     }
     let given = crate::inputs::given(&a.input, &a.model, &a.common)?;
     let module = load(&a.model, &a.common, given.as_ref())?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
     let device = crate::executor::open_device(&a.common)?;
+    warn_of_lost_nan(a);
+    let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, &a.common)).transpose()?;
     let profile = profile_on(&a.common, &device)?;
     let (pipeline, chosen) = calibrated_pipeline(&module, &a.common, &profile, &inputs)?;
     let executor = execute_with(module.clone(), pipeline.clone(), &a.common, &device, &profile, false)?;
@@ -66,7 +71,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
         crate::trace::write(path, &trace, &a.common)?;
     }
     let failing = || nodes.iter().find(|n| !n.difference.pass).map(|n| n.name.clone());
-    let json = serde_json::json!({
+    let mut json = serde_json::json!({
         "schema": 1, "model": a.model, "pass": pass, "device": crate::device::describe(device),
         "result": result, "against": against,
         "outputs": rows.iter().map(|(n, d)| with_name(n, None, d)).collect::<Vec<_>>(),
@@ -76,6 +81,9 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
         "cause": cause.as_ref().map(Cause::to_json),
         "keep": keep,
     });
+    if let Some(found) = &counted {
+        json["out_of_range"] = out_of_range_json(found);
+    }
     if !write_json(&a.common, &json)? {
         print_text(&format!("{} against {}", result.name(), against.name()))?;
         if let Some(s) = stored {
@@ -83,6 +91,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
         }
         print_table(a, &rows, &nodes)?;
         cause.iter().try_for_each(|c| c.print(a))?;
+        counted.as_deref().map_or(Ok(()), print_out_of_range)?;
     }
     if pass {
         return Ok(());
@@ -113,6 +122,14 @@ fn write_keep(a: &CompareArgs, run: &Run<'_>, want: &Named, path: &Path) -> CliR
     let Found { passes, patterns, measured, about } = keep::find(a, run, want)?;
     write_keep_list(path, &patterns, &about)?;
     Ok(serde_json::json!({ "passes": passes, "patterns": patterns, "measured": measured }))
+}
+
+/// A comparison that passes says less where kernels may lose a NaN.
+fn warn_of_lost_nan(a: &CompareArgs) {
+    if a.common.nan == Nan::Fast.name() {
+        let text = "warning: --nan fast: these kernels may hide a NaN; without it Max, Min, Relu, Clip, Sign and pools keep it";
+        log_once(&a.common, text);
+    }
 }
 
 /// The differences as a trace holds them.

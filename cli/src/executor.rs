@@ -13,7 +13,7 @@ use compiler::name::Name;
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,
 };
-use compiler::profile::{DeviceProfile, Versions};
+use compiler::profile::{DeviceProfile, Nan, Versions};
 use compiler::tensor::Tensor;
 use compiler::text::print_module;
 use runtime_gpu::{DeviceChoice, Gpu, GpuError};
@@ -133,7 +133,8 @@ pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> 
         (None, Device::Cpu) => DeviceProfile::baseline(),
     };
     let asked_versions = Versions::parse(&common.versions).unwrap_or_default();
-    Ok(DeviceProfile { asked_rules: common.rules.clone(), asked_versions, ..profile })
+    let nan = Nan::parse(&common.nan).unwrap_or_default();
+    Ok(DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, ..profile })
 }
 
 /// The profile of this name; one that is missing is a device that is not there.
@@ -232,6 +233,9 @@ fn write_reproducer(
     }
     if !common.rules.is_empty() {
         options += &format!(" --rules {}", common.rules.join(","));
+    }
+    if profile.nan == Nan::Fast {
+        options += " --nan fast";
     }
     let text = format!(
         "; weft {}: weft opt THIS_FILE --passes {} {options}\n{}",

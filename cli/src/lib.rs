@@ -33,6 +33,7 @@ mod opt;
 mod output;
 mod parts;
 mod precision;
+mod range_checks;
 mod report;
 mod run;
 mod said;

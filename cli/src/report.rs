@@ -5,6 +5,8 @@ use crate::arrays::Named;
 use crate::error::{CliError, CliResult};
 use crate::executor::Device;
 use crate::output::{print_text, shape, table, write_json};
+use crate::range_checks::{out_of_range_json, print_out_of_range};
+use compiler::cpu::NodeOutOfRange;
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -15,11 +17,17 @@ const FEW: usize = 8;
 /// Rows of a batch whose best classes are shown without `-v`.
 const ROWS: usize = 8;
 
-/// Prints the results of a run, or their JSON; `random` says that the inputs were.
+/// Prints the results of a run, or their JSON; `random` says that the inputs were, `counted` what is out of range in it.
 ///
 /// # Errors
 /// `--top` without a result that holds classes; labels that cannot be read.
-pub fn report(a: &RunArgs, device: &Device, outputs: &Named, random: bool) -> CliResult<()> {
+pub fn report(
+    a: &RunArgs,
+    device: &Device,
+    outputs: &Named,
+    random: bool,
+    counted: Option<&[NodeOutOfRange]>,
+) -> CliResult<()> {
     let labels = a.labels.as_deref().map(read_labels).transpose()?;
     let top = a.top.or(labels.as_ref().map(|_| 5)).map(|n| n as usize);
     let mut rows: Vec<Value> = outputs.iter().map(|(n, t)| statistics(n, t)).collect();
@@ -38,7 +46,10 @@ pub fn report(a: &RunArgs, device: &Device, outputs: &Named, random: bool) -> Cl
         }
     }
     let seed = random.then_some(a.common.seed);
-    let json = json!({ "schema": 1, "model": a.model, "device": crate::device::describe(device), "seed": seed, "outputs": rows });
+    let mut json = json!({ "schema": 1, "model": a.model, "device": crate::device::describe(device), "seed": seed, "outputs": rows });
+    if let Some(found) = counted {
+        json["out_of_range"] = out_of_range_json(found);
+    }
     if write_json(&a.common, &json)? {
         return Ok(());
     }
@@ -48,6 +59,9 @@ pub fn report(a: &RunArgs, device: &Device, outputs: &Named, random: bool) -> Cl
     }
     for r in ranked {
         show_best(r, labels.is_some(), if a.common.verbose > 0 { usize::MAX } else { ROWS })?;
+    }
+    if let Some(found) = counted {
+        print_out_of_range(found)?;
     }
     match seed {
         Some(s) => print_text(&format!("inputs: random, seed {s}")),

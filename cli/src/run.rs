@@ -6,6 +6,7 @@ use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, execute_cached};
 use crate::models::{inputs_for, load, load_with_values};
 use crate::output::print_text;
+use crate::range_checks::count_out_of_range;
 use crate::report::report;
 use bytes::Bytes;
 use compiler::agreement::{Tolerance, agree};
@@ -32,13 +33,14 @@ pub fn execute(a: &RunArgs) -> CliResult<()> {
     let state = &a.common.state;
     let module = state.time("import", || load(&a.model, &a.common, given.as_ref()))?;
     let inputs = inputs_for(&module, given.as_ref(), &a.common)?;
+    let counted = a.check_indices.then(|| count_out_of_range(&module, &inputs, &a.common)).transpose()?;
     let executor = execute_cached(module, &a.common, &device, &inputs)?;
     let results = state.time("run", || executor.run_in_order(&inputs))?;
     let outputs: Named = executor.output_names().into_iter().zip(results).collect();
     if let Some(path) = &a.output {
         write_npz(path, &outputs)?;
     }
-    report(a, &device, &outputs, given.is_none())
+    report(a, &device, &outputs, given.is_none(), counted.as_deref())
 }
 
 /// The tensors of `input_0.pb` or `output_0.pb` and so on, whose names and kinds the model has as `values`: element `i`

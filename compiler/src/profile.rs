@@ -34,6 +34,18 @@ crate::attr_enum! {
     }
 }
 
+crate::attr_enum! {
+    /// What becomes of NaN in the larger and the smaller of two floats, and in what is made of them (Relu, Clip, MaxPool, ReduceMax, Sign).
+    #[derive(Default)]
+    pub enum Nan {
+        /// It stays NaN.
+        #[default]
+        Keep = "keep",
+        /// It may be lost: kernels take the device's own functions, which are cheaper.
+        Fast = "fast",
+    }
+}
+
 /// How two halves are taken from a word of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HalfWords {
@@ -130,6 +142,9 @@ pub struct DeviceProfile {
     /// Which kernels for some sizes only functions of open sizes get: a choice of the user's, as `asked_rules`.
     #[serde(default)]
     pub asked_versions: Versions,
+    /// What becomes of NaN: a choice of the user's, as `asked_rules`.
+    #[serde(default)]
+    pub nan: Nan,
     /// Version of the driver, as it calls itself; empty for a named profile.
     #[serde(default)]
     pub driver_version: String,
@@ -257,6 +272,7 @@ impl DeviceProfile {
             gb_s: self.gb_s,
             asked_rules: self.asked_rules.clone(),
             asked_versions: self.asked_versions,
+            nan: self.nan,
             driver_version: device.driver_version.clone(),
             processor: device.processor.clone(),
         }

@@ -4,13 +4,15 @@ use crate::error::Error;
 use crate::plain_files::{begins_as_trace, open_plain};
 use bytes::Bytes;
 use compiler::fault::Fault;
+use compiler::fingerprint::Fingerprint;
 use compiler::onnx::{ExternalData, MODEL_FILE, skim_model};
 use compiler::tensor::{DataSource, reserve};
 use rustc_hash::FxHashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::UNIX_EPOCH;
 
 /// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no longer
 /// there are an error.
@@ -23,15 +25,50 @@ struct DataFile {
 }
 impl DataFile {
     fn open(path: &Path) -> std::io::Result<Arc<DataFile>> {
-        let file = open_plain(path)?;
+        let mut file = open_plain(path)?;
         let about = file.metadata()?;
         let size = about.len();
-        let identity = (|| {
-            let written = about.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-            Some(format!("{} of {size} bytes, written at {written:?}", path.canonicalize().ok()?.display()))
-        })();
+        let identity = identity(path, &about, &mut file);
         Ok(Arc::new(DataFile { path: path.to_path_buf(), file: Mutex::new(file), size, identity }))
     }
+}
+
+/// Parts of a file that its identity has a digest of, and the bytes of each.
+const SAMPLES: (u64, u64) = (16, 4096);
+
+/// Which file it is, for caches of what was made of its data; none where the system does not say.
+///
+/// Size and time of writing are not enough: a copy or an unpacked archive may keep both. So it also has the inode and the time of the last
+/// change, which no program can set back, and a digest of parts that are spread over the file, for systems that have neither.
+fn identity(path: &Path, about: &Metadata, file: &mut File) -> Option<String> {
+    let written = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let (place, size, changed) = (path.canonicalize().ok()?, about.len(), changed(about));
+    let sample = sample(file, size).ok()?;
+    Some(format!("{} of {size} bytes, written at {written:?}, {changed}, sample {sample}", place.display()))
+}
+
+#[cfg(unix)]
+fn changed(about: &Metadata) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let (device, inode, seconds, nanoseconds) = (about.dev(), about.ino(), about.ctime(), about.ctime_nsec());
+    format!("inode {device}:{inode} changed at {seconds}.{nanoseconds:09}")
+}
+#[cfg(not(unix))]
+fn changed(_about: &Metadata) -> String {
+    String::new()
+}
+
+/// The digest of the beginning, the end, and parts between them at equal distances.
+fn sample(file: &mut File, size: u64) -> std::io::Result<Fingerprint> {
+    let (parts, bytes) = SAMPLES;
+    let mut read = Vec::new();
+    for part in 0..parts {
+        let (span, steps) = (size.saturating_sub(bytes), parts - 1);
+        let at = span / steps * part + span % steps * part / steps;
+        file.seek(SeekFrom::Start(at))?;
+        file.by_ref().take(bytes).read_to_end(&mut read)?;
+    }
+    Ok(Fingerprint::of(|w| w.bytes(&read)))
 }
 
 /// External tensor data: in the model's own file, and in files of its folder.
@@ -128,6 +165,29 @@ mod tests {
         let sum = b.add(Add {}, &[large, small]).expect("adds");
         b.finish(&[(Name::new("y"), sum)]);
         export_onnx(&module).expect("exports")
+    }
+
+    /// A file that changed is another one for caches, also where its size and its time of writing were kept.
+    #[test]
+    fn a_file_with_other_data_of_the_same_size_and_time_has_another_identity() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("data.bin");
+        let opened = || DataFile::open(&path).expect("opens").identity.clone().expect("an identity");
+        let mut data = vec![1u8; 100_000];
+        std::fs::write(&path, &data).expect("writes");
+        let written = std::fs::metadata(&path).and_then(|m| m.modified()).expect("a time");
+        let (first, again) = (opened(), opened());
+        assert_eq!(first, again);
+        let mut seen = vec![first];
+        for at in [0, 50, 99_999] {
+            data[at] += 1;
+            std::fs::write(&path, &data).expect("writes");
+            let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opens");
+            file.set_modified(written).expect("sets the time back");
+            let now = opened();
+            assert!(!seen.contains(&now), "{now} after byte {at} changed");
+            seen.push(now);
+        }
     }
 
     #[test]

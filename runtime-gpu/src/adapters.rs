@@ -2,7 +2,7 @@
 
 use crate::counted_cores;
 use crate::figures::DeviceFigures;
-use compiler::profile::{DeviceProfile, MatrixShape, Versions};
+use compiler::profile::{DeviceProfile, MatrixShape, Nan, Versions};
 
 /// An adapter as `weft devices` shows it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -195,6 +195,7 @@ pub(crate) fn profile_from(
         gb_s: 0.0,
         asked_rules: vec![],
         asked_versions: Versions::Auto,
+        nan: Nan::Keep,
         driver_version: info.driver_info.clone(),
         processor: if software { processor_model() } else { String::new() },
     };

@@ -9,6 +9,7 @@ use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::tree::Leaf;
+use compiler::profile::Nan;
 use compiler::tir::{Combiner, Scope, TensorFunction};
 use naga::{AddressSpace, Barrier, BinaryOperator as B, BuiltIn, Expression, Handle, Statement};
 
@@ -67,13 +68,25 @@ impl KernelEmitter<'_> {
     }
 
     fn across_subgroup(&mut self, combiner: Combiner, v: Value) -> Value {
-        self.b.capabilities |= naga::valid::Capabilities::SUBGROUP;
         let op = match combiner {
             Combiner::Sum => naga::SubgroupOperation::Add,
             Combiner::Prod => naga::SubgroupOperation::Mul,
             Combiner::Max => naga::SubgroupOperation::Max,
             Combiner::Min => naga::SubgroupOperation::Min,
         };
+        let all = self.subgroup_reduce(op, v);
+        if v.kind != Kind::F32 || !combiner.is_extremum() || self.b.nan == Nan::Fast {
+            return all;
+        }
+        // Devices leave NaN out of their extrema.
+        let is_nan = self.b.is_nan(v);
+        let any = self.subgroup_reduce(naga::SubgroupOperation::Any, is_nan);
+        let nan = self.b.c(v, f64::NAN);
+        self.b.select(any, nan, all)
+    }
+
+    fn subgroup_reduce(&mut self, op: naga::SubgroupOperation, v: Value) -> Value {
+        self.b.capabilities |= naga::valid::Capabilities::SUBGROUP;
         let ty = self.b.lanes_ty(v.kind, v.lanes);
         let result = self.b.declare(Expression::SubgroupOperationResult { ty });
         let collective_op = naga::CollectiveOperation::Reduce;

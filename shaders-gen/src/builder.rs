@@ -6,6 +6,7 @@
 use crate::lines::Sources;
 use compiler::int::Int;
 use compiler::name::Name;
+use compiler::profile::Nan;
 use compiler::tir::{BufferId, Cond};
 use naga::{
     AddressSpace, BinaryOperator, Expression, Handle, Literal, LocalVariable, MathFunction, ScalarKind, Span,
@@ -91,6 +92,8 @@ pub(crate) struct Builder {
     pub capabilities: naga::valid::Capabilities,
     /// As in the profile of the device.
     pub loose_log_exp: bool,
+    /// As in the profile of the device.
+    pub nan: Nan,
 }
 
 impl Builder {
@@ -107,6 +110,7 @@ impl Builder {
             sources: Sources::new(),
             capabilities: naga::valid::Capabilities::empty(),
             loose_log_exp: false,
+            nan: Nan::Keep,
         }
     }
     /// Depth of the innermost scope.

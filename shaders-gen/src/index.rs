@@ -127,8 +127,19 @@ impl KernelEmitter<'_> {
             let right = self.b.i32((c - 1) as i32);
             return Ok(self.b.emit_at(level, Expression::Binary { op: B::And, left, right }));
         }
+        let span = self.ranges.span(a);
+        if let Some(c) = b.as_const().filter(|c| span.low >= -c && span.high < *c) {
+            if span.low >= 0 {
+                return self.int(a);
+            }
+            // An index that may count from the end: no division.
+            let (left, right, zero) = (self.int(a)?, self.int(&Int::new(c))?, self.b.i32(0));
+            let condition = self.b.emit_at(level, Expression::Binary { op: B::Less, left, right: zero });
+            let up = self.b.emit_at(level, Expression::Binary { op: B::Add, left, right });
+            return Ok(self.b.emit_at(level, Expression::Select { condition, accept: up, reject: left }));
+        }
         let r = self.int_binary(B::Modulo, a, b, level)?;
-        if self.ranges.span(a).low >= 0 {
+        if span.low >= 0 {
             return Ok(r);
         }
         let (zero, by) = (self.b.i32(0), self.int(b)?);

@@ -440,7 +440,11 @@ impl<'a> KernelEmitter<'a> {
             }
             (value, None) => {
                 let v = self.value(value)?;
-                self.b.combine(combiner, old, v, t)
+                match &leaf.init {
+                    // The first of them all: of the identity and a float it is the float, NaN included.
+                    Some(conds) if conds.is_empty() && combiner.is_extremum() && kind == Kind::F32 => v,
+                    _ => self.b.combine(combiner, old, v, t),
+                }
             }
         };
         self.store(leaf.buffer, &leaf.indices, sum)

@@ -11,7 +11,7 @@
 //! 5. `layout`: the form of each buffer follows from its accesses: vectors of four where all runs are aligned, separate
 //!    variables for registers with constant indices, slices for what is beyond one binding; `joined`: which halves are words.
 //! 6. `kernel` (with `branches`), `index`, `value`, `memory` (with `packing`, `words`, `half`, `buffer_slices`, `subgroup`, `across`): statements, indices, values and accesses
-//!    become naga IR through `builder` and `ops`.
+//!    become naga IR through `builder` and `ops` (with `extrema`).
 //! 7. `generated`: validation, and text and words for each target; `lines`: what each line of the text comes from.
 //!
 //! Always holds: a load is in bounds, because it is proved or because its index is clamped; [`EmittedKernel::bounds_proved`]
@@ -30,6 +30,7 @@ mod clamps;
 mod error;
 mod expand;
 mod explicit_layout;
+mod extrema;
 mod generated;
 mod grid;
 mod guards;
@@ -126,6 +127,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
 
     let mut emitter = kernel::KernelEmitter::new(f, kernel, &axes, &mut ranges, layouts, profile);
     emitter.b.loose_log_exp = profile.loose_log_exp;
+    emitter.b.nan = profile.nan;
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();
     emitter.kernel(&grid, &root)?;

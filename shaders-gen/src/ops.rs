@@ -91,14 +91,17 @@ impl Builder {
                 let one = self.c(a, 1.0);
                 self.math(M::Min, &[a, one])
             }
-            UnaryOp::Sign => self.math(M::Sign, &[a]),
+            UnaryOp::Sign => {
+                let v = self.math(M::Sign, &[a]);
+                if float { self.keep_nan(a, v) } else { v }
+            }
             UnaryOp::Not => self.not(a),
             UnaryOp::BitNot => {
                 let v = self.unary(U::BitwiseNot, a);
                 self.wrap(v, t)
             }
             UnaryOp::IsNan | UnaryOp::IsInf if !float => self.constant(Kind::Bool, a.lanes, 0.0),
-            UnaryOp::IsNan => self.magnitude_bits(a, B::Greater),
+            UnaryOp::IsNan => self.is_nan(a),
             UnaryOp::IsInf => self.magnitude_bits(a, B::Equal),
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc if !float => a,
             _ if !float => a,
@@ -110,16 +113,16 @@ impl Builder {
                 let near = self.select(far, inside, a);
                 self.math(M::Tanh, &[near])
             }
+            UnaryOp::Atan | UnaryOp::Sinh | UnaryOp::Cosh => {
+                // Mesa computes the first by clamping, SwiftShader the others by its exponential.
+                let v = self.math(float_function(op), &[a]);
+                self.keep_nan(a, v)
+            }
             UnaryOp::QuantizeF16 => self.quantize_half(a),
             UnaryOp::QuantizeBf16 => self.quantize_brain_half(a),
             UnaryOp::Exp => self.exp(a),
             UnaryOp::Log => self.log(a),
             UnaryOp::Asinh => self.asinh(a),
-            UnaryOp::Atan => {
-                // Some drivers give 0 for NaN.
-                let (v, is_nan) = (self.math(M::Atan, &[a]), self.magnitude_bits(a, B::Greater));
-                self.select(is_nan, a, v)
-            }
             UnaryOp::Acosh => self.acosh(a),
             UnaryOp::Atanh => {
                 let one = self.c(a, 1.0);
@@ -131,6 +134,11 @@ impl Builder {
             }
             _ => self.math(float_function(op), &[a]),
         }
+    }
+
+    /// True where the float is NaN.
+    pub(crate) fn is_nan(&mut self, a: Value) -> Value {
+        self.magnitude_bits(a, B::Greater)
     }
 
     /// Compares the exponent and mantissa bits with those of infinity: `==` tests for infinity, `>` for NaN.
@@ -163,7 +171,7 @@ impl Builder {
         if !self.loose_log_exp {
             return v;
         }
-        let is_nan = self.magnitude_bits(a, B::Greater);
+        let is_nan = self.is_nan(a);
         self.select(is_nan, a, v)
     }
 
@@ -174,7 +182,7 @@ impl Builder {
         let square = self.math(M::Fma, &[abs, abs, one]);
         let root = self.math(M::Sqrt, &[square]);
         let sum = self.add(abs, root);
-        let near = self.math(M::Log, &[sum]);
+        let near = self.log(sum);
         let far = self.log_twice(abs);
         let limit = self.c(a, 1e10);
         let is_far = self.less(limit, abs);
@@ -199,7 +207,7 @@ impl Builder {
         let product = self.mul(down, up);
         let root = self.math(M::Sqrt, &[product]);
         let sum = self.add(a, root);
-        let near = self.math(M::Log, &[sum]);
+        let near = self.log(sum);
         let far = self.log_twice(a);
         let limit = self.c(a, 1e10);
         let is_far = self.less(limit, a);
@@ -209,7 +217,7 @@ impl Builder {
     }
 
     fn log_twice(&mut self, a: Value) -> Value {
-        let log = self.math(M::Log, &[a]);
+        let log = self.log(a);
         let two = self.c(a, std::f64::consts::LN_2);
         self.add(log, two)
     }
@@ -228,9 +236,11 @@ impl Builder {
             BinaryOp::Mul if t != DType::Bool => plain(self, B::Multiply),
             BinaryOp::Div if float => plain(self, B::Divide),
             BinaryOp::Div if t != DType::Bool => {
-                let b = self.safe_divisor(a, b);
-                let v = self.binary(B::Divide, a, b);
-                self.wrap(v, t)
+                let (zero, divisor) = (self.c(b, 0.0), self.safe_divisor(a, b));
+                let v = self.binary(B::Divide, a, divisor);
+                let v = self.wrap(v, t);
+                let by_zero = self.binary(B::Equal, b, zero);
+                self.select(by_zero, zero, v)
             }
             BinaryOp::TruncMod if float => self.float_remainder(a, b),
             BinaryOp::TruncMod if t != DType::Bool => {
@@ -243,6 +253,7 @@ impl Builder {
                 let v = self.int_pow(a, b, exponent);
                 self.wrap(v, t)
             }
+            BinaryOp::Min | BinaryOp::Max if float => self.extremum(op, a, b),
             BinaryOp::Min if t != DType::Bool => self.math(M::Min, &[a, b]),
             BinaryOp::Max if t != DType::Bool => self.math(M::Max, &[a, b]),
             // On bools: minimum and product are "and", maximum and sum are "or".
@@ -266,7 +277,7 @@ impl Builder {
         }
     }
 
-    /// `b`, or 1 where the quotient is undefined: division by 0, and the lowest integer by -1.
+    /// `b`, or 1 where the quotient is undefined: division by 0, and the lowest integer by -1, which gives itself.
     fn safe_divisor(&mut self, a: Value, b: Value) -> Value {
         let (zero, one) = (self.c(b, 0.0), self.c(b, 1.0));
         let mut bad = self.binary(B::Equal, b, zero);
@@ -359,7 +370,7 @@ impl Builder {
             let highest = self.constant(kind, v.lanes, high);
             out = self.select(over, highest, out);
         }
-        let nan = self.magnitude_bits(v, B::Greater);
+        let nan = self.is_nan(v);
         let zero = self.constant(kind, v.lanes, 0.0);
         self.select(nan, zero, out)
     }

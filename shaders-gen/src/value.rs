@@ -7,6 +7,7 @@ use crate::layout::Word;
 use crate::ops::kind_of;
 use crate::tree::Leaf;
 use compiler::dtype::DType;
+use compiler::profile::Nan;
 use compiler::tir::{BinaryOp, BufferId, Expr, Scalar, Scope, UnaryOp};
 use naga::{BinaryOperator, Expression, ScalarKind};
 
@@ -25,7 +26,14 @@ impl KernelEmitter<'_> {
             Expr::Load(b, ix) => self.load(*b, ix),
             Expr::Unary(op, a) => {
                 let t = a.dtype(self.f);
-                let v = self.value(a)?;
+                let mut v = self.value(a)?;
+                if *op == UnaryOp::Log
+                    && self.b.nan == Nan::Keep
+                    && !matches!(**a, Expr::Load(b, _) if self.is_given(b))
+                {
+                    // Drivers take log(exp(x)) for x, and what is then x - x for 0.
+                    v = self.out_of_reach(v);
+                }
                 Ok(self.b.unary_op(*op, v, t))
             }
             Expr::Binary(op, a, b) => {
@@ -33,6 +41,9 @@ impl KernelEmitter<'_> {
                     return Ok(self.b.constant(Kind::Bool, 1, if known { 1.0 } else { 0.0 }));
                 }
                 let t = a.dtype(self.f);
+                if matches!(op, BinaryOp::Min | BinaryOp::Max) && t.is_float() {
+                    return self.extremum(*op, (a, b), e);
+                }
                 let exponent = match &**b {
                     Expr::Const(Scalar::Float(x), _) => Some(*x),
                     Expr::Const(Scalar::Int(x), _) => Some(*x as f64),
@@ -49,6 +60,11 @@ impl KernelEmitter<'_> {
                 }
                 if pins && *op == BinaryOp::Div {
                     right = self.out_of_reach(right);
+                }
+                if t.is_float() && self.may_lose_nan(*op, (a, left), (b, right)) {
+                    // Of one side alone: two equal sides would still be equal.
+                    right = self.out_of_reach(right);
+                    left = if *op == BinaryOp::Mul { self.out_of_reach(left) } else { left };
                 }
                 Ok(self.b.binary_op(*op, left, right, t, exponent))
             }
@@ -85,7 +101,7 @@ impl KernelEmitter<'_> {
     fn may_fold_to_zero(&mut self, e: &Expr) -> bool {
         match e {
             Expr::Const(s, _) => register_value(*s) == 0.0,
-            Expr::Load(b, _) => self.f.buffers[*b].scope != Scope::Global || self.layouts[b].written,
+            Expr::Load(b, _) => !self.is_given(*b),
             Expr::Unary(_, a) | Expr::Cast(_, a) => self.may_fold_to_zero(a),
             Expr::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => self.may_fold_to_zero(a) && self.may_fold_to_zero(b),
             Expr::Binary(BinaryOp::Max, a, b) if [a, b].into_iter().any(|e| is_positive(e)) => false,
@@ -96,6 +112,22 @@ impl KernelEmitter<'_> {
             }
             Expr::All(_) => true,
         }
+    }
+
+    /// True for memory that the kernel only reads: no driver knows what is in it.
+    fn is_given(&self, b: BufferId) -> bool {
+        self.f.buffers[b].scope == Scope::Global && !self.layouts[&b].written
+    }
+
+    /// True where a driver knows the result of numbers, and takes it for NaN and infinity too: `x - x`, `x / x`, `x * 0`.
+    fn may_lose_nan(&self, op: BinaryOp, (a, left): (&Expr, Value), (b, right): (&Expr, Value)) -> bool {
+        let is_zero = |e: &Expr| matches!(e, Expr::Const(s, _) if register_value(*s) == 0.0);
+        let known = match op {
+            BinaryOp::Sub | BinaryOp::Div => left == right || a == b,
+            BinaryOp::Mul => is_zero(a) || is_zero(b),
+            _ => false,
+        };
+        known && self.b.nan == Nan::Keep
     }
 
     /// The same float, of which no compiler knows the value.

@@ -7,6 +7,7 @@
 //! from every side come out of the draw.
 
 mod control;
+mod nan;
 mod open;
 mod recipe;
 mod rounding;

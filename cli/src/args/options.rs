@@ -28,6 +28,9 @@ pub struct Common {
     /// Kernels for some sizes only, where sizes are open: auto (where the estimate says that they pay), all, off
     #[arg(long, default_value = "auto", value_parser = ["auto", "all", "off"], help_heading = COMPILER)]
     pub versions: String,
+    /// NaN in Max, Min, Relu, Clip, Sign and pools on a device: keep, or fast (cheaper kernels that may lose it)
+    #[arg(long, default_value = "keep", value_parser = ["keep", "fast"], help_heading = COMPILER)]
+    pub nan: String,
     /// Mixed precision: off, fp16, auto
     #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"], help_heading = COMPILER)]
     pub amp: String,

@@ -3,6 +3,7 @@
 use super::closures::{Closure, Closures};
 use super::host_functions::HostFunctions;
 use super::node::eval_node;
+use super::ranges::{NodeOutOfRange, note_out_of_range};
 use crate::fault::{Fault, FaultKind};
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;
@@ -76,6 +77,7 @@ pub struct Interpreter<'a> {
     module: &'a Module,
     host: Option<&'a HostFunctions>,
     observer: Option<Observer<'a>>,
+    out_of_range: Option<&'a mut Vec<NodeOutOfRange>>,
     constants: FxHashMap<Name, Tensor>,
     symbols: Symbols,
     lifetimes: FxHashMap<(Name, BlockId), Arc<Vec<Vec<ValueId>>>>,
@@ -95,6 +97,7 @@ impl<'a> Interpreter<'a> {
             module,
             host: None,
             observer: None,
+            out_of_range: None,
             constants: FxHashMap::default(),
             symbols: Symbols::default(),
             lifetimes: FxHashMap::default(),
@@ -215,6 +218,12 @@ impl<'a> Interpreter<'a> {
         results(f, block, env)
     }
 
+    /// Counts what is out of range ([`Op::checked`](crate::ops::Op::checked)) into `found`, in regions and called functions too.
+    pub fn count_out_of_range(mut self, found: &'a mut Vec<NodeOutOfRange>) -> Self {
+        self.out_of_range = Some(found);
+        self
+    }
+
     fn run_node(&mut self, f: &Function, n: NodeId, env: &mut Env) -> Result<Vec<Tensor>, ExecError> {
         let node = &f.nodes[n];
         let mut inputs: Vec<Option<Tensor>> = Vec::with_capacity(node.inputs.len());
@@ -245,10 +254,8 @@ impl<'a> Interpreter<'a> {
             let mut used = vec![];
             collect_uses(f, n, &mut used);
             let captured = used.iter().filter_map(|v| Some((*v, env.get(v)?.clone()))).collect();
-            return self
-                .closures
-                .add(Closure::Region(f.name, node.regions[0], captured))
-                .map_err(|m| node_error(f, n, m));
+            let closure = Closure::Region(f.name, node.regions[0], captured);
+            return self.closures.add(closure).map_err(|m| node_error(f, n, m));
         }
         if node.op.is::<Apply>() {
             let inputs = required(inputs).map_err(|m| node_error(f, n, m))?;
@@ -260,9 +267,10 @@ impl<'a> Interpreter<'a> {
         if let Some(op) = node.op.downcast::<Loop>() {
             return self.run_loop(f, n, op, &inputs, env);
         }
+        note_out_of_range(self.out_of_range.as_deref_mut(), node, &inputs);
         let bound = (!self.symbols.is_empty()).then(|| node.op.bind(&|v| self.symbols.get(&v).copied()));
-        let results = eval_node(bound.as_ref().unwrap_or(&node.op), &inputs, self.module);
-        let results = results.map_err(|m| node_error(f, n, m))?;
+        let op = bound.as_ref().unwrap_or(&node.op);
+        let results = eval_node(op, &inputs, self.module).map_err(|m| node_error(f, n, m))?;
         match node.op.is::<CallTensor>() {
             true => Ok(results.into_iter().zip(&node.outputs).map(|(t, &v)| in_shape_of(t, f, v)).collect()),
             false => Ok(results),

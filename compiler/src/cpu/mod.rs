@@ -17,6 +17,7 @@ mod graph;
 mod host_functions;
 mod lockstep;
 mod node;
+mod ranges;
 mod scalar;
 mod stage;
 
@@ -26,4 +27,5 @@ pub use host_functions::HostFunctions;
 pub(crate) use lockstep::sample_kernels;
 pub use lockstep::{run_scheduled, run_scheduled_on_subgroups, run_scheduled_with};
 pub use node::{eval_expression, eval_node};
+pub use ranges::NodeOutOfRange;
 pub use stage::{run_tensor_function, run_tensor_function_with};

@@ -3,7 +3,7 @@
 use super::broadcast::{broadcast_dims, operand_index};
 use super::cast::Cast;
 use super::unary::{Domain, Identity};
-use super::{DataLayout, InferContext, Op, OpRef, OpResult, PackedOp, Precision};
+use super::{Checked, DataLayout, InferContext, Op, OpRef, OpResult, PackedOp, Precision};
 use crate::dtype::DType;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Cond, Dim};
@@ -77,7 +77,7 @@ fn truncated_quotient(a: Dim, b: Dim) -> Option<Dim> {
 }
 
 macro_rules! binary_ops {
-    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $import:ident $since:literal, $domain:ident $($commuting:ident)? $(-> $result:ident)?,
+    ($($(#[$doc:meta])* $name:ident($text:literal), $onnx:literal $import:ident $since:literal, $domain:ident $($trait:ident)? $(-> $result:ident)?,
         |$a:ident, $b:ident, $t:ident| $value:expr $(, $int:expr)? $(=> holds $cond:expr)? $(=> divides $quotient:expr)? $(=> unpacked $why:literal)?;)*) => {
         $(
             attr_struct! { $(#[$doc])* pub struct $name($text) {} }
@@ -108,7 +108,10 @@ macro_rules! binary_ops {
                     true
                 }
                 $(fn commutes(&self) -> bool {
-                    stringify!($commuting) == "commuting"
+                    stringify!($trait) == "commuting"
+                }
+                fn checked(&self, types: &[Option<&TensorType>]) -> Option<Checked> {
+                    if stringify!($trait) == "dividing" { Checked::divisors(types) } else { None }
                 })?
                 $(fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
                     Some(Err($why.into()))
@@ -143,7 +146,7 @@ binary_ops! {
     /// `a * b`.
     Mul("mul"), "Mul" import_two 7, Number commuting, |a, b, _t| a * b, |a, b| fold(a, b, i64::checked_mul, |a, b| Some(a * b));
     /// `a / b`; of integers, rounded towards 0.
-    Div("div"), "Div" import_two 7, Number, |a, b, _t| a / b
+    Div("div"), "Div" import_two 7, Number dividing, |a, b, _t| a / b
         => divides |a, b| fold(a, b, i64::checked_div, truncated_quotient);
     /// Smaller of two.
     Min("min"), "Min" import_chain 8, Number commuting, |a, b, _t| a.min(b), |a, b| Some(a.min(b));
@@ -243,6 +246,9 @@ impl Op for Mod {
     }
     fn broadcasts(&self) -> bool {
         true
+    }
+    fn checked(&self, types: &[Option<&TensorType>]) -> Option<Checked> {
+        Checked::divisors(types)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Mod", vec![("fmod", OnnxAttr::Int(self.fmod as i64))]);

@@ -1,10 +1,11 @@
 //! Elements at indices that are data.
 //!
-//! Indices of tensor expressions wrap by floor modulo: that is what negative indices mean, and it proves every access
-//! in bounds. Indices outside `-d..d`, which ONNX forbids, so read some element rather than memory beyond the tensor.
+//! An index outside of `-d..d`, which ONNX forbids, takes the nearest element ([`super::out_of_range`]), which also proves every access in
+//! bounds.
 
+use super::out_of_range::nearest;
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
-use super::{InferContext, Op, OpResult};
+use super::{Checked, InferContext, Op, OpResult};
 use crate::attr_struct;
 use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
@@ -48,7 +49,8 @@ impl Op for Gather {
         let rank = cx.shape(indices).len();
         let one = cx.constant(1).filter(|t| t.len() == 1).map(|t| Int::new(t.to_i64_vec()[0]));
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {
-            let at = one.unwrap_or_else(|| Int::load(indices, i[axis..axis + rank].to_vec())).rem(&shape[axis]);
+            let at = one.clone().unwrap_or_else(|| Int::load(indices, i[axis..axis + rank].to_vec()));
+            let at = nearest(&at, &shape[axis]);
             Expr::load(x, [&i[..axis], &[at], &i[axis + rank..]].concat())
         });
         cx.output(0, out);
@@ -66,6 +68,9 @@ impl Op for Gather {
             _ => return None,
         }
         Some(out)
+    }
+    fn checked(&self, types: &[Option<&TensorType>]) -> Option<Checked> {
+        Checked::along(types, 1, self.axis)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("Gather", vec![("axis", OnnxAttr::Int(self.axis))]);
@@ -111,7 +116,7 @@ impl Op for GatherElements {
         let axis = normalize_axis(self.axis, shape.len())?;
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {
             let mut at = i.to_vec();
-            at[axis] = Int::load(indices, i.to_vec()).rem(&shape[axis]);
+            at[axis] = nearest(&Int::load(indices, i.to_vec()), &shape[axis]);
             Expr::load(x, at)
         });
         cx.output(0, out);
@@ -120,6 +125,9 @@ impl Op for GatherElements {
     fn permuted(&self, perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         let axis = permuted_axis(normalize_axis(self.axis, perm.len()).ok()?, perm) as i64;
         Some(PermutedOp::uniform(GatherElements { axis }, perm, 2, 1))
+    }
+    fn checked(&self, types: &[Option<&TensorType>]) -> Option<Checked> {
+        Checked::along(types, 1, self.axis)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("GatherElements", vec![("axis", OnnxAttr::Int(self.axis))]);
@@ -167,13 +175,16 @@ impl Op for GatherNd {
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {
             let coordinate = |c: usize| {
                 let at = [&i[..outer], &[Int::from(c)]].concat();
-                Int::load(indices, at).rem(&shape[batch + c])
+                nearest(&Int::load(indices, at), &shape[batch + c])
             };
             let middle: Vec<Int> = (0..depth).map(coordinate).collect();
             Expr::load(x, [&i[..batch], &middle, &i[outer..]].concat())
         });
         cx.output(0, out);
         Ok(())
+    }
+    fn checked(&self, types: &[Option<&TensorType>]) -> Option<Checked> {
+        Checked::coordinates(types, self.batch_dims)
     }
     fn export(&self, cx: &mut ExportContext<'_>) -> OpResult<()> {
         cx.simple("GatherND", vec![("batch_dims", OnnxAttr::Int(self.batch_dims as i64))]);

@@ -175,9 +175,16 @@ impl Op for Range {
     }
 }
 
+/// Numbers of a range that are refused: 2^36.
+const MOST_NUMBERS: f64 = 68_719_476_736.0;
+
 fn range_size(start: f64, limit: f64, delta: f64) -> OpResult<i64> {
     let n = ((limit - start) / delta).ceil();
-    if n.is_finite() && n < 2f64.powi(36) { Ok(n.max(0.0) as i64) } else { Err("the step is 0".into()) }
+    match n {
+        _ if delta == 0.0 => Err("the step is 0".into()),
+        n if n.is_finite() && n < MOST_NUMBERS => Ok(n.max(0.0) as i64),
+        _ => Err(format!("from {start} to {limit} in steps of {delta} are more than 2^36 numbers").into()),
+    }
 }
 
 attr_struct! {

@@ -51,11 +51,13 @@ pub mod narrow;
 pub mod norm;
 pub mod onnx;
 mod op_ref;
+pub mod out_of_range;
 pub mod packed;
 pub mod pad;
 pub mod permute;
 pub mod permuted_matmul;
 pub mod pool;
+mod properties;
 pub mod quantize;
 pub mod quantized_functions;
 pub mod recurrent;
@@ -87,8 +89,10 @@ pub mod winograd;
 pub use data_layout::{DataLayout, LayoutRule};
 pub use infer::{InferContext, const_value, folded_value, int_value};
 pub use op_ref::OpRef;
+pub use out_of_range::{Checked, OutOfRange};
 pub use packed::{PackedForm, PackedOp};
 pub use permute::PermutedOp;
+pub use properties::{Effects, Homogeneity, Precision};
 pub use weights::WeightChannels;
 
 use crate::attr::{AttrObject, AttrStruct, Attrs};
@@ -104,37 +108,6 @@ use crate::tensor::Tensor;
 
 /// What an op says, or why it refuses its operands: one sentence without the op's name.
 pub type OpResult<T> = Result<T, Fault>;
-
-/// How mixed precision treats an op.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Precision {
-    /// Gains from f16 operands (convolution, matmul).
-    Always,
-    /// Runs in the type its operands already have.
-    Follow,
-    /// Stays in f32 (sums of many terms, exponentials, statistics).
-    Never,
-}
-
-/// What an op does besides producing its results.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Effects {
-    /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
-    pub stateful: bool,
-}
-
-/// What becomes of a factor of the data, operand 0: `f(a x) = a f(x)` for one factor `a` for each element of an elementwise op, or
-/// for each channel of an op with a data layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Homogeneity {
-    /// It does not pass through.
-    #[default]
-    None,
-    /// Factors above 0 do (positively homogeneous functions).
-    Positive,
-    /// Every factor does.
-    Full,
-}
 
 /// Everything about an op that its attributes decide.
 pub trait Op: AttrObject {
@@ -293,6 +266,10 @@ pub trait Op: AttrObject {
     }
     /// For an op with regions: the one that runs, in the node's place, where its operands have these values.
     fn region_taken(&self, _operands: &[Option<Tensor>]) -> Option<usize> {
+        None
+    }
+    /// Elements of an operand that have to be in a range, which ONNX says and no type does: indices and divisors.
+    fn checked(&self, _types: &[Option<&TensorType>]) -> Option<Checked> {
         None
     }
     /// Writes the op as ONNX nodes.

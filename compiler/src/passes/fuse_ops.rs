@@ -28,6 +28,7 @@ pub use partition::{Limits, Partition};
 pub use reason::Reason;
 
 use super::fusion_kind::{NodeInfo, describe_block, describe_node};
+use super::infer_types::instantiated;
 use super::{FuseMode, Pass, PassContext, PassError};
 use crate::arena::Id;
 use crate::attr_struct;
@@ -57,6 +58,7 @@ impl Pass for FuseOps {
         0
     }
     fn run(&self, module: &mut Module, cx: &mut PassContext) -> Result<bool, PassError> {
+        let changed = instantiated(module, "fuse-ops")?;
         let names: Vec<Name> = module.functions.values().filter(|f| !f.primitive).map(|f| f.name).collect();
         let mut counter = 0;
         for name in names {
@@ -65,7 +67,7 @@ impl Pass for FuseOps {
             module.functions.insert(name, f);
             done?;
         }
-        Ok(counter > 0)
+        Ok(changed || counter > 0)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Limits, subgroup sizes and matrix shapes of [`GPUS`] are what wgpu reports with Mesa 26.2's drivers (RADV, ANV, NVK), those of
 //! `hopper` and `apple` public data. Cores, registers and rates are those of a product in the table of `devices`.
 
-use super::{DeviceProfile, KnownDevice, MatrixShape, Versions};
+use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Versions};
 
 /// A GPU's row: what differs from [`DeviceProfile::baseline`].
 struct Gpu {
@@ -162,6 +162,7 @@ impl DeviceProfile {
             gb_s: 0.0,
             asked_rules: vec![],
             asked_versions: Versions::Auto,
+            nan: Nan::Keep,
             driver_version: String::new(),
             processor: String::new(),
         }

@@ -26,6 +26,10 @@ impl Combiner {
             Combiner::Min => BinaryOp::Min,
         }
     }
+    /// True for the larger and the smaller of two.
+    pub fn is_extremum(self) -> bool {
+        matches!(self, Combiner::Max | Combiner::Min)
+    }
     /// The identity, as a constant of `t`.
     pub fn identity(self, t: DType) -> Expr {
         match self {

@@ -10,8 +10,9 @@ use super::support::Resolved;
 use super::{Environment, Importer, MADE_LIMIT, NODE_LIMIT, Opsets, Scope, attributes, canonical_domain, order};
 use crate::arena::Id;
 use crate::fault::{Fault, FaultKind};
-use crate::graph::{Constant, FunctionBuilder, NodeId, Origins, ValueId};
+use crate::graph::{Constant, FunctionBuilder, NodeId, Origins, TensorType, ValueId};
 use crate::name::Name;
+use crate::ops::const_value;
 use crate::ops::control::Const;
 use crate::ops::narrow::Narrow;
 use rustc_hash::FxHashMap;
@@ -107,6 +108,20 @@ impl NodeRef<'_> {
     }
 }
 
+/// Refuses constants that are out of range for the nodes from `first` on.
+fn refuse_out_of_range(b: &FunctionBuilder<'_>, first: usize) -> Result<(), String> {
+    for (_, node) in b.function.nodes.iter().skip(first) {
+        let types: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| b.function.ty(v))).collect();
+        let Some(checked) = node.op.checked(&types) else { continue };
+        let operand = node.inputs.get(checked.operand()).copied().flatten();
+        let known = operand.and_then(|v| const_value(b.module, &b.function, v));
+        if let Some(found) = known.map(|t| checked.count(&t)).filter(|f| f.count > 0) {
+            return Err(found.first);
+        }
+    }
+    Ok(())
+}
+
 impl<'p> Importer<'p> {
     /// Imports nodes in an order that defines before it reads; results go into `scope`.
     pub(super) fn import_nodes(
@@ -199,6 +214,7 @@ impl<'p> Importer<'p> {
         let (ignored, made) = (cx.narrow.iter().any(Option::is_some), cx.narrow_result);
         let made = if ignored { kept_narrow(b, node, first, &before)? } else { made };
         self.count_made(node, b.module.constants.values().skip(constants))?;
+        refuse_out_of_range(b, first).map_err(|message| node.invalid(message))?;
         let results = fold_new_nodes(b, first, node.name.as_str(), results);
         Ok(results.into_iter().map(|v| Binding::Tensor(v, made)).collect())
     }

@@ -1,0 +1,32 @@
+//! What ops say of themselves, as values.
+
+/// How mixed precision treats an op.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Precision {
+    /// Gains from f16 operands (convolution, matmul).
+    Always,
+    /// Runs in the type its operands already have.
+    Follow,
+    /// Stays in f32 (sums of many terms, exponentials, statistics).
+    Never,
+}
+
+/// What an op does besides producing its results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Effects {
+    /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
+    pub stateful: bool,
+}
+
+/// What becomes of a factor of the data, operand 0: `f(a x) = a f(x)` for one factor `a` for each element of an elementwise op, or
+/// for each channel of an op with a data layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Homogeneity {
+    /// It does not pass through.
+    #[default]
+    None,
+    /// Factors above 0 do (positively homogeneous functions).
+    Positive,
+    /// Every factor does.
+    Full,
+}
