@@ -2,9 +2,9 @@
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, bind_host_steps, compile, compile_graph};
-use compiler::cpu::{ExecError, MAX_CALL_DEPTH, run_function};
 use compiler::dtype::DType;
 use compiler::graph::Module;
+use compiler::interpreter::{ExecError, MAX_CALL_DEPTH, run_function};
 use compiler::plan::{Plan, Step};
 use compiler::tensor::Tensor;
 use compiler::text::{parse_module, random_tensor};

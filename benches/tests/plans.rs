@@ -3,10 +3,10 @@
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, compile, split_stages};
-use compiler::cpu::run_function;
 use compiler::dtype::DType;
 use compiler::graph::Module;
 use compiler::int::DimRanges;
+use compiler::interpreter::run_function;
 use compiler::plan::Step;
 use compiler::tensor::Tensor;
 use compiler::text::{parse_module, random_tensor};

@@ -7,8 +7,8 @@ use crate::output::{Progress, log_once};
 use crate::precision::{calibrated, keep_list};
 use compiler::calibrate::Limits;
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
-use compiler::cpu::Interpreter;
 use compiler::graph::{Function, Module, NodeId};
+use compiler::interpreter::Interpreter;
 use compiler::name::Name;
 use compiler::passes::{
     AmpMode, Clock, FuseMode, LayoutMode, PASSES, PassErrorKind, PipelineOptions, default_pipeline,

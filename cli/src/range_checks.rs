@@ -3,8 +3,8 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use crate::output::{print_text, table};
-use compiler::cpu::{Interpreter, NodeOutOfRange};
 use compiler::graph::Module;
+use compiler::interpreter::{Interpreter, NodeOutOfRange};
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
 

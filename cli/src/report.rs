@@ -6,7 +6,7 @@ use crate::error::{CliError, CliResult};
 use crate::executor::Device;
 use crate::output::{print_text, shape, table, write_json};
 use crate::range_checks::{out_of_range_json, print_out_of_range};
-use compiler::cpu::NodeOutOfRange;
+use compiler::interpreter::NodeOutOfRange;
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
 use std::path::Path;

@@ -22,9 +22,9 @@ mod trial;
 pub use accumulate::{Accumulated, Passed, Point, Stored, accumulate, storage_of};
 
 use crate::agreement::{F16_TOLERANCE, Tolerance};
-use crate::cpu::{ExecError, Interpreter};
 use crate::dtype::DType;
 use crate::graph::{Function, Module, NodeId};
+use crate::interpreter::{ExecError, Interpreter};
 use crate::name::Name;
 use crate::passes::mixed_precision::{F16_MAX, rounding_loss};
 use crate::passes::{AmpMode, KeepF32, PassContext, PassError, PipelineOptions, Sequential, default_pipeline};

@@ -1,43 +1,34 @@
-//! Weft's compiler: graph IR, ops, passes, tensor IR, schedules, the CPU executor, ONNX in and out, the compile trace.
+//! Weft's compiler: graph IR, ops, passes, the interpreter of graphs, ONNX in and out, compilation and its trace.
+//!
+//! Tensor IR and everything about it is the crate `tensor_ir`. Its modules are exported here under their names; [`interpreter`],
+//! [`text`] and [`verify`] add to those of the same name.
 //!
 //! Knows no wgpu, no files, no environment and no clock: what it needs from outside comes through traits
 //! ([`tensor::DataSource`] and those of the compile driver).
 
 pub mod agreement;
-pub mod arena;
-pub mod attr;
-mod bare;
 pub mod calibrate;
-pub mod check;
 pub mod compile;
 pub mod cost;
-pub mod cpu;
-pub mod dtype;
-pub mod fault;
-pub mod fingerprint;
 pub mod graph;
 pub mod inspect;
-pub mod int;
+pub mod interpreter;
 pub mod lowering;
-pub mod name;
 pub mod onnx;
 pub mod ops;
 pub mod passes;
 pub mod pattern;
-pub mod plan;
-pub mod profile;
-pub mod registry;
 pub mod remark;
 pub mod report;
-pub mod schedule;
-pub mod te;
-pub mod tensor;
-pub mod tensor_type;
 pub mod text;
-pub mod tir;
 pub mod trace;
-pub mod traffic;
 pub mod verify;
+
+use tensor_ir::bare;
+pub use tensor_ir::{
+    arena, attr, attr_enum, attr_struct, check, define_id, dtype, fault, fingerprint, int, name, plan, profile,
+    registry, schedule, te, tensor, tensor_type, tir, traffic,
+};
 
 /// The code of docs/add-a-pass.md, as a test.
 #[cfg(doctest)]

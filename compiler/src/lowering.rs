@@ -45,7 +45,7 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
     for n in f.walk() {
         let node = &f.nodes[n];
         let fail = |why: String| LowerError { node: node.name, why };
-        let label = t.body_stage_count();
+        let label = stage_count(&t);
         if let Some(c) = node.op.downcast::<Const>() {
             let tensor = module
                 .constants
@@ -54,7 +54,7 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
                 .load()
                 .map_err(|e| fail(e.message))?;
             let b = lower_small_constant(&mut t, &tensor, label).map_err(fail)?;
-            stages.resize(t.body_stage_count(), Some(n));
+            stages.resize(stage_count(&t), Some(n));
             buffers.insert(node.outputs[0], b);
             continue;
         }
@@ -68,7 +68,7 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
             .calling(module.tensor_callee(&node.op));
         node.op.compute(&mut cx).map_err(|e| fail(e.message))?;
         let outputs = cx.into_outputs();
-        stages.resize(t.body_stage_count(), Some(n));
+        stages.resize(stage_count(&t), Some(n));
         for (v, b) in node.outputs.iter().zip(outputs) {
             if let Some(b) = b {
                 buffers.insert(*v, b);
@@ -80,7 +80,7 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
         let fail = |why: &str| LowerError { node: f.name, why: why.into() };
         let b = *buffers.get(&v).ok_or_else(|| fail("a result is not computed"))?;
         let b = if written.contains(&b) || t.params.iter().any(|p| p.buffer == b) { copy_stage(&mut t, b) } else { b };
-        stages.resize(t.body_stage_count(), f.def_node(v));
+        stages.resize(stage_count(&t), f.def_node(v));
         written.push(b);
         t.params.push(Param { buffer: b, access: Access::Write });
     }
@@ -89,10 +89,8 @@ pub fn lower_group(module: &Module, f: &Function, name: Name) -> Result<LoweredG
     Ok(LoweredGroup { function, stages })
 }
 
-impl TensorFunction {
-    fn body_stage_count(&self) -> usize {
-        self.body.blocks().len()
-    }
+fn stage_count(t: &TensorFunction) -> usize {
+    t.body.blocks().len()
 }
 
 fn add_buffer(t: &mut TensorFunction, name: &str, f: &Function, v: ValueId) -> BufferId {
@@ -149,7 +147,7 @@ fn lower_small_constant(t: &mut TensorFunction, tensor: &Tensor, label: usize) -
 
 fn copy_stage(t: &mut TensorFunction, b: BufferId) -> BufferId {
     let (shape, dtype) = (t.buffers[b].shape.clone(), t.buffers[b].dtype);
-    let label = t.body_stage_count();
+    let label = stage_count(t);
     let ty = crate::graph::TensorType::new(dtype, shape.clone());
     let mut cx = ComputeContext::new(t, vec![], vec![], vec![ty], &format!("copy_{label}"));
     cx.compute("", &shape, dtype, |ix| Expr::load(b, ix.to_vec()))

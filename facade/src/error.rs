@@ -1,8 +1,8 @@
 //! What can go wrong between a file and its results.
 
 use compiler::compile::CompileError;
-use compiler::cpu::ExecError;
 use compiler::graph::BindError;
+use compiler::interpreter::ExecError;
 use compiler::name::Name;
 use compiler::onnx::ImportError;
 use compiler::passes::PassError;

@@ -23,7 +23,7 @@ pub fn check_memory(module: &Module) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NoRoom`].
 pub fn check_cpu_memory(module: &Module) -> Result<(), Error> {
-    check_room("on the CPU the model takes", compiler::cpu::peak_bytes(module.main()))
+    check_room("on the CPU the model takes", compiler::interpreter::peak_bytes(module.main()))
 }
 
 /// Bytes of memory that the process may still take: what the machine has left, and of a limit on the process (`ulimit -v`)

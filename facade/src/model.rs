@@ -72,7 +72,7 @@ impl Model {
             let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
             Error::Text(lines.join("\n"))
         })?;
-        compiler::schedule::check_module(&module).map_err(|e| Error::Schedule(e.to_string()))?;
+        compiler::verify::check_module(&module).map_err(|e| Error::Schedule(e.to_string()))?;
         if !module.functions.contains_key(&module.entry) {
             return Err(Error::NoEntry);
         }

@@ -9,7 +9,7 @@ use crate::error::GpuError;
 use crate::readback::new_encoder;
 use crate::resources::{BoundSteps, Resources, Shared, bind_steps};
 use crate::session::available_memory;
-use compiler::cpu::MAX_CALL_DEPTH;
+use compiler::interpreter::MAX_CALL_DEPTH;
 use compiler::plan::{Call, Handover};
 use compiler::tensor::Tensor;
 

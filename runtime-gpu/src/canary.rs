@@ -52,7 +52,7 @@ impl Gpu {
         let internal = |e: &dyn std::fmt::Display| GpuError::Internal(format!("the canary kernel: {e}"));
         let module = module()?;
         let inputs = [operand(vec![ROWS, DEPTH], 5), operand(vec![DEPTH], 2)];
-        let want = compiler::cpu::run_function(&module, module.entry, &inputs).map_err(|e| internal(&e))?;
+        let want = compiler::interpreter::run_function(&module, module.entry, &inputs).map_err(|e| internal(&e))?;
         let options = CompileOptions::default();
         let compiled = compile(module, &options, &self.profile, &shaders_gen::Emitter, &mut |_, _, _| ());
         let compiled = compiled.map_err(|e| internal(&e))?;
@@ -104,7 +104,7 @@ mod tests {
     fn no_right_result_is_zero_everywhere() {
         let m = module().expect("parses");
         let inputs = [operand(vec![ROWS, DEPTH], 5), operand(vec![DEPTH], 2)];
-        let want = compiler::cpu::run_function(&m, m.entry, &inputs).expect("runs").remove(0).to_f32_vec();
+        let want = compiler::interpreter::run_function(&m, m.entry, &inputs).expect("runs").remove(0).to_f32_vec();
         assert!(want.iter().filter(|v| **v != 0.0).count() > ROWS / 2, "{want:?}");
         assert!(want.windows(2).filter(|w| w[0] != w[1]).count() > ROWS / 2, "{want:?}");
     }

@@ -138,7 +138,7 @@ pub(crate) fn storage_parts(
     let Some(f) = packer else { return encoded(&source) };
     let source = [source];
     for part in portions(f) {
-        let packed = compiler::cpu::run_tensor_function(part.as_ref().unwrap_or(f), &source);
+        let packed = compiler::interpreter::run_tensor_function(part.as_ref().unwrap_or(f), &source);
         let packed = packed.map_err(|e| host(format!("packing: {e}")))?.pop();
         encoded(&packed.ok_or_else(|| host("its packer has no result".into()))?)?;
     }

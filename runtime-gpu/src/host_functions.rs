@@ -7,7 +7,7 @@
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::readback::new_encoder;
-use compiler::cpu;
+use compiler::interpreter;
 use compiler::name::Name;
 use compiler::plan::{BufferView, Plan, Step};
 use compiler::tensor::{Tensor, TensorMut};
@@ -23,7 +23,7 @@ type Prepare = Arc<dyn Fn(&Gpu) -> Result<DeviceFunction, String> + Send + Sync>
 /// Host functions by name, as graphs call them with `call_host @name`.
 #[derive(Clone, Default)]
 pub struct HostFunctions {
-    on_tensors: Arc<cpu::HostFunctions>,
+    on_tensors: Arc<interpreter::HostFunctions>,
     on_device: BTreeMap<Name, Prepare>,
 }
 
@@ -47,7 +47,7 @@ impl HostFunctions {
         Arc::make_mut(&mut self.on_tensors).register(name, f);
     }
     /// Registers `f`, which takes tensors in host memory and writes its results into memory that is there, as
-    /// [`compiler::cpu::HostFunctions::register_into`] says.
+    /// [`compiler::interpreter::HostFunctions::register_into`] says.
     pub fn register_into(
         &mut self,
         name: impl Into<Name>,
@@ -72,7 +72,7 @@ impl HostFunctions {
         self.on_device.contains_key(&name)
     }
     /// Those on tensors, for the CPU executor.
-    pub fn on_tensors(&self) -> &cpu::HostFunctions {
+    pub fn on_tensors(&self) -> &interpreter::HostFunctions {
         &self.on_tensors
     }
     /// All names, sorted.

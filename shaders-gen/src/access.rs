@@ -3,8 +3,8 @@
 use crate::error::EmitError;
 use crate::lanes::{Lane, per_lane, split_lane};
 use crate::tree::has_load;
-use compiler::int::{self, Facts, Int, divisor};
-use compiler::tir::{Buffer, Scope};
+use tensor_ir::int::{self, Facts, Int, divisor};
+use tensor_ir::tir::{Buffer, Scope};
 
 /// The elements of one access.
 #[derive(Clone, Debug, PartialEq)]

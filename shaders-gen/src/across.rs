@@ -9,9 +9,9 @@ use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::tree::Leaf;
-use compiler::profile::Nan;
-use compiler::tir::{Combiner, Scope, TensorFunction};
 use naga::{AddressSpace, Barrier, BinaryOperator as B, BuiltIn, Expression, Handle, Statement};
+use tensor_ir::profile::Nan;
+use tensor_ir::tir::{Combiner, Scope, TensorFunction};
 
 impl KernelEmitter<'_> {
     /// Combines `v` over all threads along x: each gets the result.

@@ -5,15 +5,15 @@
 
 use crate::grid::{Axes, Axis};
 use crate::tree::{Leaf, Node};
-use compiler::int::{self, Bounds, Int};
-use compiler::tir::{BufferId, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tensor_ir::int::{self, Bounds, Int};
+use tensor_ir::tir::{BufferId, Scope, TensorFunction};
 
 /// Elements of one buffer that were touched since the last barrier.
 #[derive(Clone, Debug, Default)]
 struct Touched {
     reads: FxHashSet<Vec<Int>>,
-    writes: FxHashMap<Vec<Int>, FxHashSet<compiler::name::Name>>,
+    writes: FxHashMap<Vec<Int>, FxHashSet<tensor_ir::name::Name>>,
 }
 
 type State = FxHashMap<BufferId, Touched>;

@@ -5,9 +5,9 @@ use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::lines::Source;
 use crate::tree::{Node, has_load};
-use compiler::int::Int;
-use compiler::tir::{Cond, CondOp, Scope};
 use naga::{Expression, Handle, Statement};
+use tensor_ir::int::Int;
+use tensor_ir::tir::{Cond, CondOp, Scope};
 
 impl KernelEmitter<'_> {
     /// Statements one after another. What stands under a condition and what follows under its opposite are the two sides of one branch.

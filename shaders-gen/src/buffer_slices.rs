@@ -5,9 +5,9 @@ use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::layout::StorageLayout;
 use crate::memory::Address;
-use compiler::int::Interval;
-use compiler::tir::BufferId;
 use naga::{BinaryOperator as B, Statement};
+use tensor_ir::int::Interval;
+use tensor_ir::tir::BufferId;
 
 impl KernelEmitter<'_> {
     /// Units of one slice, and the slices that a unit index can fall into.

@@ -4,15 +4,15 @@
 //! only goes to the outer scope, before the loop that is being built.
 
 use crate::lines::Sources;
-use compiler::int::Int;
-use compiler::name::Name;
-use compiler::profile::Nan;
-use compiler::tir::{BufferId, Cond};
 use naga::{
     AddressSpace, BinaryOperator, Expression, Handle, Literal, LocalVariable, MathFunction, ScalarKind, Span,
     Statement, Type, TypeInner, VectorSize,
 };
 use rustc_hash::FxHashMap;
+use tensor_ir::int::Int;
+use tensor_ir::name::Name;
+use tensor_ir::profile::Nan;
+use tensor_ir::tir::{BufferId, Cond};
 
 /// Type class of a value in registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

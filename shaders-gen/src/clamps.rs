@@ -5,8 +5,8 @@
 
 use crate::grid::{Axes, open_end};
 use crate::tree::{Leaf, Node, has_load};
-use compiler::int::{Facts, Int};
-use compiler::tir::Cond;
+use tensor_ir::int::{Facts, Int};
+use tensor_ir::tir::Cond;
 
 /// What is known on the way to a place.
 pub(crate) struct Clamps<'a> {

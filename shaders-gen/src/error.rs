@@ -1,7 +1,7 @@
 //! Why a kernel cannot be emitted.
 
-use compiler::name::Name;
-use compiler::plan::EmitFailure;
+use tensor_ir::name::Name;
+use tensor_ir::plan::EmitFailure;
 
 /// Why a kernel cannot be emitted. Limits name what was asked for and what is there.
 #[derive(Debug, thiserror::Error)]

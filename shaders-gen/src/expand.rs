@@ -8,13 +8,13 @@ use crate::error::EmitError;
 use crate::grid::Axes;
 use crate::lanes::{Lane, is_multiple, split_lane};
 use crate::tree::{Leaf, Node};
-use compiler::dtype::DType;
-use compiler::int::{self, Facts, Int};
-use compiler::name::Name;
-use compiler::tir::{
+use rustc_hash::FxHashMap;
+use tensor_ir::dtype::DType;
+use tensor_ir::int::{self, Facts, Int};
+use tensor_ir::name::Name;
+use tensor_ir::tir::{
     BinaryOp, Block, Combiner, Cond, CondOp, Expr, For, LoopKind, Scalar, Scope, Stmt, TensorFunction, UnaryOp,
 };
-use rustc_hash::FxHashMap;
 
 /// Leaves of one kernel beyond which unrolling is refused.
 const MAX_LEAVES: usize = 1 << 16;

@@ -10,9 +10,9 @@
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
-use compiler::profile::Nan;
-use compiler::tir::{BinaryOp, Expr, Scalar, TensorFunction, UnaryOp};
 use naga::{BinaryOperator as B, MathFunction as M};
+use tensor_ir::profile::Nan;
+use tensor_ir::tir::{BinaryOp, Expr, Scalar, TensorFunction, UnaryOp};
 
 /// Minus infinity's bits as a signed integer. Floats from minus infinity to -0 are the integers from the lowest one to this.
 const MINUS_INFINITY: i32 = 0xff80_0000_u32 as i32;

@@ -3,8 +3,8 @@
 use crate::error::EmitError;
 use crate::explicit_layout::without_strides_of_locals;
 use crate::lines::Outline;
-use compiler::plan::LineSpan;
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
+use tensor_ir::plan::LineSpan;
 
 /// Which WGSL is written: wgpu's reader and the standard's differ in what they want declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -342,15 +342,15 @@ pub fn check_wgsl(text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use compiler::plan::EmitKernel;
-    use compiler::profile::DeviceProfile;
-    use compiler::tir::{BufferId, TensorFunction};
+    use tensor_ir::plan::EmitKernel;
+    use tensor_ir::profile::DeviceProfile;
+    use tensor_ir::tir::{BufferId, TensorFunction};
 
     /// The kernels that the rules make of a tensor function for a device.
     fn kernels(text: &str, profile: &DeviceProfile) -> Vec<GeneratedModule> {
-        let f: TensorFunction = compiler::text::parse_tensor_function(text).expect("a tensor function");
+        let f: TensorFunction = tensor_ir::text::parse_tensor_function(text).expect("a tensor function");
         let constants: Vec<BufferId> = f.inputs().skip(1).collect();
-        let scheduled = compiler::schedule::rules::schedule(&f, &constants, profile).expect("a schedule").function;
+        let scheduled = tensor_ir::schedule::rules::schedule(&f, &constants, profile).expect("a schedule").function;
         let kernel = |name| {
             let e = crate::Emitter.emit(&scheduled, name, profile).expect("a kernel");
             e.module.downcast_ref::<GeneratedModule>().expect("ours").clone()

@@ -1,11 +1,11 @@
 //! Thread axes: which loops share an index, how large workgroup and grid are.
 
 use crate::error::EmitError;
-use compiler::int::{self, Bounds, Int};
-use compiler::name::Name;
-use compiler::plan::OpenGrid;
-use compiler::profile::DeviceProfile;
-use compiler::tir::{Cond, For, LoopKind, Stmt};
+use tensor_ir::int::{self, Bounds, Int};
+use tensor_ir::name::Name;
+use tensor_ir::plan::OpenGrid;
+use tensor_ir::profile::DeviceProfile;
+use tensor_ir::tir::{Cond, For, LoopKind, Stmt};
 
 /// A group or local axis: the variable that stands for all loops bound to it, and its size.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,9 @@
 
 use crate::grid::Axes;
 use crate::tree::{Leaf, Node, has_load};
-use compiler::name::Name;
-use compiler::tir::{BufferId, Cond, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tensor_ir::name::Name;
+use tensor_ir::tir::{BufferId, Cond, Scope, TensorFunction};
 
 /// Decides where each condition is tested.
 pub(crate) struct Guards<'a> {

@@ -8,9 +8,9 @@ use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::lanes::{per_lane, split_lane};
 use crate::tree::has_load;
-use compiler::int::{Int, IntNode, terms};
-use compiler::tir::{Cond, CondOp};
 use naga::{BinaryOperator as B, Expression, Handle, MathFunction};
+use tensor_ir::int::{Int, IntNode, terms};
+use tensor_ir::tir::{Cond, CondOp};
 
 type Emitted = Result<Handle<Expression>, EmitError>;
 

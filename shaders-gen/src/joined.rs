@@ -3,11 +3,11 @@
 use crate::access::{Form, resolve_form};
 use crate::lanes::Lane;
 use crate::tree::{Leaf, Node};
-use compiler::dtype::DType;
-use compiler::int::{Facts, Int, divisor};
-use compiler::profile::{DeviceProfile, HalfWords};
-use compiler::tir::{BufferId, Encoding, Expr, Scalar, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tensor_ir::dtype::DType;
+use tensor_ir::int::{Facts, Int, divisor};
+use tensor_ir::profile::{DeviceProfile, HalfWords};
+use tensor_ir::tir::{BufferId, Encoding, Expr, Scalar, Scope, TensorFunction};
 
 /// Lanes of a leaf that copies words: the bytes of one, or the halves of two.
 pub(crate) const LANES: u8 = 4;

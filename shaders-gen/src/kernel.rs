@@ -7,13 +7,13 @@ use crate::lanes::Lane;
 use crate::layout::{StorageLayout, Word};
 use crate::lines::Source;
 use crate::tree::{Leaf, Node};
-use compiler::int::{Facts, Int};
-use compiler::name::Name;
-use compiler::plan::{Binding, OpenGrid};
-use compiler::profile::DeviceProfile;
-use compiler::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
 use naga::{AddressSpace, Barrier, BinaryOperator, Expression, Handle, Statement, StorageAccess};
 use rustc_hash::FxHashMap;
+use tensor_ir::int::{Facts, Int};
+use tensor_ir::name::Name;
+use tensor_ir::plan::{Binding, OpenGrid};
+use tensor_ir::profile::DeviceProfile;
+use tensor_ir::tir::{BinaryOp, BufferId, Cond, Expr, Scope, TensorFunction};
 
 /// Where a buffer's units are.
 #[derive(Clone, Debug)]
@@ -433,7 +433,7 @@ impl<'a> KernelEmitter<'a> {
             }
             // Always fused: some drivers do not contract a product and a sum on their own.
             (Expr::Binary(BinaryOp::Mul, x, y), None)
-                if combiner == compiler::tir::Combiner::Sum && kind == Kind::F32 =>
+                if combiner == tensor_ir::tir::Combiner::Sum && kind == Kind::F32 =>
             {
                 let (x, y) = (self.value(x)?, self.value(y)?);
                 self.b.math(naga::MathFunction::Fma, &[x, y, old])

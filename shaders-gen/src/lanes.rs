@@ -1,7 +1,7 @@
 //! How an index depends on the lane of a vectorised loop: `base + step * lane`, and what divides `base`.
 
-use compiler::int::{Int, IntNode, divisor};
-use compiler::name::Name;
+use tensor_ir::int::{Int, IntNode, divisor};
+use tensor_ir::name::Name;
 
 /// The variable of a vectorised loop, `0 <= var < count`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -6,13 +6,13 @@ use crate::access::{Form, local_numel, resolve_form};
 use crate::error::EmitError;
 use crate::joined::{VECTOR, Vectors, joined_halves};
 use crate::tree::{Leaf, Node};
-use compiler::dtype::DType;
-use compiler::int::{Facts, Int};
-use compiler::name::Name;
-use compiler::plan::Binding;
-use compiler::profile::DeviceProfile;
-use compiler::tir::{Access as Direction, BufferId, Encoding, Scope, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
+use tensor_ir::dtype::DType;
+use tensor_ir::int::{Facts, Int};
+use tensor_ir::name::Name;
+use tensor_ir::plan::Binding;
+use tensor_ir::profile::DeviceProfile;
+use tensor_ir::tir::{Access as Direction, BufferId, Encoding, Scope, TensorFunction};
 
 /// How an element is held in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -58,12 +58,12 @@ pub use error::EmitError;
 pub use generated::{GeneratedModule, SpirvForm, WgslDialect, check_wgsl};
 pub use lines::lines_by_names;
 
-use compiler::name::Name;
-use compiler::plan::{EmitFailure, EmitKernel, EmittedKernel};
-use compiler::profile::DeviceProfile;
-use compiler::tir::{LoopKind, Scope, Stmt, TensorFunction};
 use std::any::Any;
 use std::sync::Arc;
+use tensor_ir::name::Name;
+use tensor_ir::plan::{EmitFailure, EmitKernel, EmittedKernel};
+use tensor_ir::profile::DeviceProfile;
+use tensor_ir::tir::{LoopKind, Scope, Stmt, TensorFunction};
 
 /// The shader generator. [`EmittedKernel::module`] holds a [`GeneratedModule`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,13 +94,13 @@ impl EmitKernel for Emitter {
 pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<EmittedKernel, EmitError> {
     let kernels = f.kernels();
     let body = kernels.iter().find(|k| k.0 == kernel).ok_or(EmitError::NoKernel(kernel))?.1;
-    let mut symbols = compiler::int::Bounds::new();
+    let mut symbols = tensor_ir::int::Bounds::new();
     f.symbols.iter().for_each(|(name, low, high)| symbols.insert(*name, *low, *high));
     let axes = grid::Axes::of(kernel, body, &symbols)?;
     let grid = axes.grid(kernel, profile)?;
     check_subgroups(f, kernel, &axes, profile)?;
 
-    let mut ranges = compiler::int::Facts::in_words(symbols);
+    let mut ranges = tensor_ir::int::Facts::in_words(symbols);
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
     let root = barriers::Barriers::new(f, &axes, &root).insert(root);
     let collective = |leaf: &tree::Leaf| across::reads_subgroup(f, leaf);

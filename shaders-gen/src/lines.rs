@@ -4,10 +4,10 @@
 //! finished). naga's writer keeps their order: each statement is a line, or the head of nested lines, and an expression that
 //! gets a line of its own is called `_eN` after its number or by the name that it was given. So the text is read once beside the lists.
 
-use compiler::name::Name;
-use compiler::plan::LineSpan;
 use naga::{Expression, Handle, Span, Statement};
 use rustc_hash::FxHashMap;
+use tensor_ir::name::Name;
+use tensor_ir::plan::LineSpan;
 
 /// A block or loop, by its number among the sources of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -267,16 +267,13 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
-    use compiler::name::Name;
-    use compiler::plan::EmittedKernel;
-    use compiler::profile::DeviceProfile;
-    use compiler::schedule::apply_pending;
-    use compiler::text::parse_module;
+    use tensor_ir::name::Name;
+    use tensor_ir::plan::EmittedKernel;
+    use tensor_ir::profile::DeviceProfile;
+    use tensor_ir::schedule::apply_pending;
+    use tensor_ir::text::parse_tensor_function;
 
-    const FUNCTION: &str = "graph @main() -> () {
-  return
-}
-tensor @f(%x: f32[8,40], out %y: f32[8]) {
+    const FUNCTION: &str = "tensor @f(%x: f32[8,40], out %y: f32[8]) {
   for i in 0..8 { for k in 0..40 { block y reduce sum init { %y[i] <- %x[i, k] } } }
   schedule {
     bind {loop=i, axis=local_x}
@@ -286,8 +283,7 @@ tensor @f(%x: f32[8,40], out %y: f32[8]) {
 ";
 
     fn emitted() -> EmittedKernel {
-        let m = parse_module(FUNCTION).expect("it parses");
-        let mut f = m.tensor_functions.values().next().expect("a tensor function").clone();
+        let mut f = parse_tensor_function(FUNCTION).expect("it parses");
         apply_pending(&mut f).expect("it schedules");
         let kernel = f.kernels()[0].0;
         crate::emit_kernel(&f, kernel, &DeviceProfile::baseline()).expect("it is emitted")

@@ -6,10 +6,10 @@ use crate::grid::open_end;
 use crate::kernel::KernelEmitter;
 use crate::lines::Source;
 use crate::tree::Node;
-use compiler::int::Int;
-use compiler::name::Name;
 use naga::{BinaryOperator, Expression, Handle, Statement};
 use rustc_hash::FxHashSet;
+use tensor_ir::int::Int;
+use tensor_ir::name::Name;
 
 /// Iterations, at most, of a loop that a compiler would unroll (Mesa's: 26 instructions for each of 32 iterations, and a loop with
 /// barriers has at least a dozen).
@@ -77,7 +77,7 @@ impl KernelEmitter<'_> {
     }
 
     /// The end of a loop. Of a short one whose threads wait for each other, where that is to stay a loop
-    /// ([`keeps_loops`](compiler::profile::DeviceProfile::keeps_loops)): an end that compilers do not know. No workgroup is beyond the grid,
+    /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)): an end that compilers do not know. No workgroup is beyond the grid,
     /// but only a dispatch tells.
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;

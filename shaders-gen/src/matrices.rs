@@ -11,10 +11,10 @@ use crate::kernel::{KernelEmitter, StorageLocation};
 use crate::lines::Source;
 use crate::memory::{Address, Part};
 use crate::tree::{Leaf, Node};
-use compiler::int::Int;
-use compiler::name::Name;
-use compiler::tir::{BufferId, Expr, MatrixRole, Scope, intrinsic};
 use naga::{BinaryOperator as B, BuiltIn, CooperativeRole, CooperativeSize, Expression, Handle, Statement, TypeInner};
+use tensor_ir::int::Int;
+use tensor_ir::name::Name;
+use tensor_ir::tir::{BufferId, Expr, MatrixRole, Scope, intrinsic};
 
 /// Iterations of a lane that stand one after another instead of in a loop, at most.
 const MOST_ROUNDS: i64 = 4;
@@ -231,7 +231,7 @@ impl KernelEmitter<'_> {
     fn matrix_variable(&mut self, buffer: BufferId, indices: &[Int]) -> Result<Handle<Expression>, EmitError> {
         let shape = &self.f.buffers[buffer].shape;
         let outer = shape.len().saturating_sub(2);
-        let at = compiler::int::flatten_index(&indices[..outer], &shape[..outer]);
+        let at = tensor_ir::int::flatten_index(&indices[..outer], &shape[..outer]);
         let name = self.f.buffers[buffer].name;
         let Some(at) = self.ranges.simplify(&at).as_const() else {
             let text = format!("kernel `{}`: the loops over the matrices of `{name}` are not unrolled", self.kernel);
@@ -278,7 +278,7 @@ impl KernelEmitter<'_> {
             MatrixRole::C => CooperativeRole::C,
         };
         let kind = crate::ops::kind_of(b.dtype)?;
-        let kind = if b.dtype == compiler::dtype::DType::F16 { Kind::F16 } else { kind };
+        let kind = if b.dtype == tensor_ir::dtype::DType::F16 { Kind::F16 } else { kind };
         self.b.lanes_ty(kind, 1);
         let ty = self.b.ty(TypeInner::CooperativeMatrix { columns, rows, scalar: kind.scalar(), role });
         Ok((ty, rows, columns, role))
@@ -289,7 +289,7 @@ impl KernelEmitter<'_> {
         let b = &self.f.buffers[buffer];
         let refused = |why: &str| EmitError::unsupported(format!("block `{}`: `{}` {why}", leaf.block, b.name));
         let vars: Vec<Name> = leaf.tensor.iter().map(|l| l.0).collect();
-        let mut bounds = compiler::int::Bounds::new();
+        let mut bounds = tensor_ir::int::Bounds::new();
         leaf.tensor.iter().for_each(|(v, n)| bounds.insert(*v, 0, n - 1));
         let strides = intrinsic::strides(b, indices, &vars, &bounds);
         let layout = strides.as_deref().and_then(intrinsic::matrix_layout);
@@ -298,10 +298,10 @@ impl KernelEmitter<'_> {
         self.require(proved, |this| format!("block `{}` may go beyond `{}`", this.block, b.name));
         let first: Vec<Int> =
             indices.iter().map(|i| vars.iter().fold(i.clone(), |i, v| i.substitute(*v, &Int::new(0)))).collect();
-        let flat = self.ranges.simplify(&compiler::int::flatten_index(&first, &b.shape));
+        let flat = self.ranges.simplify(&tensor_ir::int::flatten_index(&first, &b.shape));
         let unit = self.layout(buffer).unit();
         let at = self.ranges.simplify(&flat.div(unit));
-        if self.layout(buffer).slices > 1 || stride % unit != 0 || compiler::int::divisor(&flat) % unit != 0 {
+        if self.layout(buffer).slices > 1 || stride % unit != 0 || tensor_ir::int::divisor(&flat) % unit != 0 {
             return Err(refused("is read in vectors that its matrices do not begin with"));
         }
         let pointer = self.pointer(buffer, 0, &Address { unit: at, part: Part::Whole })?;

@@ -7,9 +7,9 @@ use crate::joined::VECTOR;
 use crate::kernel::{KernelEmitter, StorageLocation};
 use crate::lanes::is_multiple;
 use crate::layout::StorageLayout;
-use compiler::int::Int;
-use compiler::tir::{BufferId, Scope};
 use naga::{Expression, Handle};
+use tensor_ir::int::Int;
+use tensor_ir::tir::{BufferId, Scope};
 
 /// A part of a unit.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@
 
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;
-use compiler::dtype::DType;
-use compiler::tir::{BinaryOp, Combiner, UnaryOp};
 use naga::{BinaryOperator as B, MathFunction as M, UnaryOperator as U};
+use tensor_ir::dtype::DType;
+use tensor_ir::tir::{BinaryOp, Combiner, UnaryOp};
 
 /// The register kind of a dtype.
 ///

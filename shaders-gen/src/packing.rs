@@ -4,11 +4,11 @@ use crate::builder::{Kind, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
 use crate::layout::{StorageLayout, Word};
-use compiler::dtype::DType;
-use compiler::int::Int;
-use compiler::profile::HalfWords;
-use compiler::tir::BufferId;
 use naga::{BinaryOperator as B, MathFunction as M};
+use tensor_ir::dtype::DType;
+use tensor_ir::int::Int;
+use tensor_ir::profile::HalfWords;
+use tensor_ir::tir::BufferId;
 
 impl KernelEmitter<'_> {
     pub fn decode_native(&mut self, v: Value, word: Word, buffer: BufferId) -> Value {

@@ -4,9 +4,9 @@ use crate::access::{Access, Form};
 use crate::builder::{Kind, LoadKey, Value};
 use crate::error::EmitError;
 use crate::kernel::KernelEmitter;
-use compiler::int::Int;
-use compiler::tir::BufferId;
 use naga::{BinaryOperator as B, Expression, Statement};
+use tensor_ir::int::Int;
+use tensor_ir::tir::BufferId;
 
 impl KernelEmitter<'_> {
     /// True when `index % size` is this thread's place along x.

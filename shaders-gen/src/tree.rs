@@ -1,9 +1,9 @@
 //! A kernel with its loop kinds resolved: what remains are serial loops, conditions, leaves and barriers.
 
 use crate::lanes::Lane;
-use compiler::int::Int;
-use compiler::name::Name;
-use compiler::tir::{BufferId, Combiner, Cond, Expr};
+use tensor_ir::int::Int;
+use tensor_ir::name::Name;
+use tensor_ir::tir::{BufferId, Combiner, Cond, Expr};
 
 /// A leaf: one store, maybe of several lanes.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl Leaf {
 /// Loads inside an index expression.
 pub(crate) fn visit_int_loads(e: &Int, f: &mut dyn FnMut(BufferId, &[Int])) {
     e.visit(&mut |n| {
-        if let compiler::int::IntNode::Load(b, ix) = n.node() {
+        if let tensor_ir::int::IntNode::Load(b, ix) = n.node() {
             f(*b, ix);
         }
     });

@@ -6,10 +6,10 @@ use crate::kernel::{KernelEmitter, StorageLocation};
 use crate::layout::Word;
 use crate::ops::kind_of;
 use crate::tree::Leaf;
-use compiler::dtype::DType;
-use compiler::profile::Nan;
-use compiler::tir::{BinaryOp, BufferId, Expr, Scalar, Scope, UnaryOp};
 use naga::{BinaryOperator, Expression, ScalarKind};
+use tensor_ir::dtype::DType;
+use tensor_ir::profile::Nan;
+use tensor_ir::tir::{BinaryOp, BufferId, Expr, Scalar, Scope, UnaryOp};
 
 impl KernelEmitter<'_> {
     /// Evaluates `e`: a scalar when all lanes agree, else a vector.

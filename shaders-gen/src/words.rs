@@ -7,10 +7,10 @@ use crate::joined::{LANES, is_of_words, word_of_constant};
 use crate::kernel::KernelEmitter;
 use crate::layout::Word;
 use crate::tree::Leaf;
-use compiler::dtype::DType;
-use compiler::int::Int;
-use compiler::tir::{BufferId, Expr, Scope};
 use naga::MathFunction as M;
+use tensor_ir::dtype::DType;
+use tensor_ir::int::Int;
+use tensor_ir::tir::{BufferId, Expr, Scope};
 
 impl KernelEmitter<'_> {
     /// True when a leaf is an operation that a subgroup does as a whole.

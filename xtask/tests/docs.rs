@@ -2,7 +2,7 @@
 //! out a line does not build.
 //!
 //! A page says `In <file>, a new file:` above a block of the whole file, and `In <file>:` above one or several `diff` blocks;
-//! what it adds is tested by the `cargo test --package weft-compiler NAME` that it names.
+//! what it adds is tested by the `cargo test --package PACKAGE NAME` that it names.
 //!
 //! What any page or comment tells Cargo to run names packages, examples and programs of the workspace.
 
@@ -25,8 +25,8 @@ enum Step {
     Create(String, String),
     /// In this file, these lines (those without `+`) become those (all).
     Edit(String, String, String),
-    /// `cargo test --package weft-compiler NAME`.
-    Test(String),
+    /// `cargo test --package PACKAGE NAME`.
+    Test(String, String),
 }
 
 fn steps(page: &str) -> Vec<Step> {
@@ -36,8 +36,10 @@ fn steps(page: &str) -> Vec<Step> {
     while let Some(line) = lines.next() {
         if let Some(rest) = line.strip_prefix("In `") {
             file = rest.split('`').next().unwrap_or_default().to_string();
-        } else if let Some(name) = line.trim().strip_prefix("cargo test --package weft-compiler ") {
-            out.push(Step::Test(name.to_string()));
+        } else if let Some((package, name)) =
+            line.trim().strip_prefix("cargo test --package ").and_then(|rest| rest.split_once(' '))
+        {
+            out.push(Step::Test(package.to_string(), name.to_string()));
         } else if line == "```rust,ignore" || line == "```diff" {
             let block: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
             assert!(!file.is_empty(), "{page}: a block without a file above it");
@@ -67,7 +69,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The workspace with the compiler alone.
+/// The workspace with the compiler and its tensor IR alone.
 fn copy_of_the_compiler(to: &Path) {
     let _ = std::fs::remove_dir_all(to);
     for folder in ["compiler", "docs"] {
@@ -76,7 +78,7 @@ fn copy_of_the_compiler(to: &Path) {
     std::fs::copy(root().join("Cargo.lock"), to.join("Cargo.lock")).expect("copies");
     let manifest = read(&root().join("Cargo.toml"));
     let alone = |l: &str| match l.split(' ').next() {
-        Some("members") => "members = [\"compiler\"]".to_string(),
+        Some("members") => "members = [\"compiler\", \"compiler/tensor-ir\"]".to_string(),
         Some("default-members") => String::new(),
         // Cargo tells packages of one name apart by their versions, not by their workspaces: with the same one, what is
         // built here would stand for the project's own compiler, and a change to that would not be seen.
@@ -109,14 +111,14 @@ fn the_pages_can_be_followed() {
                     assert_eq!(text.matches(&old).count(), 1, "{page}: {file} does not have, once:\n{old}");
                     std::fs::write(copy.join(&file), text.replacen(&old, &new, 1)).expect("writes");
                 }
-                Step::Test(name) => tests.push((page, name)),
+                Step::Test(package, name) => tests.push((page, package, name)),
             }
         }
     }
     assert_eq!(tests.len(), PAGES.len());
-    for (page, name) in tests {
+    for (page, package, name) in tests {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["test", "--quiet", "--offline", "--lib", "--package", "weft-compiler", &name]).current_dir(&copy);
+        cargo.args(["test", "--quiet", "--offline", "--lib", "--package", &package, &name]).current_dir(&copy);
         cargo.env("CARGO_TARGET_DIR", target);
         let o = cargo.output().expect("cargo starts");
         let said = format!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
@@ -146,7 +148,7 @@ fn packages() -> Vec<(String, PathBuf)> {
         let name = manifest.lines().find_map(|l| l.strip_prefix("name = \""))?;
         Some((name.trim_end_matches('"').to_string(), folder))
     };
-    folders.filter_map(package).collect()
+    folders.chain([root().join("compiler/tensor-ir")]).filter_map(package).collect()
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::weights::{Fill, Generated};
 use super::{build, list};
-use compiler::cpu::Interpreter;
 use compiler::graph::{Function, NodeId, set_input_shape};
 use compiler::inspect::{count_macs, count_parameters};
+use compiler::interpreter::Interpreter;
 use compiler::name::Name;
 use compiler::onnx::{NoExternalData, export_onnx, import_onnx};
 use compiler::tensor::Tensor;

@@ -5,7 +5,7 @@
 
 use super::targets::Target;
 use super::{check_compiled, inputs_of};
-use compiler::cpu::run_function;
+use compiler::interpreter::run_function;
 use compiler::passes::{FuseMode, PipelineOptions};
 use compiler::text::parse_module;
 use std::fmt::Write;

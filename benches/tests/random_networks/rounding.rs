@@ -4,8 +4,8 @@
 //! of numbers that cancel, or a normalisation of numbers that are all alike, magnifies any rounding; such networks say nothing.
 
 use compiler::agreement::{F16_TOLERANCE, Tolerance, agree_in_slices};
-use compiler::cpu::eval_node;
 use compiler::graph::{Module, ValueId};
+use compiler::interpreter::eval_node;
 use compiler::tensor::Tensor;
 use half::f16;
 use std::collections::HashMap;

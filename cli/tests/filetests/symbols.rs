@@ -6,8 +6,8 @@
 use crate::file::TestFile;
 use crate::verbs::check;
 use compiler::compile::{CompileOptions, compile};
-use compiler::cpu::run_function;
 use compiler::graph::{Module, bind_dims, open_dims};
+use compiler::interpreter::run_function;
 use compiler::name::Name;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;

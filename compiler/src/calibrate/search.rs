@@ -7,7 +7,7 @@
 use super::storage::Kernel;
 use super::trial::Trial;
 use crate::agreement::Tolerance;
-use crate::cpu::ExecError;
+use crate::interpreter::ExecError;
 use crate::tensor::Tensor;
 use std::ops::Range;
 

@@ -64,7 +64,7 @@ fn the_mixed_graph_agrees_with_the_nodes_kept() {
         let mut cx = PassContext { keep_f32: keep, ..PassContext::default() };
         Sequential::new(["mixed-precision"]).run(&mut mixed, &mut cx).unwrap_or_else(|e| panic!("{e}"));
         let inputs = [random_tensor(DType::F32, &[1, 8, 16, 16], 7)];
-        let [got, want] = [&mixed, &m].map(|m| crate::cpu::run_function(m, m.entry, &inputs).unwrap());
+        let [got, want] = [&mixed, &m].map(|m| crate::interpreter::run_function(m, m.entry, &inputs).unwrap());
         agree(&got[0], &want[0], &Tolerance::new(DType::F16, None, None))
     };
     assert!(!run(vec![]).pass);

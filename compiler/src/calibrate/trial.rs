@@ -3,8 +3,8 @@
 use super::storage::Kernel;
 use crate::agreement::{Difference, Tolerance, agree};
 use crate::arena::Id;
-use crate::cpu::{ExecError, Interpreter, collect_uses};
 use crate::graph::{Function, Module, ValueId};
+use crate::interpreter::{ExecError, Interpreter, collect_uses};
 use crate::ops::node_types;
 use crate::tensor::Tensor;
 use half::f16;

@@ -1,8 +1,9 @@
 //! What host steps compute, and the part of the module that they need.
 
 use super::callees::join;
-use crate::cpu::Interpreter;
+use crate::arena::Id;
 use crate::graph::{Function, Module, NodeId};
+use crate::interpreter::{Interpreter, declared_results};
 use crate::ops::control::{Call, CallHost, CallTensor};
 use crate::plan::{HostCall, HostComputation, Plan, Step};
 use std::sync::Arc;
@@ -42,11 +43,12 @@ fn bind(steps: &mut [Step], module: &Arc<Module>, main: &Function) -> Result<(),
     for step in steps {
         match step {
             Step::Host(h) => {
-                let there = main.walk().contains(&h.node) && main.nodes[h.node].name == h.name;
+                let node = NodeId::from_index(h.node as usize);
+                let there = main.walk().contains(&node) && main.nodes[node].name == h.name;
                 if !there {
                     return Err(format!("the module has no node `{}` where the plan has it", h.name));
                 }
-                h.run = host_computation(module, main, h.node);
+                h.run = host_computation(module, main, node);
             }
             Step::Branch(b) => {
                 bind(&mut b.then, module, main)?;
@@ -71,13 +73,15 @@ pub(super) fn host_computation(module: &Arc<Module>, main: &Function, n: NodeId)
     }
     if let Some(call) = op.downcast::<CallHost>().cloned() {
         let shapes: Vec<_> = node.outputs.iter().map(|&v| main.ty(v).const_shape()).collect();
-        return Arc::new(move |inputs, functions| functions.call(&call, inputs, &shapes));
+        return Arc::new(move |inputs, functions| {
+            functions.call(call.callee, inputs, &declared_results(&call, &shapes))
+        });
     }
     let present: Vec<bool> = node.inputs.iter().map(|v| v.is_some()).collect();
     Arc::new(move |inputs, _| {
         let mut given = inputs.into_iter();
         let operands: Vec<_> = present.iter().map(|&p| if p { given.next() } else { None }).collect();
-        Ok(crate::cpu::eval_node(&op, &operands, &module)?)
+        Ok(crate::interpreter::eval_node(&op, &operands, &module)?)
     })
 }
 

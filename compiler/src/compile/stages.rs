@@ -349,7 +349,7 @@ fn remove(f: &mut Function, n: NodeId) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::text::parse_module;
 
     const TEXT: &str = "const @k : f32[4] = [0.5, 1.0, 1.5, 2.0]\n\

@@ -8,6 +8,7 @@ use super::numbering::{Numbering, Packers};
 use super::storage::{StorageLocation, Tensors};
 use super::work::KernelWork;
 use super::{CompileError, MemoryReport};
+use crate::arena::Id;
 use crate::graph::{Function, Module, Node, NodeId, ValueId};
 use crate::int::{Cond, Int};
 use crate::name::Name;
@@ -338,7 +339,7 @@ impl Steps<'_> {
                     name: node.name,
                     inputs,
                     outputs,
-                    node: id,
+                    node: id.index() as u32,
                     run,
                     call,
                     group: *group,

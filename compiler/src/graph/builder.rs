@@ -51,7 +51,7 @@ pub struct BuildError {
 ///
 /// // 2 * (3 x - 0.5) + 1, and nothing below 0.
 /// let input = Tensor::from_vec(vec![1, 1, 2, 2], vec![-1.0f32, 0.0, 1.0, 2.0]);
-/// let run = |m: &Module| compiler::cpu::run_function(m, m.entry, &[input.clone()]);
+/// let run = |m: &Module| compiler::interpreter::run_function(m, m.entry, &[input.clone()]);
 /// assert_eq!(run(&module)?[0].to_f32_vec(), [0.0, 0.0, 6.0, 12.0]);
 ///
 /// // The passes fold the norm into the convolution and make one group of the rest.

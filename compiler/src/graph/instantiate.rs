@@ -158,7 +158,7 @@ fn remove_uncalled(module: &mut Module, names: Vec<Name>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::tensor::Tensor;
     use crate::text::{parse_module, print_module};
     use crate::verify::verify_module;

@@ -1,7 +1,6 @@
 //! Constants, calls and structured control flow.
 
 use super::{InferContext, Op, OpRef, OpResult};
-use crate::attr::print::print_attrs;
 use crate::attr_struct;
 use crate::dtype::DType;
 use crate::fault::Fault;
@@ -11,6 +10,7 @@ use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
+use crate::text::print_attrs;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
 

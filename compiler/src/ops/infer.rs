@@ -156,7 +156,7 @@ pub fn folded_value(module: &Module, f: &Function, v: ValueId) -> Option<Tensor>
                 Some(i) => Some(go(module, f, *i, depth + 1, known)?),
             });
         }
-        let found = crate::cpu::eval_node(&node.op, &inputs, module).ok()?.into_iter().next();
+        let found = crate::interpreter::eval_node(&node.op, &inputs, module).ok()?.into_iter().next();
         known.insert(v, found.clone());
         found
     }

@@ -3,9 +3,9 @@
 use super::reduce::{Reduce, ReduceKind, resolve_axes};
 use super::{InferContext, Op, OpRef, OpResult, Precision};
 use crate::attr_struct;
-use crate::cpu::eval_node;
 use crate::graph::{Module, TensorType, ValueId};
 use crate::int::Int;
+use crate::interpreter::eval_node;
 use crate::name::Name;
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::tensor::Tensor;

@@ -368,7 +368,7 @@ mod tests {
             for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
                 let op = CumSum { axis, exclusive, reverse, dynamic: false };
                 let host = try_run(op.clone(), &[&x]).expect("runs");
-                let stages = crate::cpu::eval_expression(&op.into(), &[Some(x.clone())]).expect("runs");
+                let stages = crate::interpreter::eval_expression(&op.into(), &[Some(x.clone())]).expect("runs");
                 assert_eq!(host, stages, "{shape:?} {axis} {exclusive} {reverse}");
             }
         }
@@ -376,7 +376,7 @@ mod tests {
         let x: Vec<f32> = (0..300).map(|i| if i == 70 { inf } else { 1.0 }).collect();
         let x = Tensor::from_vec(vec![300], x);
         let op = CumSum { exclusive: true, ..CumSum::default() };
-        let stages = crate::cpu::eval_expression(&op.into(), &[Some(x)]).expect("runs").remove(0).to_f64_vec();
+        let stages = crate::interpreter::eval_expression(&op.into(), &[Some(x)]).expect("runs").remove(0).to_f64_vec();
         assert_eq!((stages[70], stages[71], stages[299]), (70.0, f64::INFINITY, f64::INFINITY));
     }
 

@@ -412,7 +412,8 @@ mod tests {
             let same = |op: OpRef, operands: [Tensor; 3]| {
                 let operands = operands.map(Some);
                 let want = op.eval_host(&operands).unwrap().unwrap();
-                let got = crate::cpu::eval_expression(&op, &operands).unwrap_or_else(|e| panic!("{}", e.message));
+                let got =
+                    crate::interpreter::eval_expression(&op, &operands).unwrap_or_else(|e| panic!("{}", e.message));
                 for (g, w) in got[0].to_f32_vec().iter().zip(want[0].to_f32_vec()) {
                     assert!((g - w).abs() <= 1e-5 * (1.0 + w.abs()), "{reduction:?}: {got:?} {want:?}");
                 }

@@ -378,7 +378,7 @@ mod tests {
         for (largest, want) in [(true, [0, 1, 2, 3, 4, 1, 3, 0, 4, 2]), (false, [4, 0, 1, 2, 3, 2, 0, 4, 1, 3])] {
             let op = OpRef::new(TopK { k: Int::new(5), axis: -1, largest, dynamic: false });
             let host = try_run(op.clone(), &[&x]).unwrap();
-            let stages = crate::cpu::eval_expression(&op, &[Some(x.clone())]).unwrap();
+            let stages = crate::interpreter::eval_expression(&op, &[Some(x.clone())]).unwrap();
             assert_eq!((host[1].to_i64_vec(), stages[1].to_i64_vec()), (want.to_vec(), want.to_vec()));
         }
     }

@@ -1,8 +1,8 @@
 //! Single ops on the CPU executor, for tests.
 
 use super::{InferContext, OpRef, PermutedOp, find_onnx};
-use crate::cpu::{eval_expression, eval_node};
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
+use crate::interpreter::{eval_expression, eval_node};
 use crate::name::Name;
 use crate::ops::onnx::{ImportContext, OnnxAttr, OnnxAttrs};
 use crate::tensor::Tensor;
@@ -59,7 +59,7 @@ pub fn run_onnx(
     let results: Vec<(Name, ValueId)> = values.into_iter().enumerate().map(|(i, v)| (name(i), v)).collect();
     b.finish(&results);
     assert_text_says_all(&module);
-    crate::cpu::run_function(&module, module.entry, &given).map_err(|e| e.to_string())
+    crate::interpreter::run_function(&module, module.entry, &given).map_err(|e| e.to_string())
 }
 
 /// `parse(print(m)) == m`, whatever names and sizes a model came with.

@@ -191,7 +191,7 @@ fn lift(r: &mut Rewriter<'_>, at: NodeId, above: &Above) -> Option<ValueId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::passes::{EliminateDead, run_pass};
     use crate::text::{parse_module, random_tensor};
 

@@ -169,7 +169,7 @@ fn split_into_mul_add(r: &mut Rewriter<'_>, n: NodeId, affine: &Affine) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::passes::run_pass;
     use crate::text::{parse_module, random_tensor};
 

@@ -14,11 +14,11 @@
 use super::rewriter::Rewriter;
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
-use crate::cpu::eval_node;
 use crate::dtype::DType;
 use crate::fault::Fault;
 use crate::graph::{Constant, Module, NodeId, ValueId};
 use crate::int::const_dims;
+use crate::interpreter::eval_node;
 use crate::ops::control::Const;
 use crate::ops::{OpRef, OpResult, const_value, int_value};
 use crate::tensor::{ConstData, DataSource, Tensor};

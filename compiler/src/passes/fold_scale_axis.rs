@@ -20,8 +20,8 @@ use super::rewriter::Rewriter;
 use super::scaled_weights::{constant_of, scale_weights};
 use super::{FunctionPass, GraphFunctions, PassContext, PassError};
 use crate::attr_struct;
-use crate::cpu::eval_node;
 use crate::graph::{Constant, Module, NodeId, TensorType, ValueId};
+use crate::interpreter::eval_node;
 use crate::ops::binary::{Add, Div, Mul};
 use crate::ops::weights::Channels;
 use crate::ops::{Homogeneity, OpRef, WeightChannels};
@@ -282,7 +282,7 @@ fn apply(r: &mut Rewriter<'_>, fold: Fold) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::passes::run_pass;
     use crate::text::{parse_module, random_tensor};
 

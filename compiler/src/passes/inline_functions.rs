@@ -163,7 +163,7 @@ fn calls_itself(module: &Module, name: Name) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::passes::run_pass;
     use crate::tensor::Tensor;
     use crate::text::parse_module;

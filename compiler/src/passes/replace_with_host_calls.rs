@@ -170,7 +170,7 @@ pub(super) fn push(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::{HostFunctions, Interpreter, run_function};
+    use crate::interpreter::{HostFunctions, Interpreter, run_function};
     use crate::passes::run_pass;
     use crate::tensor::Tensor;
     use crate::text::{parse_module, print_module};

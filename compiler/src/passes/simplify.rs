@@ -40,7 +40,7 @@ impl Pass for Simplify {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::passes::{EliminateDead, run_pass};
     use crate::text::{parse_module, random_tensor};
 

@@ -58,7 +58,7 @@ pub fn check_a_normal_form(module: &Module) -> Result<(), Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::passes::run_pass;
     use crate::tensor::Tensor;
     use crate::text::parse_module;

@@ -176,7 +176,7 @@ fn apply(f: &mut Function, moves: &[Move]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::run_function;
+    use crate::interpreter::run_function;
     use crate::passes::run_pass;
     use crate::tensor::Tensor;
     use crate::text::parse_module;

@@ -7,22 +7,17 @@
 //! may still be refused by the verifier.
 
 mod compare;
-mod error;
 mod fingerprint;
-mod initial;
-mod lexer;
 mod parse;
 mod print;
 
 pub use compare::compare_modules;
-pub use error::ParseError;
 pub use fingerprint::module_fingerprint;
-pub use initial::random_tensor;
-
-pub use parse::{edit_distance, parse_instructions, parse_module, parse_pipeline, parse_tensor_function};
-pub use print::{
-    PrintOptions, print_attrs, print_cond, print_expr, print_function, print_instruction, print_int, print_module,
-    print_module_with, print_stmt, print_tensor_function, print_type, print_value,
+pub use parse::{parse_module, parse_pipeline};
+pub use print::{PrintOptions, print_function, print_module, print_module_with};
+pub use tensor_ir::text::{
+    ParseError, edit_distance, parse_instructions, parse_tensor_function, print_attrs, print_cond, print_expr,
+    print_instruction, print_int, print_stmt, print_tensor_function, print_type, print_value, random_tensor,
 };
 
 #[cfg(test)]

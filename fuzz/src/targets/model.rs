@@ -1,9 +1,9 @@
 //! What the command does with a model once it is a module: numbers of it, compilation, a run.
 
 use compiler::compile::{CompileError, CompileOptions, Compiled, compile};
-use compiler::cpu::run_function;
 use compiler::graph::{Module, bind_dims, open_dims};
 use compiler::inspect::{count_macs, inspect_module};
+use compiler::interpreter::run_function;
 use compiler::profile::DeviceProfile;
 use compiler::tensor::Tensor;
 use compiler::text::{compare_modules, parse_module, print_module, random_tensor};

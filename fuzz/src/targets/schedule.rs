@@ -7,7 +7,7 @@ use crate::raw::{one_in, one_of};
 use crate::target::{Outcome, Random, Target};
 use crate::text::mutate as mutate_text;
 use compiler::agreement::{Tolerance, agree};
-use compiler::cpu::run_scheduled;
+use compiler::interpreter::run_scheduled;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::INSTRUCTIONS;
 use compiler::schedule::accept;

@@ -7,8 +7,8 @@ use crate::target::{Outcome, Random, Target};
 use crate::text::mutate as mutate_text;
 use compiler::ops::OPS;
 use compiler::schedule::INSTRUCTIONS;
-use compiler::schedule::check_module;
 use compiler::text::{parse_module, parse_pipeline};
+use compiler::verify::check_module;
 use compiler::verify::verify_module;
 
 /// The row of the table.

@@ -3,10 +3,10 @@
 use crate::device::{gpu, has_f16};
 use crate::{assert_close, random, run_bytes};
 use compiler::compile::assign_encodings;
-use compiler::cpu::run_tensor_function;
 use compiler::dtype::DType;
 use compiler::graph::TensorType;
 use compiler::int::{Int, const_dims};
+use compiler::interpreter::run_tensor_function;
 use compiler::ops::winograd::{WinogradInput, WinogradOutput};
 use compiler::ops::{DataLayout, Op};
 use compiler::profile::DeviceProfile;

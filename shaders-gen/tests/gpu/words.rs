@@ -3,9 +3,9 @@
 use crate::device::gpu;
 use crate::run_bytes;
 use compiler::compile::assign_encodings;
-use compiler::cpu::run_tensor_function;
 use compiler::dtype::DType;
 use compiler::int::const_dims;
+use compiler::interpreter::run_tensor_function;
 use compiler::profile::DeviceProfile;
 use compiler::schedule::rules::{Choice, Scheduled, choices, schedule, schedule_with};
 use compiler::tensor::Tensor;

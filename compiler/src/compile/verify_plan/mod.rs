@@ -305,7 +305,7 @@ impl Verifier<'_> {
 
     fn host_step(&mut self, h: &HostStep, place: &str, state: &mut State) -> Verified<()> {
         let text = format!("{place} (host step `{}`)", h.name);
-        let node = &self.main.nodes[h.node];
+        let node = &self.main.nodes[NodeId::from_index(h.node as usize)];
         for (view, &v) in h.inputs.iter().zip(node.inputs.iter().flatten()) {
             self.expect(state, v, view.buffer, &text)?;
         }

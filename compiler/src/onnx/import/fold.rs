@@ -5,9 +5,9 @@
 
 use super::node::add_constant;
 use crate::arena::Id;
-use crate::cpu::eval_node;
 use crate::dtype::DType;
 use crate::graph::{Constant, FunctionBuilder, NodeId, ValueId};
+use crate::interpreter::eval_node;
 use crate::ops::control::Const;
 use crate::ops::{const_value, int_value};
 use crate::tensor::Tensor;

@@ -157,7 +157,7 @@ fn loops_are_exported_and_come_in_again() {
     for (n, limit) in [(0i64, 10.0), (1, 10.0), (7, 100.0), (7, 5.0), (7, -1.0)] {
         let inputs =
             [Tensor::from_vec(vec![3], vec![1.0f32, -0.5, 0.25]), Tensor::scalar(n), Tensor::scalar(limit as f32)];
-        let run = |m: &Module| crate::cpu::run_function(m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        let run = |m: &Module| crate::interpreter::run_function(m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(run(&second), run(&first));
     }
 }
@@ -182,7 +182,7 @@ fn branches_of_different_shapes_come_in_with_symbols() {
     for (c, rows) in [(0.0, 4), (1.0, 8)] {
         let x = Tensor::from_f64(DType::F32, vec![4, 2], (0..8).map(f64::from));
         let inputs = [x, Tensor::from_f64(DType::Bool, vec![], [c])];
-        let run = |m: &Module| crate::cpu::run_function(m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        let run = |m: &Module| crate::interpreter::run_function(m, m.entry, &inputs).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(run(&second), run(&first));
         assert_eq!(run(&second)[0].shape(), [rows, 2]);
     }
@@ -377,7 +377,7 @@ fn a_branch_that_the_shapes_forbid_may_stand_but_not_run() {
     let x = Tensor::from_vec(vec![2, 3], vec![1f32; 6]);
     let run = |c: f64| {
         let inputs = [Tensor::from_f64(DType::Bool, vec![], [c]), x.clone()];
-        crate::cpu::run_function(&m, m.entry, &inputs)
+        crate::interpreter::run_function(&m, m.entry, &inputs)
     };
     assert_eq!(run(0.0).unwrap(), std::slice::from_ref(&x));
     let e = run(1.0).unwrap_err().to_string();

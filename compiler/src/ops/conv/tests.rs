@@ -201,8 +201,8 @@ fn symbolic_sizes_stay_simple() {
 
 #[test]
 fn exports_channels_last_with_transposes_around() {
-    use crate::cpu::run_function;
     use crate::graph::{FunctionBuilder, Module};
+    use crate::interpreter::run_function;
     use crate::name::Name;
     use crate::onnx::{NoExternalData, export_onnx, import_onnx};
     use crate::ops::pool::MaxPool;

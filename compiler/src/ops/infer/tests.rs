@@ -1,7 +1,7 @@
 use super::*;
-use crate::cpu::run_function;
 use crate::graph::{FunctionBuilder, bind_dims};
 use crate::int::DimRange;
+use crate::interpreter::run_function;
 use crate::ops::OpRef;
 use crate::ops::binary::{
     Add, And, Div, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Max, Min, Mod, Mul, Or, Sub, Xor,

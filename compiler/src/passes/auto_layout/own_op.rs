@@ -1,9 +1,9 @@
 //! An op joins by what it says itself: this one is known to nobody, and runs in NHWC between two convolutions.
 
 use super::*;
-use crate::cpu::run_function;
 use crate::graph::{FunctionBuilder, TensorType};
 use crate::int::Int;
+use crate::interpreter::run_function;
 use crate::ops::conv::Conv;
 use crate::ops::testing::{assert_close, random};
 use crate::ops::{InferContext, LayoutRule, Op, OpRef, OpResult};

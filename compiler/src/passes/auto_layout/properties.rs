@@ -3,7 +3,7 @@
 use super::random_graphs::{conv_layouts, random_graph};
 use super::*;
 use crate::cost::{CostModel, EstimatedCost};
-use crate::cpu::run_function;
+use crate::interpreter::run_function;
 use crate::ops::window::DataLayout;
 use crate::passes::run_pass;
 use crate::profile::DeviceProfile;

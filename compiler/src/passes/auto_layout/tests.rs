@@ -1,7 +1,7 @@
 //! Layout propagation on real ops, always held against the interpreter.
 
 use super::*;
-use crate::cpu::run_function;
+use crate::interpreter::run_function;
 use crate::ops::conv::Conv;
 use crate::ops::window::DataLayout;
 use crate::passes::{EliminateDead, run_pass};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cpu::run_function;
+use crate::interpreter::run_function;
 use crate::passes::{EliminateDead, Simplify, run_pass};
 use crate::text::{parse_module, random_tensor};
 

@@ -1,8 +1,8 @@
 //! Pools over everything, and constants that convolutions and products can take themselves.
 
-use crate::cpu::eval_node;
 use crate::graph::{Constant, Module};
 use crate::int::const_dims;
+use crate::interpreter::eval_node;
 use crate::ops::Op;
 use crate::ops::OpRef;
 use crate::ops::binary::Add;

@@ -1,7 +1,7 @@
 //! The classic rules on real ops.
 
 use super::*;
-use crate::cpu::run_function;
+use crate::interpreter::run_function;
 use crate::ops::control::Call;
 use crate::passes::run_pass;
 use crate::profile::DeviceProfile;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::agreement::{Tolerance, agree};
-use crate::cpu::run_function;
+use crate::interpreter::run_function;
 use crate::passes::{Sequential, run_pass};
 use crate::profile::DeviceProfile;
 use crate::text::parse_module;

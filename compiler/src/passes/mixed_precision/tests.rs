@@ -1,6 +1,6 @@
 use super::*;
-use crate::cpu::run_function;
 use crate::dtype::DType;
+use crate::interpreter::run_function;
 use crate::ops::cast::Cast;
 use crate::passes::{Sequential, run_pass};
 use crate::tensor::Tensor;

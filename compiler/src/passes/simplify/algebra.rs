@@ -1,8 +1,8 @@
 //! Neutral elements, repeated and inverse functions, clamps, casts.
 
-use crate::cpu::eval_node;
 use crate::dtype::DType;
 use crate::graph::{Constant, Module, ValueId};
+use crate::interpreter::eval_node;
 use crate::ops::OpRef;
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};
 use crate::ops::cast::Cast;

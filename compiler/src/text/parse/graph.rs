@@ -1,6 +1,7 @@
 //! Graph functions.
 
-use super::{Parser, Result, suggest};
+use super::constants::MissingData;
+use super::{ModuleParser, Parser, Result};
 use crate::arena::Id;
 use crate::attr::Attr;
 use crate::graph::{Block, BlockId, Constant, Function, Module, Node, NodeId, Origins, TensorType, ValueDef, ValueId};
@@ -8,11 +9,11 @@ use crate::name::Name;
 use crate::ops::control::Const;
 use crate::ops::{InferContext, OPS, OpRef, find_op};
 use crate::tensor::ConstData;
-use crate::text::initial::MissingData;
-use crate::text::lexer::Tok;
 use crate::text::print::{default_node_name, symbol_attr};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+use tensor_ir::text::lexer::Tok;
+use tensor_ir::text::parse::suggest;
 
 /// A function under construction.
 struct Scope<'m> {
@@ -44,10 +45,57 @@ struct Metadata {
     origins: Origins,
 }
 
-impl Parser<'_> {
+impl Definition {
+    fn parse(p: &mut Parser<'_>) -> Result<Definition> {
+        let at = p.at();
+        match p.peek().clone() {
+            Tok::Value(n) => {
+                p.advance();
+                let name = Name::new(&n);
+                Ok(Definition { key: Key::Named(name), name: Some(name), at })
+            }
+            Tok::Number(n) => {
+                p.advance();
+                let mut name = None;
+                if p.eat_punct("(") {
+                    name = Some(Name::new(&p.string()?));
+                    p.expect_punct(")")?;
+                }
+                Ok(Definition { key: Key::Number(n), name, at })
+            }
+            _ => p.expected("a value `%...`"),
+        }
+    }
+}
+
+impl Scope<'_> {
+    fn define(&mut self, p: &Parser<'_>, d: &Definition, ty: TensorType, def: ValueDef) -> Result<ValueId> {
+        let v = self.f.fresh_value(ty, def, d.name);
+        if self.values.insert(d.key.clone(), v).is_some() {
+            return p.error_at(d.at, "this value is defined twice");
+        }
+        Ok(v)
+    }
+    fn value_use(&self, p: &mut Parser<'_>) -> Result<ValueId> {
+        let (key, text) = match p.peek() {
+            Tok::Value(n) => (Key::Named(Name::new(n)), n),
+            Tok::Number(n) => (Key::Number(n.clone()), n),
+            _ => return p.expected("a value `%...`"),
+        };
+        match self.values.get(&key) {
+            Some(&v) => {
+                p.advance();
+                Ok(v)
+            }
+            None => p.error(format!("there is no value %{text} before this line")),
+        }
+    }
+}
+
+impl ModuleParser<'_> {
     /// After `graph`.
     pub(super) fn graph_function(&mut self, m: &mut Module) -> Result<()> {
-        let at = self.at;
+        let at = self.at();
         let name = self.global()?;
         self.check_fresh(m, name, at)?;
         let mut s = Scope { module: m, f: Function::new(name), values: FxHashMap::default(), nodes: 0 };
@@ -87,56 +135,15 @@ impl Parser<'_> {
     fn block_args(&mut self, s: &mut Scope<'_>, block: BlockId) -> Result<()> {
         self.expect_punct("(")?;
         self.list(")", |p| {
-            let def = p.definition()?;
+            let def = Definition::parse(p)?;
             p.expect_punct(":")?;
             let ty = p.tensor_type()?;
             let index = s.f.blocks[block].args.len();
-            let v = p.define(s, &def, ty, ValueDef::Arg(block, index))?;
+            let v = s.define(p, &def, ty, ValueDef::Arg(block, index))?;
             s.f.blocks[block].args.push(v);
             Ok(())
         })?;
         Ok(())
-    }
-    fn definition(&mut self) -> Result<Definition> {
-        let at = self.at;
-        match self.peek().clone() {
-            Tok::Value(n) => {
-                self.advance();
-                let name = Name::new(&n);
-                Ok(Definition { key: Key::Named(name), name: Some(name), at })
-            }
-            Tok::Number(n) => {
-                self.advance();
-                let mut name = None;
-                if self.eat_punct("(") {
-                    name = Some(Name::new(&self.string()?));
-                    self.expect_punct(")")?;
-                }
-                Ok(Definition { key: Key::Number(n), name, at })
-            }
-            _ => self.expected("a value `%...`"),
-        }
-    }
-    fn define(&self, s: &mut Scope<'_>, d: &Definition, ty: TensorType, def: ValueDef) -> Result<ValueId> {
-        let v = s.f.fresh_value(ty, def, d.name);
-        if s.values.insert(d.key.clone(), v).is_some() {
-            return self.error_at(d.at, "this value is defined twice");
-        }
-        Ok(v)
-    }
-    fn value_use(&mut self, s: &Scope<'_>) -> Result<ValueId> {
-        let (key, text) = match self.peek() {
-            Tok::Value(n) => (Key::Named(Name::new(n)), n),
-            Tok::Number(n) => (Key::Number(n.clone()), n),
-            _ => return self.expected("a value `%...`"),
-        };
-        match s.values.get(&key) {
-            Some(&v) => {
-                self.advance();
-                Ok(v)
-            }
-            None => self.error(format!("there is no value %{text} before this line")),
-        }
     }
     /// Statements up to the terminator and the closing brace.
     fn block(&mut self, s: &mut Scope<'_>, block: BlockId, terminator: &str) -> Result<()> {
@@ -144,7 +151,7 @@ impl Parser<'_> {
             if self.eat_word(terminator) {
                 let mut results = Vec::new();
                 if !self.is_punct("}") && !self.at_line_start() {
-                    results = self.comma_separated(|p| p.value_use(s))?;
+                    results = self.comma_separated(|p| s.value_use(p))?;
                 }
                 s.f.blocks[block].results = results;
                 return self.expect_punct("}");
@@ -155,23 +162,15 @@ impl Parser<'_> {
             self.node(s, block)?;
         }
     }
-    /// One item or more.
-    fn comma_separated<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        let mut out = vec![item(self)?];
-        while self.eat_punct(",") {
-            out.push(item(self)?);
-        }
-        Ok(out)
-    }
     fn node(&mut self, s: &mut Scope<'_>, block: BlockId) -> Result<()> {
         let place = s.nodes;
         s.nodes += 1;
         let mut outputs = Vec::new();
         if matches!(self.peek(), Tok::Value(_) | Tok::Number(_)) {
-            outputs = self.comma_separated(|p| p.definition())?;
+            outputs = self.comma_separated(Definition::parse)?;
             self.expect_punct("=")?;
         }
-        let at = self.at;
+        let at = self.at();
         let op = self.op_name()?;
         let symbol =
             if matches!(self.peek(), Tok::Global(_)) && !self.at_line_start() { Some(self.global()?) } else { None };
@@ -190,7 +189,7 @@ impl Parser<'_> {
         let id = NodeId::from_index(s.f.nodes.len());
         let mut values = Vec::new();
         for (i, (def, ty)) in outputs.iter().zip(types).enumerate() {
-            values.push(self.define(s, def, ty, ValueDef::Result(id, i))?);
+            values.push(s.define(self, def, ty, ValueDef::Result(id, i))?);
         }
         for &r in &regions {
             s.f.blocks[r].owner = Some(id);
@@ -214,7 +213,7 @@ impl Parser<'_> {
         if !starts || self.at_line_start() {
             return Ok(vec![]);
         }
-        self.comma_separated(|p| if p.eat_word("_") { Ok(None) } else { p.value_use(s).map(Some) })
+        self.comma_separated(|p| if p.eat_word("_") { Ok(None) } else { s.value_use(p).map(Some) })
     }
     fn op(&mut self, at: usize, name: &str, symbol: Option<Name>) -> Result<OpRef> {
         let Some(def) = find_op(name) else {
@@ -305,7 +304,7 @@ impl Parser<'_> {
     }
     /// True when a declaration of `name` stands further down.
     fn constant_follows(&self, name: Name) -> bool {
-        self.tokens[self.at..].windows(3).any(|w| {
+        self.tokens()[self.at()..].windows(3).any(|w| {
             w[0].first
                 && w[0].tok == Tok::Word("const".to_string())
                 && w[1].tok == Tok::Global(name.to_string())

@@ -1,12 +1,12 @@
 //! Constants of a module.
 
-use super::print_type;
 use crate::bare;
 use crate::dtype::DType;
 use crate::graph::Constant;
 use crate::name::Name;
 use crate::tensor::{ConstData, Tensor};
 use half::{bf16, f16};
+use tensor_ir::text::print_type;
 
 /// One line: `const @name : f32[2] = [1.0, 2.0]`; a large one stands by reference, without data.
 pub fn print_constant(name: Name, c: &Constant, inline_elements: usize) -> String {

@@ -1,11 +1,12 @@
 //! Graph functions.
 
-use super::{PrintOptions, print_attrs, print_type};
+use super::PrintOptions;
 use crate::attr::Attr;
 use crate::bare;
 use crate::graph::{BlockId, Function, Node, NodeId, ValueId};
 use crate::name::Name;
 use rustc_hash::{FxHashMap, FxHashSet};
+use tensor_ir::text::{print_attrs, print_type};
 
 /// Text of a graph function.
 pub fn print_function(f: &Function) -> String {

@@ -1,24 +1,16 @@
 //! Printing. Every function here is total: an invalid module prints too, so that a verifier's message can show it.
 
-mod attrs;
 mod constants;
-mod expr;
 mod graph;
-mod tensor;
 
-pub use attrs::print_attrs;
-pub use attrs::print_value;
-pub use expr::{print_cond, print_expr, print_int};
 pub use graph::print_function;
-pub use tensor::{print_instruction, print_stmt, print_tensor_function};
 
-pub(super) use expr::infix_op;
 pub(super) use graph::{default_node_name, symbol_attr};
-pub(super) use tensor::combiner_word;
 
 use crate::bare;
-use crate::graph::{Module, TensorType};
+use crate::graph::Module;
 use crate::name::Name;
+use tensor_ir::text::print_tensor_function;
 
 /// What is left out of the text.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +50,4 @@ pub fn print_module_with(m: &Module, options: PrintOptions) -> String {
 /// The entry that is not written: the first graph function, or `main` where there is none.
 pub(super) fn default_entry(m: &Module) -> Name {
     m.functions.keys().next().copied().unwrap_or_else(|| Name::new("main"))
-}
-
-/// `f32[n,64]`
-pub fn print_type(t: &TensorType) -> String {
-    format!("{t:?}")
 }

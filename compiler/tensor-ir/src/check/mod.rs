@@ -1,0 +1,153 @@
+//! Holds tensor functions to what a device does with them: no races, no accesses out of bounds, complete results.
+//!
+//! - [`sharing`]: proofs about who writes and reads which element; asked of what schedule instructions make.
+//! - [`check_function`]: a function as it stands, for bodies and schedules that come from a file, and in debug builds for
+//!   what rules propose. Proofs come first. What they leave open is interpreted in lockstep at its real sizes, cut short
+//!   (`cpu::lockstep::sample`), or, for the stores to results, counted. What can be neither proved nor run is refused.
+//! - [`check_kernels`]: a function that the rules do not schedule must have all of its statements in kernels.
+//! - [`accept`](crate::schedule::accept()): applies the schedule that a function came with, and checks what it gives.
+//!
+//! A race is two threads touching one element with no barrier between, unless both read. Statements of a workgroup run in
+//! lockstep, and barriers are derived between statements that conflict; so what is left are conflicts within one
+//! statement, and those between workgroups of one kernel. Threads that store one and the same value do not conflict.
+
+mod bounds;
+mod coverage;
+mod digits;
+mod owner;
+pub mod sharing;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use view::threads_at;
+
+use crate::interpreter::sample_kernels;
+use crate::name::Name;
+use crate::tir::{Block, Stmt, TensorFunction, print_loops};
+use crate::verify::verify_tensor_function;
+use view::View;
+
+/// Why a tensor function is refused.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("@{function}: {}", self.text())]
+pub struct Refused {
+    /// The function.
+    pub function: Name,
+    /// What is wrong, or not proved.
+    pub message: String,
+    /// The loops with the culprit marked.
+    pub loops: Option<String>,
+    /// Nothing is wrong that was found, but it is neither proved nor could all of it be interpreted.
+    pub undecided: bool,
+}
+
+impl Refused {
+    /// The message with the loops, without the function's name.
+    pub fn text(&self) -> String {
+        self.loops.as_ref().map_or(self.message.clone(), |l| format!("{}\n{l}", self.message))
+    }
+}
+
+/// Checks a function as it stands, without what is pending.
+///
+/// # Errors
+/// The first rule of the verifier that is broken, a race, an access out of bounds, an element of a result that is not
+/// stored exactly once; or what of these is neither proved nor can be interpreted.
+pub fn check_function(f: &TensorFunction) -> Result<(), Refused> {
+    check(f, false)
+}
+
+/// Whether each block of a function is in a kernel: a device runs kernels alone, and would leave out a block that is in none.
+///
+/// # Errors
+/// The first block outside, marked in the loops.
+pub fn check_kernels(f: &TensorFunction) -> Result<(), Refused> {
+    let Some(b) = outside_of_kernels(&f.body) else { return Ok(()) };
+    let (n, name) = (f.kernels().len(), b.name);
+    let made =
+        if n == 0 { "has no kernels".to_string() } else { format!("has {n} kernels, and none of them holds it") };
+    let help = "`cut-kernel`, as the last instruction, makes a kernel of each statement that is in none";
+    Err(refused(f, Some(name), format!("no device would run block `{name}`: the function {made}; {help}")))
+}
+
+fn outside_of_kernels(s: &Stmt) -> Option<&Block> {
+    match s {
+        Stmt::Seq(list) => list.iter().find_map(outside_of_kernels),
+        Stmt::For(l) => outside_of_kernels(&l.body),
+        Stmt::Block(b) => Some(b),
+        Stmt::Kernel(..) | Stmt::Barrier => None,
+    }
+}
+
+/// [`check_function`]; `run` asks for a run of the kernels whatever is proved.
+pub(crate) fn check(f: &TensorFunction, run: bool) -> Result<(), Refused> {
+    let views = View::all(f);
+    check_races(f, None, &views, run, FULL)?;
+    coverage::check(f, &views).map_err(|gap| refused(f, gap.block, gap.message))
+}
+
+/// [`check_function`] of what instructions have made of `plain`, a function without kernels.
+///
+/// # Errors
+/// As [`check_function`]. Where open sizes leave open whether each element is stored once, that is asked of `plain`, since instructions
+/// keep it, and counted for a few sizes.
+pub(crate) fn check_made(f: &TensorFunction, plain: &TensorFunction) -> Result<(), Refused> {
+    let views = View::all(f);
+    check_races(f, Some(plain), &views, false, FULL)?;
+    coverage::check_made(f, &views, plain).map_err(|gap| refused(f, gap.block, gap.message))
+}
+
+/// Holds what a rule proposes for `plain`, a function without kernels, to proofs, and to a short run of what they leave open.
+///
+/// # Errors
+/// As [`check_function`], results aside.
+pub(crate) fn check_proposal(f: &TensorFunction, plain: &TensorFunction) -> Result<(), Refused> {
+    match check_races(f, Some(plain), &View::all(f), false, BRIEF) {
+        Err(e) if e.undecided => Ok(()),
+        done => done,
+    }
+}
+
+/// Statements of single threads that are interpreted, at most: of what comes from a file, and of what a rule proposes.
+const FULL: u64 = 1 << 24;
+const BRIEF: u64 = 1 << 14;
+
+fn refused(f: &TensorFunction, culprit: Option<Name>, message: String) -> Refused {
+    let loops = culprit.map(|c| print_loops(f, &f.body, Some(c)));
+    Refused { function: f.name, message, loops, undecided: false }
+}
+
+fn check_races(
+    f: &TensorFunction,
+    plain: Option<&TensorFunction>,
+    views: &[View<'_>],
+    run: bool,
+    effort: u64,
+) -> Result<(), Refused> {
+    let refuse = |culprit: Option<Name>, message: String| refused(f, culprit, message);
+    if let Err(list) = verify_tensor_function(f) {
+        let first = list.first().map(|e| e.message.clone()).unwrap_or_default();
+        return Err(refuse(None, first));
+    }
+    let mut open =
+        sharing::unproved(f).into_iter().next().map(|v| (v.culprit, format!("`{}`: {}", v.culprit, v.message)));
+    if open.is_none() {
+        let outside = views.iter().find_map(bounds::outside);
+        open = outside.map(|o| (o.block, format!("block `{}`: {}", o.block, o.message)));
+    }
+    if (open.is_some() || run)
+        && let Err(found) = sample_kernels(f, plain, effort)
+    {
+        match (found.block, &open) {
+            (Some(block), _) => return Err(refuse(Some(block), found.message)),
+            (None, Some((culprit, message))) => {
+                let e = refuse(Some(*culprit), format!("{message}; {}", found.message));
+                return Err(Refused { undecided: true, ..e });
+            }
+            // All of it is proved.
+            (None, None) => {}
+        }
+    }
+    Ok(())
+}

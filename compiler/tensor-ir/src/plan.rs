@@ -1,0 +1,284 @@
+//! The plan: everything that is decided before the first run. Plain data; the runtime executes it.
+
+mod saved;
+mod stand_in;
+mod steps;
+
+pub use saved::SavedPlanError;
+pub use stand_in::StandInEmitter;
+pub use steps::{
+    Branch, Call, Carried, Collected, Dispatch, Handover, HostCall, HostCaller, HostComputation, HostResult, HostStep,
+    Loop, PlanFunction, Step, Trips, nested,
+};
+
+use crate::dtype::DType;
+use crate::int::{Bounds, Int, simplify};
+use crate::name::Name;
+use crate::tir::{Access, BufferId, Encoding, TensorFunction};
+use std::any::Any;
+use std::sync::Arc;
+
+/// One storage binding of a kernel, in binding order (`@group(0) @binding(index)`).
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Binding {
+    /// Buffer of the tensor function.
+    pub buffer: BufferId,
+    /// Which slice of the buffer: elements `[slice * slice_elements, (slice + 1) * slice_elements)`. 0 where it fits one binding.
+    pub slice: u32,
+    /// Read-only or written.
+    pub access: Access,
+}
+
+/// Lines of a shader's text that one block of the tensor function, or the head of one of its loops, became.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct LineSpan {
+    /// The first line, from 0.
+    pub first: u32,
+    /// How many lines.
+    pub count: u32,
+    /// The block; `None` for the head or the end of a loop around several.
+    pub block: Option<Name>,
+    /// The innermost loop around, of those that are loops in the text.
+    pub r#loop: Option<Name>,
+}
+
+/// Workgroups along x, y and z that the sizes of a run tell.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct OpenGrid {
+    /// Expressions of the symbols of the kernel's function.
+    pub extents: [Int; 3],
+    /// The kernel counts workgroups one after another, so many along x and the rest along y; none: the extents are the grid.
+    pub row: Option<u32>,
+    /// Workgroups along an axis, at most.
+    pub most: u32,
+}
+
+impl OpenGrid {
+    /// Workgroups along each axis, as expressions of the symbols.
+    pub fn exprs(&self) -> [Int; 3] {
+        let Some(row) = self.row.map(i64::from) else { return self.extents.clone() };
+        let total = simplify(&self.extents.iter().fold(Int::new(1), |a, e| a * e), &Bounds::new());
+        [total.min(row), total.ceil_div(row.max(1)), Int::new(1)]
+    }
+
+    /// The grid for these values of the symbols.
+    ///
+    /// # Errors
+    /// A symbol without a value, and more workgroups than the device takes.
+    pub fn at(&self, value: &dyn Fn(Name) -> Option<i64>) -> Result<[u32; 3], String> {
+        let mut grid = [0u64; 3];
+        for (g, e) in grid.iter_mut().zip(&self.extents) {
+            let n = e.eval(value).and_then(|n| u64::try_from(n).ok());
+            *g = n.ok_or_else(|| format!("{e} workgroups are no number"))?;
+        }
+        if let Some(row) = self.row.map(u64::from) {
+            let total = grid.iter().fold(1u64, |a, &g| a.saturating_mul(g));
+            grid = [total.min(row), total.div_ceil(row.max(1)), 1];
+        }
+        if let Some(&g) = grid.iter().find(|&&g| g > u64::from(self.most)) {
+            return Err(format!("{g} workgroups along an axis, the device takes {}", self.most));
+        }
+        Ok(grid.map(|g| g as u32))
+    }
+}
+
+/// A kernel as the shader generator made it.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+pub struct EmittedKernel {
+    /// Entry point name.
+    pub name: String,
+    /// Threads of a workgroup.
+    pub workgroup: [u32; 3],
+    /// Workgroups to dispatch (already folded against the device's limit per axis). With an `open_grid` the run's sizes say it.
+    pub grid: [u32; 3],
+    /// Workgroups as expressions of the function's symbols, where they are.
+    pub open_grid: Option<OpenGrid>,
+    /// Rounds that a thread makes in its loops, as an expression of the function's symbols, and how many the driver makes at most
+    /// ([`DeviceProfile::most_rounds`](crate::profile::DeviceProfile::most_rounds)); none where sizes decide nothing of that.
+    pub open_rounds: Option<(Int, u64)>,
+    /// Bindings in order.
+    pub bindings: Vec<Binding>,
+    /// Bytes of immediates: one i32 per symbol of the function, in order; 0 without symbols.
+    pub immediate_bytes: u32,
+    /// Bytes of workgroup memory.
+    pub shared_bytes: u32,
+    /// All accesses proved in bounds, index arithmetic proved not to overflow.
+    pub bounds_proved: bool,
+    /// WGSL text.
+    pub wgsl: String,
+    /// What its lines belong to, in order; lines that belong to the whole kernel are left out.
+    pub lines: Vec<LineSpan>,
+    /// The validated shader module in the generator's own form (for the runtime).
+    #[serde(skip, default = "saved::no_module")]
+    pub module: Arc<dyn Any + Send + Sync>,
+}
+impl std::fmt::Debug for EmittedKernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EmittedKernel({} {:?} x {:?})", self.name, self.grid, self.workgroup)
+    }
+}
+
+/// Why a shader generator makes no shader of a kernel.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EmitFailure {
+    /// The kernel is beyond what the device has, or beyond the 32 bits of a shader's integers. The CPU executor has no such
+    /// limit.
+    #[error("{0}")]
+    BeyondDevice(String),
+    /// The kernel is none that the generator can express: a bug, unless the kernel came written.
+    #[error("{0}")]
+    Lowering(String),
+}
+
+/// The shader generator, as the compiler sees it. Kernels are emitted in parallel: the result must follow from the
+/// arguments alone.
+pub trait EmitKernel: Send + Sync {
+    /// Emits kernel `kernel` of the scheduled function `f`.
+    ///
+    /// # Errors
+    /// When the kernel is beyond the profile's limits or the lowering has a bug.
+    fn emit(
+        &self,
+        f: &TensorFunction,
+        kernel: Name,
+        profile: &crate::profile::DeviceProfile,
+    ) -> Result<EmittedKernel, EmitFailure>;
+
+    /// SPIR-V words of a kernel that this generator made.
+    ///
+    /// # Errors
+    /// When the generator makes none, or the kernel is not its own.
+    fn spirv(&self, _kernel: &EmittedKernel) -> Result<Vec<u32>, String> {
+        Err("this generator makes no SPIR-V".into())
+    }
+
+    /// Bytes of [`EmittedKernel::module`], for [`EmitKernel::restore`] of the same build of the generator.
+    ///
+    /// # Errors
+    /// When the generator keeps none, or the kernel is not its own.
+    fn save(&self, _kernel: &EmittedKernel) -> Result<Vec<u8>, String> {
+        Err("this generator's shaders cannot be kept".into())
+    }
+
+    /// What [`EmitKernel::save`] saved.
+    ///
+    /// # Errors
+    /// Bytes of something else.
+    fn restore(&self, _bytes: &[u8]) -> Result<Arc<dyn Any + Send + Sync>, String> {
+        Err("this generator's shaders cannot be kept".into())
+    }
+}
+
+/// What a plan buffer holds.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub enum Content {
+    /// The n-th input of the entry function, uploaded before a run.
+    Input(usize),
+    /// A constant, uploaded when the session opens; with `packer`, through that tensor function (one read, one write).
+    Constant {
+        /// Constant of the module.
+        name: Name,
+        /// Prepacking function, run once on the host.
+        #[serde(with = "saved::packer_text")]
+        packer: Option<Arc<TensorFunction>>,
+    },
+    /// An activation or scratch buffer of the pool.
+    Pool,
+    /// A tensor in host memory that no kernel touches; it has no bytes on the device.
+    Host(HostContent),
+}
+
+/// A tensor in host memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub enum HostContent {
+    /// The n-th input of the entry function.
+    Input(usize),
+    /// A constant of the module.
+    Constant(Name),
+    /// The n-th tensor between host steps.
+    Value(usize),
+}
+
+/// A device buffer of the plan. Outputs are read back from the buffer that [`Plan::outputs`] names.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct PlanBuffer {
+    /// What it holds.
+    pub content: Content,
+    /// Bytes in storage form, a multiple of 16.
+    pub bytes: u64,
+    /// Bytes of one slice (a multiple of 16); `bytes` where one binding holds it all.
+    pub slice_bytes: u64,
+    /// The storage form in which kernels, host steps or results read a constant; none for what is no constant.
+    pub encoding: Option<Encoding>,
+}
+
+/// Index into [`Plan::buffers`].
+pub type BufferIndex = usize;
+/// Index into [`Plan::kernels`].
+pub type KernelIndex = usize;
+
+/// A tensor of the entry function or of a host step, in a plan buffer.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct BufferView {
+    /// Name in the source model.
+    pub name: Name,
+    /// The buffer that holds it.
+    pub buffer: BufferIndex,
+    /// Logical type.
+    pub dtype: DType,
+    /// Shape.
+    pub shape: Vec<usize>,
+    /// Storage form.
+    pub encoding: Encoding,
+}
+
+/// A kernel of the plan: distinct shaders, shared by equal groups.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct PlanKernel {
+    /// Unique in the plan: the layer of its first call, and what is fused with it.
+    pub name: String,
+    /// The shader.
+    pub emitted: EmittedKernel,
+    /// Tensor function it came from (in the compiled module).
+    pub function: Name,
+    /// The kernel of that function.
+    pub part: Name,
+}
+
+/// Characters of a kernel's file name, at most.
+const FILE_LENGTH: usize = 100;
+
+/// The name of a kernel's file without extension: its position in the plan, then its name in letters, digits, `_` and `-`.
+pub fn kernel_file(index: usize, name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    format!("{index:03}_{}", name.chars().map(plain).take(FILE_LENGTH).collect::<String>())
+}
+
+/// The plan of one entry function.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Plan {
+    /// Device buffers.
+    pub buffers: Vec<PlanBuffer>,
+    /// Kernels.
+    pub kernels: Vec<PlanKernel>,
+    /// Steps in order.
+    pub steps: Vec<Step>,
+    /// Inputs of the entry function.
+    pub inputs: Vec<BufferView>,
+    /// Results of the entry function.
+    pub outputs: Vec<BufferView>,
+    /// The functions that steps call.
+    pub functions: Vec<PlanFunction>,
+}
+
+impl Plan {
+    /// All steps, as [`nested`] has them, those of called functions behind the entry function's.
+    pub fn all_steps(&self) -> Vec<&Step> {
+        let bodies = [&self.steps].into_iter().chain(self.functions.iter().map(|f| &f.body));
+        bodies.flat_map(|body| nested(body)).collect()
+    }
+    /// All dispatches, in the order of the steps.
+    pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
+        self.all_steps().into_iter().flat_map(|s| if let Step::Gpu(list) = s { list.as_slice() } else { &[] })
+    }
+}

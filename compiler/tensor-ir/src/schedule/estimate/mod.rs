@@ -1,0 +1,218 @@
+//! What a function costs on a device: the one estimate that passes, rules and `explain` ask.
+//!
+//! [`estimate`] takes a function that is scheduled as it stands and weighs each kernel; of one that is not it tells the kernels
+//! that the rules would make, without making them: from the loops, the tiles that the rules name, and the elements that the
+//! lanes of one subgroup read. Both add the same counts (`tally`) and pay the same prices (`rates`). A kernel's time has parts:
+//!
+//! - *arithmetic*: scalar operations;
+//! - *issue*: loads and stores that subgroups issue, a vector counting once;
+//! - *shared passes* over the banks of workgroup memory, and *sectors* of device memory, as [`crate::traffic`] counts them;
+//! - *waves*: cores that idle for want of workgroups, at all or in the last round;
+//! - *launch*: a fixed price of a kernel and of each workgroup.
+//!
+//! A GPU computes while it waits for memory, so that the larger of both counts; a processor that stands for one does one
+//! after the other. Numbers are nanoseconds, for comparisons; the compiler prefers measured times if it has some
+//! (`cost::Measurements`).
+//! What a device cannot run is refused with the reason.
+//!
+//! Deliberately absent: what a driver does to the code, caches but for accesses of one subgroup, other work on the device.
+
+mod combination;
+mod product;
+mod rates;
+mod reads;
+mod rows;
+mod scheduled;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod transform;
+mod transpose;
+mod units;
+
+pub(in crate::schedule) use combination::{Combination, combination_cost};
+pub(in crate::schedule) use rows::row_costs;
+pub use tally::{KernelEstimate, operations_of_value};
+pub(in crate::schedule) use transpose::transpose_costs;
+pub(in crate::schedule) use units::{
+    Holdings, apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs,
+};
+
+use crate::arena::Id;
+use crate::fingerprint::Fingerprint;
+use crate::int::{DimRanges, Int, typical_size};
+use crate::profile::DeviceProfile;
+use crate::tir::{BufferId, TensorFunction};
+use rustc_hash::FxHashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// Time in nanoseconds, by what it is spent on.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Cost {
+    /// Scalar operations.
+    pub arithmetic: f64,
+    /// Loads and stores.
+    pub issue: f64,
+    /// Accesses of workgroup memory.
+    pub shared_passes: f64,
+    /// Pieces of device memory.
+    pub sectors: f64,
+    /// Idle cores.
+    pub waves: f64,
+    /// Fixed prices.
+    pub launch: f64,
+    /// What of the above hides behind the rest.
+    pub hidden: f64,
+}
+
+impl Cost {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.parts().iter().map(|p| p.1).sum::<f64>() - self.hidden
+    }
+    /// The parts that add up, by name.
+    pub fn parts(&self) -> [(&'static str, f64); 6] {
+        [
+            ("arithmetic", self.arithmetic),
+            ("issue", self.issue),
+            ("shared passes", self.shared_passes),
+            ("sectors", self.sectors),
+            ("waves", self.waves),
+            ("launch", self.launch),
+        ]
+    }
+}
+
+impl std::ops::Add for Cost {
+    type Output = Cost;
+    fn add(self, other: Cost) -> Cost {
+        Cost {
+            arithmetic: self.arithmetic + other.arithmetic,
+            issue: self.issue + other.issue,
+            shared_passes: self.shared_passes + other.shared_passes,
+            sectors: self.sectors + other.sectors,
+            waves: self.waves + other.waves,
+            launch: self.launch + other.launch,
+            hidden: self.hidden + other.hidden,
+        }
+    }
+}
+
+/// `12.3 us (arithmetic 4.0, sectors 6.2, launch 5.0, hidden -2.9)`; parts below a hundredth are left out.
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let shown = self.parts().into_iter().chain([("hidden", -self.hidden)]).filter(|p| p.1.abs() > total / 1e2);
+        let list: Vec<String> = shown.map(|(name, ns)| format!("{name} {:.1}", ns / 1e3)).collect();
+        write!(f, "{:.1} us ({})", total / 1e3, list.join(", "))
+    }
+}
+
+/// What the kernels of a function take.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Estimate {
+    /// Each kernel, in order.
+    pub kernels: Vec<KernelEstimate>,
+    /// All of them together.
+    pub cost: Cost,
+}
+
+impl Estimate {
+    fn of(kernels: Vec<KernelEstimate>) -> Estimate {
+        let cost = kernels.iter().fold(Cost::default(), |sum, k| sum + k.cost);
+        Estimate { kernels, cost }
+    }
+    /// The most bindings of a kernel.
+    pub fn bindings(&self) -> u32 {
+        self.kernels.iter().map(|k| k.bindings).max().unwrap_or(0)
+    }
+    /// The most workgroup memory of a kernel, in bytes.
+    pub fn shared_bytes(&self) -> u64 {
+        self.kernels.iter().map(|k| k.shared_bytes).max().unwrap_or(0)
+    }
+    /// Time in nanoseconds.
+    pub fn total(&self) -> f64 {
+        self.cost.total()
+    }
+}
+
+/// `2 kernels, at most 5 bindings and 4096 bytes of workgroup memory, 12.3 us (...)`
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = format!("{} bindings and {} bytes of workgroup memory", self.bindings(), self.shared_bytes());
+        match self.kernels.len() {
+            1 => write!(f, "1 kernel, {most}, {}", self.cost),
+            n => write!(f, "{n} kernels, at most {most}, {}", self.cost),
+        }
+    }
+}
+
+/// Estimates `f`, for typical sizes where its sizes are open. `constants` are read buffers that may be prepacked, as for
+/// [`rules::schedule`](super::rules::schedule).
+///
+/// # Errors
+/// What the device does not have, or what of the function is neither scheduled nor a sequence of plain stages.
+pub fn estimate(f: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<Estimate, String> {
+    let f = f.at_typical_sizes(&DimRanges::default());
+    let kernels = match f.kernels().is_empty() {
+        true => units::kernels(&f, constants, profile)?,
+        false => scheduled::kernels(&f, profile)?,
+    };
+    match kernels.iter().find_map(|k| k.refusal(profile)) {
+        Some(why) => Err(why),
+        None => Ok(Estimate::of(kernels)),
+    }
+}
+
+/// What a kernel costs that only moves so many bytes, in and out together, four words a thread.
+pub fn cost_of_bytes(profile: &DeviceProfile, bytes: f64) -> Cost {
+    let rates = rates::Rates::of(profile);
+    let accesses = bytes / (rates.lanes * 16) as f64;
+    let workgroups = (bytes / 4096.0).ceil();
+    let tally = tally::Tally { accesses, sector_bytes: bytes, workgroups, threads: 128.0, ..Default::default() };
+    tally.cost(bytes, &rates)
+}
+
+/// Estimates for one device; each different function once.
+pub struct Estimator {
+    profile: DeviceProfile,
+    /// Ranges of open sizes, of which typical ones count.
+    dims: DimRanges,
+    known: Mutex<FxHashMap<Key, Arc<Result<Estimate, String>>>>,
+}
+
+/// A function by its structure, and the positions of its constants.
+type Key = (Fingerprint, Vec<usize>);
+
+impl Estimator {
+    /// For a device, where open sizes have these ranges.
+    pub fn within(profile: &DeviceProfile, dims: DimRanges) -> Estimator {
+        Estimator { profile: profile.clone(), dims, known: Mutex::default() }
+    }
+    /// The device.
+    pub fn profile(&self) -> &DeviceProfile {
+        &self.profile
+    }
+    /// How many elements there are of something whose size may be open.
+    pub fn elements(&self, count: &Int) -> f64 {
+        count.eval(&|v| Some(typical_size(self.dims.range(v)))).map_or(1.0, |n| n.max(0) as f64)
+    }
+    /// [`estimate`], remembered.
+    pub fn estimate(&self, f: &TensorFunction, constants: &[BufferId]) -> Arc<Result<Estimate, String>> {
+        let f = &*f.at_typical_sizes(&self.dims);
+        let mut constants = constants.to_vec();
+        constants.sort_unstable();
+        let key = (f.fingerprint(), constants.iter().map(|b| b.index()).collect());
+        if let Ok(known) = self.known.lock()
+            && let Some(found) = known.get(&key)
+        {
+            return found.clone();
+        }
+        let made = Arc::new(estimate(f, &constants, &self.profile));
+        if let Ok(mut known) = self.known.lock() {
+            known.insert(key, made.clone());
+        }
+        made
+    }
+}

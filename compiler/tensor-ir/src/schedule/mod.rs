@@ -1,0 +1,261 @@
+//! Schedules are data: a trace of instructions that rewrite a tensor function's loops.
+//!
+//! Each [`Instruction`] is an attribute struct in its own file under `schedule/` with one line in the
+//! `instructions!` table; it prints and parses like an op (`split {loop=i, factors=[0,4]}`), and applying a trace to
+//! the same function always gives the same result.
+
+mod accept;
+mod accesses;
+pub mod estimate;
+pub mod loops;
+pub mod rules;
+mod simplify;
+#[cfg(test)]
+pub(crate) mod testing;
+
+mod bind;
+mod cache_write;
+mod choose;
+mod combine;
+mod compute_at;
+mod cut_kernel;
+mod decompose_reduction;
+mod flatten_buffer;
+mod fuse;
+mod inline;
+mod layout;
+mod merge_buffers;
+mod merge_nests;
+mod offset_loop;
+mod pad_reduction;
+mod partition_loop;
+mod reorder;
+mod rfactor;
+mod set_scope;
+mod software_pipeline;
+mod split;
+mod split_epilogue;
+mod stage_in_fragment;
+mod stage_in_registers;
+mod stage_in_shared;
+mod stage_in_subgroup;
+mod staging;
+mod tensorize;
+mod transform_layout;
+mod unroll;
+mod vectorize;
+mod version;
+
+pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
+pub use accept::{accept, has_own_schedule};
+pub use bind::Axis;
+pub use compute_at::LocalScope;
+pub use set_scope::MemoryScope;
+pub use simplify::{simplify_conds, simplify_expr, simplify_function};
+
+use crate::attr::{AttrStruct, Attrs};
+use crate::check::sharing::{Violation, violations};
+use crate::name::Name;
+use crate::registry::Table;
+use crate::tir::{LoopKind, Scope, Stmt, TensorFunction};
+use crate::verify::verify_tensor_function;
+
+/// Why an instruction does not apply.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{instruction}: {message}{}", self.loops.as_ref().map(|l| format!("\n{l}")).unwrap_or_default())]
+pub struct ScheduleError {
+    /// The instruction as text.
+    pub instruction: String,
+    /// What is wrong.
+    pub message: String,
+    /// The loop nest with the culprit marked.
+    pub loops: Option<String>,
+}
+
+/// A row of the instruction table.
+pub struct InstructionDef {
+    /// Name in text.
+    pub name: &'static str,
+    /// Builds the instruction from text attributes.
+    pub from_attrs: fn(&Attrs) -> Result<InstrRef, String>,
+}
+
+macro_rules! instructions {
+    ($($module:ident :: $op:ident),* $(,)?) => {
+        $(pub use $module::$op;)*
+        /// Every schedule instruction; [`register_instruction`] adds one.
+        pub static INSTRUCTIONS: Table<InstructionDef> = Table::new(&[$(InstructionDef {
+            name: <$module::$op as AttrStruct>::NAME,
+            from_attrs: |a| <$module::$op as AttrStruct>::from_attrs(a).map(InstrRef::new),
+        }),*]);
+    };
+}
+
+instructions! {
+    split::Split,
+    fuse::Fuse,
+    reorder::Reorder,
+    bind::Bind,
+    vectorize::Vectorize,
+    unroll::Unroll,
+    offset_loop::OffsetLoop,
+    inline::Inline,
+    stage_in_registers::StageInRegisters,
+    stage_in_shared::StageInShared,
+    stage_in_subgroup::StageInSubgroup,
+    stage_in_fragment::StageInFragment,
+    compute_at::ComputeAt,
+    cache_write::CacheWrite,
+    decompose_reduction::DecomposeReduction,
+    split_epilogue::SplitEpilogue,
+    pad_reduction::PadReduction,
+    partition_loop::PartitionLoop,
+    merge_nests::MergeNests,
+    merge_buffers::MergeBuffers,
+    rfactor::Rfactor,
+    transform_layout::TransformLayout,
+    flatten_buffer::FlattenBuffer,
+    set_scope::SetScope,
+    software_pipeline::SoftwarePipeline,
+    cut_kernel::CutKernel,
+    combine::Combine,
+    tensorize::Tensorize,
+    choose::Choose,
+    version::Version,
+}
+
+impl InstructionDef {
+    /// The row of an instruction type.
+    pub fn of<T: Instruction + AttrStruct>() -> InstructionDef {
+        InstructionDef { name: T::NAME, from_attrs: |a| T::from_attrs(a).map(InstrRef::new) }
+    }
+}
+
+/// Adds an instruction of one's own to the table: schedules in text may then name it. To be called before anything is parsed.
+///
+/// # Errors
+/// When there is an instruction of this name.
+pub fn register_instruction(i: InstructionDef) -> Result<(), String> {
+    let name = i.name;
+    INSTRUCTIONS.add(i, |d| d.name == name).map_err(|_| format!("there is an instruction `{name}`"))
+}
+
+/// The table row of an instruction name.
+pub fn find_instruction(name: &str) -> Option<&'static InstructionDef> {
+    INSTRUCTIONS.iter().find(|d| d.name == name)
+}
+
+/// Applies one instruction, simplifies every index expression under the ranges of the loops, and notes the instruction
+/// in the function's trace.
+///
+/// An instruction keeps what the function computes when its loops run one after another; that they may run side by side
+/// as they are bound ([`sharing`](crate::check::sharing)) is asked here, of the whole function.
+///
+/// # Errors
+/// When the instruction does not apply; `f` is then as before.
+pub fn apply(f: &mut TensorFunction, i: InstrRef) -> Result<(), ScheduleError> {
+    if !i.rewrites() {
+        return choose::note(f, i);
+    }
+    let after = rewritten(f, &i)?;
+    match new_violation(f, &after) {
+        None => *f = after,
+        Some(v) => return Err(refused(&after, &i, format!("`{}`: {}", v.culprit, v.message), v.culprit)),
+    }
+    Ok(())
+}
+
+/// The function with one more instruction, which keeps what the function computes when its loops run one after another.
+fn rewritten(f: &TensorFunction, i: &InstrRef) -> Result<TensorFunction, ScheduleError> {
+    let mut after = f.clone();
+    if !i.rewrites() {
+        choose::note(&mut after, i.clone())?;
+        return Ok(after);
+    }
+    i.apply(&mut after).map_err(|r| ScheduleError {
+        instruction: i.text(),
+        message: r.message,
+        loops: r.culprit.map(|c| print_loops(f, &f.body, Some(c))),
+    })?;
+    simplify::simplify_changes(&mut after, f);
+    if let Some((var, text)) = loops::too_long(&after) {
+        return Err(refused(&after, i, text, var));
+    }
+    if let Some((buffer, bytes)) = loops::too_large(&after).filter(|found| loops::too_large(f).as_ref() != Some(found))
+    {
+        let text = format!("`{buffer}` would take {} KiB inside a workgroup, which no device has", bytes >> 10);
+        return Err(refused(&after, i, text, buffer));
+    }
+    if let Some(message) = unfit_for_subgroups(&after) {
+        return Err(ScheduleError { instruction: i.text(), message, loops: None });
+    }
+    after.note_instruction(f, i);
+    after.trace.push(i.clone());
+    Ok(after)
+}
+
+/// What the verifier finds wrong with kernels that subgroups work on as a whole: what a list of instructions has staged in fragments
+/// but left to single threads is no operation.
+fn unfit_for_subgroups(f: &TensorFunction) -> Option<String> {
+    let mut used = f.buffers.iter().any(|(_, b)| matches!(b.scope, Scope::Fragment(_)));
+    f.body.visit(&mut |s| {
+        let kinds = |k: LoopKind| matches!(k, LoopKind::Subgroup(_) | LoopKind::Lane | LoopKind::Tensor);
+        used |= matches!(s, Stmt::For(l) if kinds(l.kind));
+    });
+    if !used || f.kernels().is_empty() {
+        return None;
+    }
+    let errors = verify_tensor_function(f).err()?;
+    errors.first().map(|e| format!("{}: {}", e.place.as_deref().unwrap_or("the function"), e.message))
+}
+
+/// A refusal for what `i` would make.
+fn refused(after: &TensorFunction, i: &InstrRef, message: String, culprit: Name) -> ScheduleError {
+    let loops = print_loops(after, &after.body, Some(culprit));
+    let loops = Some(format!("the loops would be\n{loops}"));
+    ScheduleError { instruction: i.text(), message, loops }
+}
+
+/// What keeps the loops of `after` from running side by side. What did not hold before is not the fault of what was done since.
+fn new_violation(before: &TensorFunction, after: &TensorFunction) -> Option<Violation> {
+    let found = violations(after);
+    if found.is_empty() {
+        return None;
+    }
+    let known = violations(before);
+    found.into_iter().find(|v| !known.contains(v))
+}
+
+/// Applies instructions in order. Whether loops may run side by side is asked of the result: since each instruction keeps what
+/// the loops compute one after another, what holds there does not depend on the way.
+///
+/// # Errors
+/// At the first instruction that does not apply; `f` then has those before it.
+pub fn replay(f: &mut TensorFunction, trace: &[InstrRef]) -> Result<(), ScheduleError> {
+    let start = f.clone();
+    let done = trace.iter().try_for_each(|i| {
+        *f = rewritten(f, i)?;
+        Ok(())
+    });
+    if new_violation(&start, f).is_none() {
+        return done;
+    }
+    // One after another, to find which one is at fault.
+    *f = start;
+    trace.iter().try_for_each(|i| apply(f, i.clone()))
+}
+
+/// Applies the instructions that are pending in `f` (its `schedule` block in text), on the canonical form of the
+/// function, so that the text and the function that was printed give the same kernels.
+///
+/// # Errors
+/// At the first instruction that does not apply; it and those after it are then still pending.
+pub fn apply_pending(f: &mut TensorFunction) -> Result<(), ScheduleError> {
+    if f.trace.is_empty() && !f.pending.is_empty() {
+        *f = f.canonical();
+    }
+    let (list, before) = (std::mem::take(&mut f.pending), f.trace.len());
+    let done = replay(f, &list);
+    f.pending = list[f.trace.len() - before..].to_vec();
+    done
+}

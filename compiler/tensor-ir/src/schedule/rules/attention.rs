@@ -1,0 +1,342 @@
+//! Attention: a product, reductions along the rows of its results, and a product of what is made of them, as one kernel.
+//!
+//! A workgroup takes a block of rows. The first product's results for all columns of the block (the scores) go to workgroup memory,
+//! from where the row reductions (maximum and sum of a softmax) take them; the second product reads the scores as its left operand,
+//! through whatever the function makes of them, a K step at a time. So no score goes to device memory, and accumulators are never
+//! rescaled. Both products are those of `matmul_tiled`, or of `matmul_matrix`, in tiles of the block's rows.
+
+use super::analysis::{Contraction, Unit, contraction, strip_casts, whole_unit};
+use super::cooperate::{Team, reduce_over_threads};
+use super::matmul_matrix::Product;
+use super::matmul_tiled::{Tile, TileLoops, accumulate, fuse_output, split_tile};
+use super::matrix_tile::{self, Matrix, PLAIN};
+use super::pooling::inside;
+use super::script;
+use super::sketch::{Decline, Sketch};
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::schedule::estimate::{Combination, Holdings, KernelEstimate, apart_cost, estimate, holdings};
+use crate::schedule::{Axis, ComputeAt, LocalScope, SplitEpilogue};
+use crate::tir::{Access, BinaryOp, Block, BufferId, Combiner, Expr, Param, TensorFunction};
+
+/// Rows and columns of a piece of a thread's tile.
+const PIECE: i64 = 4;
+/// Elements of a reduction that a workgroup has at a time.
+const DEPTH: i64 = 16;
+/// The same on matrix units.
+const MATRIX_DEPTH: i64 = 32;
+/// Threads along x on matrix units, which share a row.
+const ACROSS: i64 = 16;
+
+/// The blocks of attention.
+#[derive(Clone, Debug)]
+struct Parts {
+    /// The first product.
+    scores: Name,
+    /// Reductions along rows of its results, in order.
+    rows: Vec<Name>,
+    /// The second product.
+    mix: Name,
+    /// The operand of the second product that reads the scores.
+    weights: usize,
+}
+
+/// Takes a whole function of a product, reductions along rows of its results, and a product of what is made of both, where one
+/// kernel costs less than several.
+pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
+    let parts = find_parts(&sketch.f).ok_or_else(Decline::other_kind)?;
+    let whole = sketch.f.clone();
+    let plan = Plan::of(sketch, unit, parts)?;
+    let (way, one) = plan.choose_way(sketch)?;
+    let apart = apart_cost(&whole, sketch.constants, sketch.profile);
+    if let Some(apart) = apart.filter(|apart| !sketch.asked && *apart <= one.total()) {
+        return Err(Decline(format!("one kernel takes {:.1} us, several {:.1}", one.total() / 1e3, apart / 1e3)));
+    }
+    plan.schedule(sketch, way)
+}
+
+/// The cheapest single kernel of an unscheduled function that is attention, or why there is none; `None` for another function.
+pub fn one_kernel(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Option<Result<KernelEstimate, String>> {
+    let products = f.body.blocks().iter().filter(|b| product(b).is_some()).count();
+    if products < 2 {
+        return None;
+    }
+    let mut sketch = Sketch::new(with_parameters(f), constants, profile, &script::NOTHING);
+    sketch.together(|s| {
+        s.inline_all();
+        let parts = find_parts(&s.f)?;
+        let unit = whole_unit(s)?;
+        let best = Plan::of(s, &unit, parts).and_then(|plan| plan.choose_way(s));
+        Some(best.map(|(_, kernel)| kernel).map_err(|Decline(why)| why))
+    })
+}
+
+/// The function with parameters, where it has none: what it only reads, and what nobody reads.
+fn with_parameters(f: &TensorFunction) -> TensorFunction {
+    let mut f = f.clone();
+    if f.params.is_empty() {
+        let blocks = f.body.blocks();
+        let is = &|b: BufferId, access: Access| match access {
+            Access::Read => blocks.iter().all(|x| x.buffer != b),
+            Access::Write => blocks.iter().any(|x| x.buffer == b) && !blocks.iter().any(|x| x.reads(b)),
+        };
+        let of = |access| {
+            f.buffers.iter().filter(move |(b, _)| is(*b, access)).map(move |(buffer, _)| Param { buffer, access })
+        };
+        let params: Vec<Param> = of(Access::Read).chain(of(Access::Write)).collect();
+        f.params = params;
+    }
+    f
+}
+
+/// The blocks of a function that is attention.
+fn find_parts(f: &TensorFunction) -> Option<Parts> {
+    let blocks = f.body.blocks();
+    let reductions: Vec<&Block> = blocks.iter().copied().filter(|b| b.reduce.is_some()).collect();
+    let [first, rows @ .., last] = reductions.as_slice() else { return None };
+    let made: Vec<BufferId> = reductions.iter().map(|b| b.buffer).collect();
+    let reads = |e: &Expr| e.loads().iter().any(|l| made.contains(&l.0));
+    let (a, b) = product(first)?;
+    let (left, right) = product(last)?;
+    let weights = match (reads(left), reads(right)) {
+        (true, false) => 0,
+        (false, true) => 1,
+        _ => return None,
+    };
+    let maximum = rows.iter().any(|r| r.reduce.is_some_and(|r| r.combiner == Combiner::Max));
+    let of_scores = maximum && rows.iter().all(|r| r.reads(first.buffer)) && last.reads(first.buffer);
+    let private = |b: &&Block| f.outputs().all(|o| o != b.buffer);
+    let plain = !reads(a) && !reads(b) && rows.iter().all(private) && private(first);
+    (of_scores && plain).then(|| Parts {
+        scores: first.name,
+        rows: rows.iter().map(|r| r.name).collect(),
+        mix: last.name,
+        weights,
+    })
+}
+
+/// The operands of a sum of products.
+fn product(b: &Block) -> Option<(&Expr, &Expr)> {
+    match strip_casts(&b.value) {
+        Expr::Binary(BinaryOp::Mul, x, y) if b.reduce.is_some_and(|r| r.combiner == Combiner::Sum) => Some((x, y)),
+        _ => None,
+    }
+}
+
+/// Rows of a workgroup, the most first.
+const ROWS: [i64; 5] = [128, 64, 32, 16, 8];
+
+/// How both products are computed.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// By threads, in a tile of registers each.
+    Vector(Tile),
+    /// By subgroups, on matrix units.
+    Matrix(Matrix, matrix_tile::Tile),
+}
+
+impl Way {
+    /// Rows of a workgroup.
+    fn rows(self) -> i64 {
+        match self {
+            Way::Vector(t) => t.threads.1 * t.row_pieces * t.rows,
+            Way::Matrix(m, t) => t.subgroups.0 * t.pieces.0 * m.m,
+        }
+    }
+    /// `vector`, or the shape of the matrices.
+    fn units(self) -> String {
+        match self {
+            Way::Vector(_) => "vector".into(),
+            Way::Matrix(Matrix { m, n, k }, _) => format!("{m}x{n}x{k}"),
+        }
+    }
+}
+
+/// What of the function the tiles of any number of rows have in common.
+struct Plan {
+    parts: Parts,
+    /// The block that stores the scores of a block of rows.
+    copy: Name,
+    /// The block that stores the result.
+    output: Name,
+    scores: Contraction,
+    mix: Contraction,
+    /// Rows and columns of the result.
+    size: (i64, i64),
+    /// What a lane holds beside the sums of both products.
+    holdings: [Holdings; 2],
+}
+
+impl Plan {
+    /// Gives both products a block that consumes them, and looks at their loops.
+    fn of(sketch: &mut Sketch<'_>, unit: &Unit, parts: Parts) -> Result<Plan, Decline> {
+        let output = match unit.reduce {
+            Some(mix) => sketch.split_epilogue(mix)?,
+            None => unit.output,
+        };
+        let unit = |reduce: Name, output: Name| Unit { reduce: Some(reduce), output, ..unit.clone() };
+        let mut mix = contraction(sketch, &unit(parts.mix, output))?;
+        if mix.left != parts.weights {
+            std::mem::swap(&mut mix.m, &mut mix.n);
+            mix.left = parts.weights;
+        }
+        let copy = Name::new(&format!("{}_rows", parts.scores));
+        let local = Name::new(&format!("{}_sums", parts.scores));
+        sketch.apply(SplitEpilogue { block: parts.scores, into: copy, local })?;
+        let scores = contraction(sketch, &unit(parts.scores, copy))?;
+        if mix.m.is_empty() || mix.n.is_empty() || mix.k.is_empty() || scores.k.is_empty() {
+            return Err(Decline("a product has no rows, columns or depth".into()));
+        }
+        let product = |names: &[Name]| -> Result<i64, Decline> {
+            let loops = sketch.loops(output)?;
+            let own = loops.iter().filter(|l| names.contains(&l.var));
+            own.map(|l| sketch.constant_extent(&l.extent)).product()
+        };
+        let size = (product(&mix.m)?, product(&mix.n)?);
+        if size.0 < PIECE || size.1 < PIECE {
+            return Err(Decline(format!("{} rows and {} columns are too few for tiles", size.0, size.1)));
+        }
+        let of = |blocks| holdings(&sketch.f, sketch.constants, sketch.profile, blocks).unwrap_or(PLAIN);
+        let holdings = [of([parts.scores, copy]), of([parts.mix, output])];
+        Ok(Plan { parts, copy, output, scores, mix, size, holdings })
+    }
+    /// How both products may be computed on the device: on matrix units where it has them for these operands, with vectors.
+    fn ways(&self, p: &DeviceProfile) -> Vec<Way> {
+        // Those of a software device are slower than its vectors.
+        let wanted = !p.software || p.asks_for("matmul-matrix");
+        let shapes = p.matrix_units().unwrap_or_default();
+        let [scores, mut mix] = self.holdings;
+        // A thread computes its weights one by one, of scores in workgroup memory.
+        mix.vectors[0] = false;
+        let of = |rows: i64, matrix: Matrix| {
+            let (subgroups, along) = if rows == matrix.m { ((1, 4), 1) } else { ((2, 2), 2) };
+            let pieces = (rows / matrix.m / along, over(self.size.1, subgroups.1 * matrix.n));
+            let tile = matrix_tile::Tile::new(subgroups, pieces, MATRIX_DEPTH.max(matrix.k));
+            // Spills cost time, which who asks for the rule by name puts up with.
+            let held = p.asks_for("attention") || [scores, mix].iter().all(|h| tile.is_held(p, matrix, *h));
+            held.then_some(Way::Matrix(matrix, tile))
+        };
+        let rows = || ROWS.into_iter().filter(|r| *r < self.size.0 + PIECE || *r == ROWS[ROWS.len() - 1]);
+        let matrix = shapes.first().filter(|_| wanted).map(|s| Matrix::of(s.mnk));
+        let on_matrices =
+            matrix.into_iter().flat_map(|m| rows().filter(move |r| r % m.m == 0).filter_map(move |r| of(r, m)));
+        on_matrices.chain(rows().map(|rows| Way::Vector(self.tile(rows)))).collect()
+    }
+    /// How the products are computed, and the kernel that does: the cheapest that the device can run.
+    fn choose_way(&self, sketch: &mut Sketch<'_>) -> Result<(Way, KernelEstimate), Decline> {
+        let mut tried: Vec<(Way, KernelEstimate)> = Vec::new();
+        let mut refused = None;
+        for way in self.ways(sketch.profile) {
+            let mut one = sketch.clone();
+            let made = self.schedule(&mut one, way).and_then(|()| one.side_by_side(&sketch.f));
+            let made = made.and_then(|()| Ok(one.finish()?));
+            let made = made.map_err(|Decline(why)| why).and_then(|f| estimate(&f, sketch.constants, sketch.profile));
+            match made {
+                Ok(e) => tried.extend(e.kernels.into_iter().map(|k| (way, k))),
+                Err(why) => refused = Some(format!("with {} rows {why}", way.rows())),
+            }
+        }
+        let least = |tried: &[(Way, KernelEstimate)]| {
+            tried.iter().min_by(|a, b| a.1.total().total_cmp(&b.1.total())).map(|t| t.0)
+        };
+        let best = least(&tried).ok_or_else(|| Decline(refused.unwrap_or_default()))?;
+        let mut units: Vec<String> = tried.iter().map(|t| t.0.units()).collect();
+        units.dedup();
+        let units = sketch.choose("units", &units, best.units())?;
+        tried.retain(|t| t.0.units() == units);
+        let domain: Vec<i64> = tried.iter().map(|t| t.0.rows()).collect();
+        let rows = sketch.choose("rows", &domain, least(&tried).map_or(ROWS[0], Way::rows))?;
+        let found = tried.into_iter().find(|t| t.0.rows() == rows);
+        found.ok_or_else(|| Decline(format!("{rows} rows do not fit the device")))
+    }
+    /// The tile of the second product on vectors: all columns.
+    fn tile(&self, rows: i64) -> Tile {
+        let across = if self.size.1 <= 8 * PIECE { 8 } else { 16 };
+        let column_pieces = over(self.size.1, across * PIECE);
+        let threads = (across, (rows / PIECE).min(16));
+        let row_pieces = rows / PIECE / threads.1;
+        Tile { threads, row_pieces, rows: PIECE, taps: 1, column_pieces, width: PIECE, depth: DEPTH }
+    }
+    /// Schedules the blocks.
+    fn schedule(&self, sketch: &mut Sketch<'_>, way: Way) -> Result<(), Decline> {
+        match way {
+            Way::Vector(tile) => self.on_vectors(sketch, tile),
+            Way::Matrix(matrix, tile) => self.on_matrices(sketch, matrix, tile),
+        }
+    }
+    fn on_vectors(&self, sketch: &mut Sketch<'_>, tile: Tile) -> Result<(), Decline> {
+        let parts = &self.parts;
+        let [m, n] = fuse_output(sketch, self.output, &self.mix)?;
+        let TileLoops { rows, columns, thread } = split_tile(sketch, [m, n], &tile)?;
+        sketch.bind(rows, Axis::GroupY)?;
+        sketch.bind(columns, Axis::GroupX)?;
+        sketch.apply(ComputeAt { block: parts.mix, at: thread, scope: LocalScope::Register })?;
+        self.place_rows(sketch, columns, tile.threads)?;
+        let of_scores = Tile { column_pieces: 1, ..tile };
+        let scores = self.loops_of_scores(sketch, columns)?;
+        let own = split_tile(sketch, scores, &of_scores)?.thread;
+        sketch.apply(ComputeAt { block: parts.scores, at: own, scope: LocalScope::Register })?;
+        accumulate(sketch, parts.scores, None, &self.scores, own, &of_scores)?;
+        accumulate(sketch, parts.mix, None, &self.mix, thread, &tile)
+    }
+    fn on_matrices(&self, sketch: &mut Sketch<'_>, matrix: Matrix, tile: matrix_tile::Tile) -> Result<(), Decline> {
+        let all = tile.subgroups.0 * tile.subgroups.1 * i64::from(sketch.profile.subgroup.1);
+        let threads = (ACROSS.min(all), (all / ACROSS).max(1));
+        let product = |reduce: Name, contraction| Product { reduce, contraction, matrix, tile, threads };
+        let (scores, mix) = (product(self.parts.scores, &self.scores), product(self.parts.mix, &self.mix));
+        mix.split_results(sketch)?;
+        scores.split_results(sketch)?;
+        let [m, n] = fuse_output(sketch, self.output, &self.mix)?;
+        let of_mix = mix.split_tile(sketch, [m, n])?;
+        let [rows, columns] = of_mix.tiles;
+        sketch.bind(rows, Axis::GroupY)?;
+        sketch.bind(columns, Axis::GroupX)?;
+        mix.place(sketch, &of_mix)?;
+        self.place_rows(sketch, columns, threads)?;
+        let loops = self.loops_of_scores(sketch, columns)?;
+        let of_scores = scores.split_tile(sketch, loops)?;
+        scores.place(sketch, &of_scores)?;
+        scores.accumulate(sketch, &of_scores)?;
+        mix.accumulate(sketch, &of_mix)
+    }
+    /// Moves the row reductions and the scores to the workgroup, and shares the reductions out to its threads.
+    fn place_rows(&self, sketch: &mut Sketch<'_>, at: Name, threads: (i64, i64)) -> Result<(), Decline> {
+        for block in self.parts.rows.iter().rev().copied().chain([self.copy]) {
+            sketch.apply(ComputeAt { block, at, scope: LocalScope::Shared })?;
+        }
+        self.parts.rows.iter().try_for_each(|block| reduce_rows(sketch, *block, at, threads))
+    }
+    /// The loops over the scores of a block of rows.
+    fn loops_of_scores(&self, sketch: &Sketch<'_>, at: Name) -> Result<[Name; 2], Decline> {
+        let loops = inside(sketch, self.copy, at)?;
+        <[Name; 2]>::try_from(loops)
+            .map_err(|l| Decline(format!("{} dimensions tell the scores of a block of rows apart, not 2", l.len())))
+    }
+}
+
+fn over(n: i64, by: i64) -> i64 {
+    (n + by - 1) / by
+}
+
+/// Loops of a block inside `at` that are none of its reduction.
+fn spatial_loops(sketch: &Sketch<'_>, block: Name, at: Name) -> Result<Vec<Name>, Decline> {
+    let reductions = sketch.f.reduction_loops(block);
+    Ok(inside(sketch, block, at)?.into_iter().filter(|v| !reductions.contains(v)).collect())
+}
+
+/// Gives the rows of a reduction to the threads along y, and the elements of each to those along x.
+fn reduce_rows(sketch: &mut Sketch<'_>, block: Name, at: Name, threads: (i64, i64)) -> Result<(), Decline> {
+    let spatial = spatial_loops(sketch, block, at)?;
+    let all: Vec<Name> = spatial.iter().copied().chain(sketch.f.reduction_loops(block)).collect();
+    sketch.reorder(&all)?;
+    let rows = sketch.fuse(&spatial, Name::new(&format!("{block}_row")))?;
+    let count = sketch.extent_of(rows).unwrap_or(1);
+    let parts = sketch.split(rows, &[threads.1.min(count), 0], &["t", "i"])?;
+    sketch.bind(parts[0], Axis::LocalY)?;
+    let team = Team { at, threads: threads.0, axis: Axis::LocalX, how: Combination::Tree };
+    reduce_over_threads(sketch, block, team)
+}

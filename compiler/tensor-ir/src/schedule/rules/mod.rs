@@ -1,0 +1,279 @@
+//! Schedule rules: each looks at a tensor function and a [`DeviceProfile`] and proposes a trace.
+//!
+//! [`schedule`] first inlines what can be inlined and cuts concatenations of reductions, or of more operands than a kernel binds, apart. The rules of [`RULES`] that take functions
+//! may then take the function as a whole; else it is split into *units* (a reduction with the block that consumes it, or a compute
+//! block alone), and the rules are asked in order for each; the first that takes a unit schedules it, and the reasons of those that
+//! declined are kept for `explain`. The last rule takes anything.
+//!
+//! Where a rule is free to choose (a tile, the threads of a workgroup, and which rule it is), the choice stands in the trace
+//! ([`Choose`]) with the values there are. [`schedule_with`] takes other values, [`follow_choices`] those that somebody
+//! wrote into a schedule.
+
+mod alternatives;
+mod analysis;
+mod attention;
+#[cfg(test)]
+mod attention_tests;
+#[cfg(test)]
+mod choices_tests;
+mod cooperate;
+mod describe;
+mod direct;
+#[cfg(test)]
+mod dot_tests;
+mod elementwise;
+mod matmul_dot;
+mod matmul_matrix;
+mod matmul_subgroup;
+mod matmul_tiled;
+#[cfg(test)]
+mod matrix_tests;
+mod matrix_tile;
+mod open;
+mod packing;
+mod partition;
+mod pooling;
+mod reduction_threads;
+mod rows;
+mod script;
+mod sketch;
+mod split_depth;
+#[cfg(test)]
+mod subgroup_tests;
+#[cfg(test)]
+mod tests;
+mod tiles;
+mod transform;
+#[cfg(test)]
+mod transpose_tests;
+mod transpose_tiled;
+mod units;
+mod versions;
+mod windows;
+
+pub use alternatives::{Alternative, alternatives};
+pub use analysis::Unit;
+pub use attention::one_kernel;
+pub(in crate::schedule) use direct::USUALLY_UNROLLED;
+pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
+pub(in crate::schedule) use packing::dimension_to_pack;
+pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
+pub use pooling::{PoolingWindow, window_index};
+pub(in crate::schedule) use reduction_threads::threads_for_a_result;
+pub(in crate::schedule) use rows::{group_splits, rows_together, threads_for_rows, worth_a_workgroup};
+pub use script::Choice;
+pub use sketch::{Decline, Sketch};
+pub(in crate::schedule) use tiles::{Depth, MatrixTile, ProductTile, innermost, product_candidates};
+pub(in crate::schedule) use transform::{Tile, tile_of, widest};
+pub(in crate::schedule) use transpose_tiled::{Element, TransposeTile, Transposition, tiles_pay};
+pub use versions::{FunctionVersion, asked_versions, versions};
+pub(in crate::schedule) use windows::usual_windows;
+
+use super::{Choose, InstrRef, ScheduleError, TransformLayout, Version};
+use crate::name::Name;
+use crate::profile::DeviceProfile;
+use crate::registry::Table;
+use crate::tir::{BufferId, TensorFunction};
+use script::{FUNCTION, RULE, Script};
+
+/// A scheduled function.
+#[derive(Clone, Debug)]
+pub struct Scheduled {
+    /// The function has open sizes, and what was proposed for typical ones first was given up for others' sake.
+    pub compromise: bool,
+    /// All instructions applied, kernels cut.
+    pub function: TensorFunction,
+    /// Name of the rule of the unit with the most work.
+    pub rule: &'static str,
+    /// The rule that took each unit, and the unit's tile.
+    pub applied: Vec<String>,
+    /// Rules that declined, and why.
+    pub declined: Vec<String>,
+}
+
+/// What a rule takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Takes {
+    /// A function as a whole.
+    Functions,
+    /// Reductions, with the blocks that consume them.
+    Reductions,
+    /// Compute blocks alone.
+    Blocks,
+    /// Any unit.
+    Units,
+}
+
+impl Takes {
+    /// Whether a unit is of this kind.
+    fn fits(self, unit: &Unit) -> bool {
+        match self {
+            Takes::Functions => false,
+            Takes::Reductions => unit.reduce.is_some(),
+            Takes::Blocks => unit.reduce.is_none(),
+            Takes::Units => true,
+        }
+    }
+}
+
+/// A schedule rule.
+pub struct Rule {
+    /// Name: the file's name with dashes.
+    pub name: &'static str,
+    /// What it is asked for.
+    pub takes: Takes,
+    /// Its threads own tiles of rows and columns rather than neighbours in memory.
+    pub tiles: bool,
+    /// Schedules the unit in the sketch, or says why not. On a decline the sketch is put back.
+    pub apply: fn(&mut Sketch<'_>, &Unit) -> Result<(), Decline>,
+}
+
+/// Every rule, in the order they are asked; [`register`] adds one before them.
+pub static RULES: Table<Rule> = Table::new(&[
+    Rule { name: "transform", takes: Takes::Functions, tiles: false, apply: transform::apply },
+    Rule { name: "attention", takes: Takes::Functions, tiles: false, apply: attention::apply },
+    Rule { name: "rows", takes: Takes::Functions, tiles: false, apply: rows::apply },
+    Rule { name: "matmul-matrix", takes: Takes::Reductions, tiles: true, apply: matmul_matrix::apply },
+    Rule { name: "matmul-dot", takes: Takes::Reductions, tiles: true, apply: matmul_dot::apply },
+    Rule { name: "matmul-subgroup", takes: Takes::Reductions, tiles: true, apply: matmul_subgroup::apply },
+    Rule { name: "matmul-tiled", takes: Takes::Reductions, tiles: true, apply: matmul_tiled::apply },
+    Rule { name: "reduction-threads", takes: Takes::Reductions, tiles: false, apply: reduction_threads::apply },
+    Rule { name: "transpose-tiled", takes: Takes::Blocks, tiles: false, apply: transpose_tiled::apply },
+    Rule { name: "elementwise", takes: Takes::Blocks, tiles: false, apply: elementwise::apply },
+    Rule { name: "windows", takes: Takes::Reductions, tiles: false, apply: windows::apply },
+    Rule { name: "direct", takes: Takes::Units, tiles: false, apply: direct::apply },
+]);
+
+/// Adds a rule of one's own. It is asked before those of the table: the last of them declines nothing. To be called before anything
+/// is compiled.
+///
+/// # Errors
+/// When there is a rule of this name.
+pub fn register(rule: Rule) -> Result<(), String> {
+    let name = rule.name;
+    RULES.add(rule, |r| r.name == name).map_err(|_| format!("there is a rule `{name}`"))
+}
+
+/// The rules in the order they are asked.
+fn all() -> impl Iterator<Item = &'static Rule> {
+    RULES.added().into_iter().chain(RULES.own())
+}
+
+/// The names of all rules, in the order they are asked.
+pub fn names() -> Vec<&'static str> {
+    all().map(|r| r.name).collect()
+}
+
+impl Rule {
+    /// Records that this rule is at work on the unit, with the others that could be.
+    fn begin(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) {
+        sketch.asked = asked;
+        sketch.unit = unit.name();
+        let (point, domain) = match self.takes {
+            Takes::Functions => (FUNCTION, units::function_domain(sketch.profile)),
+            _ => (RULE, units::rule_domain(sketch.profile, unit)),
+        };
+        sketch.note_choice(unit.name(), point, &self.name.to_string(), &domain);
+    }
+    /// Schedules the unit in the sketch, or says why not. A rule that is asked for by name does not decline for the sake of
+    /// the device's speed.
+    fn ask(&self, sketch: &mut Sketch<'_>, unit: &Unit, asked: bool) -> Result<(), Decline> {
+        self.begin(sketch, unit, asked);
+        sketch.together(|s| (self.apply)(s, unit))
+    }
+}
+
+/// The rules in the order they are asked for this profile: first those that are asked for by name.
+fn in_order(profile: &DeviceProfile) -> impl Iterator<Item = &'static Rule> {
+    let named: Vec<&Rule> = profile.asked_rules.iter().filter_map(|n| all().find(|r| r.name == n)).collect();
+    let rest: Vec<&Rule> = all().filter(|r| !profile.asks_for(r.name)).collect();
+    named.into_iter().chain(rest)
+}
+
+/// Schedules `f` for `profile`. `constants` are read parameters whose value is known when a session opens: they may be
+/// prepacked. Where the profile asks for rules by name, they come before all others; a function of which they take no
+/// part is scheduled as it would be without.
+///
+/// # Errors
+/// When even the last rule fails: a bug.
+pub fn schedule(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Result<Scheduled, ScheduleError> {
+    if !f.symbols.is_empty() {
+        return open::schedule(f, constants, profile);
+    }
+    units::schedule(f, constants, profile, &script::NOTHING)
+}
+
+/// [`schedule`] with values for some of the choices that rules make. [`choices`] of a schedule says what there is to choose; a
+/// choice may depend on those before it.
+///
+/// # Errors
+/// A value that is not in its domain, that its rule cannot take, or for which there is no choice.
+pub fn schedule_with(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    values: &[Choice],
+) -> Result<Scheduled, ScheduleError> {
+    schedule_by(f, constants, profile, &Script::of_choices(values))
+}
+
+/// Schedules by what is given of the schedule, for open sizes too.
+fn schedule_by(
+    f: &TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+    script: &Script,
+) -> Result<Scheduled, ScheduleError> {
+    match f.symbols.is_empty() {
+        true => units::schedule(f, constants, profile, script),
+        false => open::schedule_by(f, constants, profile, script),
+    }
+}
+
+/// What is given of a schedule by its text. Lines that ask for versions are about the function as a whole.
+fn script_of(pending: &[InstrRef]) -> Script {
+    let own = pending.iter().filter(|i| Version::of_instruction(i).is_none());
+    Script::read(&own.cloned().collect::<Vec<_>>())
+}
+
+/// The choices that a schedule was made with, in order, each with its domain.
+pub fn choices(trace: &[InstrRef]) -> Vec<&Choose> {
+    trace.iter().filter_map(Choose::of_instruction).collect()
+}
+
+/// Where choices in the pending schedule of `f` were edited: asks the rules again for their units, and makes that the pending
+/// schedule. What is written for other units stays; what was written for these is replaced. True when there were any.
+/// `constants` as for [`schedule`]; parameters that the schedule has packed are constants too.
+///
+/// # Errors
+/// A value that is not in its domain or that its rule cannot take, and instructions that do not apply.
+pub fn follow_choices(
+    f: &mut TensorFunction,
+    constants: &[BufferId],
+    profile: &DeviceProfile,
+) -> Result<bool, ScheduleError> {
+    if !has_edited_choices(f) {
+        return Ok(false);
+    }
+    let script = script_of(&f.pending);
+    let mut plain = if f.trace.is_empty() { f.canonical() } else { f.clone() };
+    plain.pending.clear();
+    let packed: Vec<Name> =
+        f.pending.iter().filter_map(|i| i.as_any().downcast_ref::<TransformLayout>()).map(|t| t.buffer).collect();
+    let inputs = plain.inputs().filter(|&b| constants.contains(&b) || packed.contains(&plain.buffers[b].name));
+    let constants: Vec<BufferId> = inputs.collect();
+    let made = schedule_by(&plain, &constants, profile, &script)?.function;
+    let done = plain.trace.len();
+    *f = plain;
+    f.pending = made.trace[done..].to_vec();
+    Ok(true)
+}
+
+/// True when a choice in the pending schedule of `f` differs from what the schedule was made with.
+pub fn has_edited_choices(f: &TensorFunction) -> bool {
+    f.pending.iter().filter_map(Choose::of_instruction).any(Choose::is_edited)
+}

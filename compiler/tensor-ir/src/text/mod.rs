@@ -1,0 +1,23 @@
+//! Text of tensor functions, printed and parsed: index expressions, value expressions, attributes, schedule instructions and
+//! whole functions. `docs/ir.md` has the grammar. The text of modules is the compiler's, which builds on [`parse::Parser`].
+//!
+//! Always holds: `parse(print(f))` equals `f` up to the numbering of buffers; `print` is canonical:
+//! `print(parse(print(f))) == print(f)`. [`parse_tensor_function`] never panics; what it accepts may still be refused by the
+//! verifier.
+
+mod error;
+mod initial;
+pub mod lexer;
+pub mod parse;
+mod print;
+
+pub use error::ParseError;
+pub use initial::random_tensor;
+pub use parse::{edit_distance, parse_instructions, parse_tensor_function};
+pub use print::{
+    print_attrs, print_cond, print_expr, print_instruction, print_int, print_stmt, print_tensor_function, print_type,
+    print_value,
+};
+
+#[cfg(test)]
+mod tests;

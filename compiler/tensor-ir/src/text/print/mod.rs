@@ -1,0 +1,20 @@
+//! Printing. Every function here is total: an invalid function prints too, so that a verifier's message can show it.
+
+mod attrs;
+mod expr;
+mod tensor;
+
+pub use attrs::print_attrs;
+pub use attrs::print_value;
+pub use expr::{print_cond, print_expr, print_int};
+pub use tensor::{print_instruction, print_stmt, print_tensor_function};
+
+pub(super) use expr::infix_op;
+pub(super) use tensor::combiner_word;
+
+use crate::tensor_type::TensorType;
+
+/// `f32[n,64]`
+pub fn print_type(t: &TensorType) -> String {
+    format!("{t:?}")
+}

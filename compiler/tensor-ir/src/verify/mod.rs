@@ -1,0 +1,53 @@
+//! The verifier of tensor functions. A function that it refuses is always a bug of the pass (or the text) that made it.
+//!
+//! Checked for a tensor function:
+//! - parameters: distinct global buffers, reads before writes, reads are never stored to;
+//! - buffers: distinct names, positive extents, encodings that suit the dtype and only on global buffers, subgroup
+//!   buffers with a lane dimension and a power of two of lanes;
+//! - symbols: distinct, not empty ranges;
+//! - loops: distinct variables, positive extents, axes x, y or z, vectorised ones of 2, 3 or 4 iterations;
+//! - blocks: distinct names; index expressions use only variables in scope, and as many indices as the buffer has
+//!   dimensions; loads inside index expressions are of integers; divisors are positive;
+//! - values: operands of one dtype, conditions are bool, and the stored value has the buffer's dtype;
+//! - stores to subgroup buffers use the loop bound to `local_x` along the lane dimension;
+//! - kernels stand at the top level only, with distinct names; a buffer that is not global is used in one kernel,
+//!   outside of kernels in one nest;
+//! - a reduction that sets its identity itself has no condition that may leave out the first iteration of its loops;
+//! - loops that lanes share out, and operations on matrices, stand inside loops over subgroups, in none that threads share out; an
+//!   operation's nest is what its intrinsic describes; in kernels, nothing else accesses fragments;
+//! - prepacks: a read parameter, packed by a valid function with one read and one write parameter of its shape.
+//!
+//! Not checked here: that accesses are in bounds, write parameters written completely and threads do not race
+//! ([`check`](crate::check) proves that for functions from files); that index arithmetic does not overflow (proved where
+//! kernels are emitted).
+
+mod subgroups;
+mod tensor;
+
+use crate::name::Name;
+use crate::tir::TensorFunction;
+
+/// A broken rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("@{function}{}: {message}", self.place.as_ref().map(|p| format!(", {p}")).unwrap_or_default())]
+pub struct VerifyError {
+    /// The function, or the constant.
+    pub function: Name,
+    /// Node, block, loop or buffer.
+    pub place: Option<String>,
+    /// The rule and the values that break it.
+    pub message: String,
+}
+
+/// Checks one tensor function.
+///
+/// # Errors
+/// Every broken rule.
+pub fn verify_tensor_function(f: &TensorFunction) -> Result<(), Vec<VerifyError>> {
+    let mut errors = Vec::new();
+    tensor::verify(f, &mut errors);
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+#[cfg(test)]
+mod tests;
