@@ -11,7 +11,7 @@ use crate::kernel::KernelEmitter;
 use crate::tree::Leaf;
 use naga::{AddressSpace, Barrier, BinaryOperator as B, BuiltIn, Expression, Handle, Statement};
 use tensor_ir::profile::Nan;
-use tensor_ir::tir::{Combiner, Scope, TensorFunction};
+use tensor_ir::tir::Combiner;
 
 impl KernelEmitter<'_> {
     /// Combines `v` over all threads along x: each gets the result.
@@ -137,12 +137,4 @@ impl KernelEmitter<'_> {
         self.b.function.arguments.push(naga::FunctionArgument { name: Some(name.into()), ty, binding });
         self.b.declare(Expression::FunctionArgument(index))
     }
-}
-
-/// True when `leaf` is an operation of a subgroup: it loads from a buffer that is distributed over one, all threads combine its
-/// value, or it is one on matrices.
-pub(crate) fn reads_subgroup(f: &TensorFunction, leaf: &Leaf) -> bool {
-    let mut found = leaf.across || !leaf.tensor.is_empty();
-    leaf.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
-    found
 }

@@ -467,7 +467,7 @@ impl<'a> KernelEmitter<'a> {
 
     /// True when the leaf reads other lanes' registers.
     pub fn is_collective(&self, leaf: &Leaf) -> bool {
-        crate::across::reads_subgroup(self.f, leaf)
+        leaf.reads_subgroup(self.f)
     }
 
     /// Conditions joined by "and"; a vector of bools when a condition differs between lanes.

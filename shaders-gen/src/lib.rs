@@ -103,7 +103,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let mut ranges = tensor_ir::int::Facts::in_words(symbols);
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
     let root = barriers::Barriers::new(f, &axes, &root).insert(root);
-    let collective = |leaf: &tree::Leaf| across::reads_subgroup(f, leaf);
+    let collective = |leaf: &tree::Leaf| leaf.reads_subgroup(f);
     let guards = guards::Guards::new(f, &axes, &collective, &root);
     let root = guards.place(root);
     if let Some(var) = guards.divergent_loop(&root) {

@@ -3,7 +3,7 @@
 use crate::lanes::Lane;
 use tensor_ir::int::Int;
 use tensor_ir::name::Name;
-use tensor_ir::tir::{BufferId, Combiner, Cond, Expr};
+use tensor_ir::tir::{BufferId, Combiner, Cond, Expr, Scope, TensorFunction};
 
 /// A leaf: one store, maybe of several lanes.
 #[derive(Clone, Debug)]
@@ -105,6 +105,13 @@ impl Node {
 }
 
 impl Leaf {
+    /// True if the leaf is an operation of a subgroup: it loads from a buffer that is distributed over one, all threads
+    /// combine its value, or it is an operation on matrices.
+    pub fn reads_subgroup(&self, f: &TensorFunction) -> bool {
+        let mut found = self.across || !self.tensor.is_empty();
+        self.visit_loads(&mut |b, _| found |= matches!(f.buffers[b].scope, Scope::Subgroup { .. }));
+        found
+    }
     /// Every load: those of the value, and those inside its index expressions, guards included.
     pub fn visit_loads(&self, f: &mut dyn FnMut(BufferId, &[Int])) {
         self.value.visit(&mut |e| {
