@@ -1,9 +1,8 @@
 //! Graph functions, node by node.
 
 use super::closures::{Closure, Closures};
-use super::host_functions::declared_results;
-use super::node::eval_node;
 use super::ranges::{NodeOutOfRange, note_out_of_range};
+use super::{declared_results, eval_node};
 use crate::fault::{Fault, FaultKind};
 use crate::graph::{BlockId, Function, Module, NodeId, ValueId};
 use crate::int::Dim;

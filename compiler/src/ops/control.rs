@@ -10,9 +10,9 @@ use crate::name::Name;
 use crate::ops::onnx::OnnxImport;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
-use crate::text::print_attrs;
 use crate::tir::{BufferId, TensorFunction};
 use rustc_hash::FxHashMap;
+use tensor_ir::text::print_attrs;
 
 /// ONNX importers: none makes these ops as they are.
 pub const ONNX: &[OnnxImport] = &[];
