@@ -1,43 +1,15 @@
 //! Tensors of callers in the place of a run's own buffers: inputs that are on the device, and where results are wanted.
 
-use crate::buffers::{is_copied, slice_sizes};
-use crate::device_tensor::{DeviceTensor, RunInput};
+use crate::buffers::{is_copied, new_encoder, slice_sizes};
 use crate::error::GpuError;
-use crate::readback::new_encoder;
-use crate::resources::{BoundSteps, Resources, Shared, bind_steps};
+use crate::resources::{Given, Resources, Shared, bind_steps};
 use crate::storage::stored_bytes;
+use crate::tensors::{DeviceTensor, RunInput};
 use compiler::plan::{BufferView, Content, Step};
 use compiler::tensor::Tensor;
-use std::collections::{BTreeMap, VecDeque};
 
 /// Combinations of given buffers whose bind groups are kept: two sessions with two or three runs in flight go through as many.
 const KEPT: usize = 8;
-
-/// Buffers of callers, by the plan's buffer that they are in the place of.
-type Given = Vec<(usize, Vec<wgpu::Buffer>)>;
-
-/// What of a run's resources callers gave.
-#[derive(Default)]
-pub(crate) struct Bindings {
-    now: Given,
-    /// The buffers that were allocated for those in `now`.
-    own: BTreeMap<usize, Vec<wgpu::Buffer>>,
-    /// The steps over the buffers that were allocated.
-    own_steps: Option<BoundSteps>,
-    /// Steps over given buffers, those that were used last at the end.
-    kept: VecDeque<(Given, BoundSteps)>,
-    /// Where results are wanted, in the order of the plan's outputs.
-    results: Vec<Option<DeviceTensor>>,
-    /// Results that are copied there, since they could not be bound.
-    copied: Vec<usize>,
-}
-
-impl Bindings {
-    /// Where the n-th result is wanted.
-    pub(crate) fn result(&self, n: usize) -> Option<&DeviceTensor> {
-        self.results.get(n)?.as_ref()
-    }
-}
 
 fn refused<T>(what: &str, view: &BufferView, why: &str) -> Result<T, GpuError> {
     Err(GpuError::Input(format!("{what} `{}` cannot be bound: {why}", view.name)))

@@ -52,3 +52,8 @@ pub(crate) fn allocate(gpu: &Gpu, plan: &Plan, index: usize, b: &PlanBuffer) -> 
     };
     slice_sizes(b).into_iter().map(buffer).collect()
 }
+
+/// Commands to encode.
+pub(crate) fn new_encoder(gpu: &Gpu) -> wgpu::CommandEncoder {
+    gpu.device.create_command_encoder(&Default::default())
+}

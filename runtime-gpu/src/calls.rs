@@ -4,68 +4,18 @@
 //! While a call is under way its buffers are in the places that the plan gives the function's, and those of the call around it are put
 //! aside; so steps, loops and readbacks know nothing of calls.
 
-use crate::buffers::allocate;
+use crate::buffers::{allocate, new_encoder};
 use crate::error::GpuError;
-use crate::readback::new_encoder;
-use crate::resources::{BoundSteps, Resources, Shared, bind_steps};
+use crate::resources::{Active, BoundSteps, Frame, Resources, Shared, bind_steps};
 use crate::session::available_memory;
 use compiler::interpreter::MAX_CALL_DEPTH;
 use compiler::plan::{Call, Handover};
 use compiler::tensor::Tensor;
 
-/// What the calls of a run have to themselves.
-#[derive(Default)]
-pub(crate) struct Calls {
-    /// The functions, as the plan has them.
-    functions: Vec<Function>,
-    /// The calls that are under way, innermost last.
-    active: Vec<Active>,
-}
-
-struct Function {
-    /// The steps over the plan's own buffers.
-    body: BoundSteps,
-    /// For calls inside a call of it, by depth.
-    frames: Vec<Frame>,
-    /// Calls under way.
-    depth: usize,
-}
-
-/// What a call has to itself; while it is under way, what the call around it has.
-struct Frame {
-    /// In the order of the function's buffers.
-    buffers: Vec<Vec<wgpu::Buffer>>,
-    host: Vec<Option<Tensor>>,
-    steps: BoundSteps,
-}
-
-/// A call that is under way.
-struct Active {
-    callee: usize,
-    /// Buffers that loops around the call have in each other's places.
-    swapped: Vec<(usize, usize)>,
-}
-
 /// A value on its way from one function to another.
 enum Value {
     Host(Option<Tensor>),
     Device(Vec<wgpu::Buffer>),
-}
-
-impl Calls {
-    /// With the functions' steps over the plan's buffers.
-    pub(crate) fn new(shared: &Shared, buffers: &[Vec<wgpu::Buffer>]) -> Calls {
-        let bound = |f: &compiler::plan::PlanFunction| Function {
-            body: bind_steps(shared, buffers, &f.body),
-            frames: vec![],
-            depth: 0,
-        };
-        Calls { functions: shared.plan.functions.iter().map(bound).collect(), active: vec![] }
-    }
-    /// The steps of the functions, in order.
-    pub(crate) fn bodies(&self) -> impl Iterator<Item = &BoundSteps> {
-        self.functions.iter().map(|f| &f.body)
-    }
 }
 
 impl Resources {

@@ -4,9 +4,9 @@
 //! once when it opens: there pipelines are made. What that returns is called in each run, in the plan's order, and encodes its
 //! work behind that of the kernels before it. Nothing is read back for it.
 
+use crate::buffers::new_encoder;
 use crate::device::Gpu;
 use crate::error::GpuError;
-use crate::readback::new_encoder;
 use compiler::interpreter;
 use compiler::name::Name;
 use compiler::plan::{BufferView, Plan, Step};

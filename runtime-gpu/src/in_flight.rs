@@ -1,12 +1,13 @@
 //! Runs in flight: what the host does for one overlaps with what the device does for another.
 
-use crate::device_tensor::RunInput;
 use crate::error::GpuError;
+use crate::poller::Polling;
 use crate::pool::Lease;
-use crate::readback::{Polling, Readback};
+use crate::readback::Readback;
 use crate::resources::{Resources, Shared};
 use crate::run::{RunTimes, ms};
 use crate::session::Session;
+use crate::tensors::RunInput;
 use crate::transfers::Transfers;
 use compiler::tensor::Tensor;
 use std::sync::Arc;

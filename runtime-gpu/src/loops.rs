@@ -4,9 +4,11 @@
 //! What goes from one iteration to the next has two buffers that change places, with the dispatches bound both ways; where a loop is
 //! inside another, it is copied instead.
 
+use crate::buffers::new_encoder;
 use crate::error::GpuError;
-use crate::readback::{Polling, Readback, new_encoder};
-use crate::resources::{BoundSteps, Resources, Shared, bind_steps};
+use crate::poller::Polling;
+use crate::readback::Readback;
+use crate::resources::{BoundLoop, BoundSteps, Numbers, Resources, Shared};
 use compiler::plan::{BufferView, Collected, Loop, Trips};
 use compiler::tensor::Tensor;
 use std::sync::Arc;
@@ -20,34 +22,6 @@ const SUBMITTED: u64 = 64;
 /// Iterations that may be under way before the host waits for them.
 const IN_FLIGHT: u64 = 4096;
 
-/// A loop with everything bound.
-pub(crate) struct BoundLoop {
-    /// Without its body.
-    plan: Loop,
-    /// The body for even iterations and for odd ones.
-    bodies: [BoundSteps; 2],
-    alternates: bool,
-}
-
-impl BoundLoop {
-    pub(crate) fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], l: &Loop) -> BoundLoop {
-        let even = bind_steps(shared, buffers, &l.body);
-        let alternates = l.alternates();
-        let odd = if alternates {
-            let mut swapped = buffers.to_vec();
-            l.carried.iter().for_each(|c| swapped.swap(c.now, c.next));
-            bind_steps(shared, &swapped, &l.body)
-        } else {
-            even.clone()
-        };
-        BoundLoop { plan: Loop { body: vec![], ..l.clone() }, bodies: [even, odd], alternates }
-    }
-    /// An iteration.
-    pub(crate) fn body(&self) -> &BoundSteps {
-        &self.bodies[0]
-    }
-}
-
 /// A loop that is under way.
 pub(crate) struct Running {
     bound: Arc<BoundLoop>,
@@ -56,13 +30,6 @@ pub(crate) struct Running {
     odd: bool,
     /// What is collected in host memory.
     rows: Vec<Vec<Tensor>>,
-}
-
-/// Numbers of iterations on the device.
-pub(crate) struct Numbers {
-    buffer: wgpu::Buffer,
-    /// The first of those that are there.
-    first: Option<u64>,
 }
 
 /// What is encoded and not yet submitted.

@@ -1,12 +1,13 @@
 //! Networks whose sizes are open: pipelines and constants once, activations for each list of sizes that comes up.
 
-use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
+use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;
 use crate::in_flight::InFlight;
 use crate::planned::Planned;
 use crate::recent::Recent;
 use crate::run::RunTimes;
 use crate::session::Session;
+use crate::tensors::{DeviceTensor, RunInput};
 use compiler::compile::{Compiled, OpenPlan, SizeError};
 use compiler::name::Name;
 use compiler::tensor::Tensor;

@@ -6,6 +6,15 @@
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
+/// Who polls the device until a submission is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Polling {
+    /// The thread that asks; it blocks.
+    Caller,
+    /// The device's own thread; who asks is woken.
+    Thread,
+}
+
 /// A submission to wait for, and what to call when the device does not answer any more.
 struct Job {
     index: wgpu::SubmissionIndex,

@@ -3,23 +3,15 @@
 //! A submission that is done is not yet mapped: whichever thread polls first does that, and calls back. So a reader waits for the
 //! callback, never for the submission alone.
 
-use crate::buffers::slice_sizes;
+use crate::buffers::{new_encoder, slice_sizes};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::poller::Polling;
 use crate::resources::{Resources, Shared};
 use crate::storage::{decode_into, decode_tensor};
 use async_channel::{Receiver, Sender};
 use compiler::plan::{BufferView, PlanBuffer};
 use compiler::tensor::{Tensor, TensorMut};
-
-/// Who polls the device until a submission is done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Polling {
-    /// The thread that asks; it blocks.
-    Caller,
-    /// The device's own thread; who asks is woken.
-    Thread,
-}
 
 /// Commands that are submitted, and the tensors that they leave.
 pub(crate) struct Readback {
@@ -131,10 +123,6 @@ fn put(list: &mut Vec<Tensor>, at: usize, t: Tensor) {
         Some(place) => *place = t,
         None => list.push(t),
     }
-}
-
-pub(crate) fn new_encoder(gpu: &Gpu) -> wgpu::CommandEncoder {
-    gpu.device.create_command_encoder(&Default::default())
 }
 
 fn copy_out(

@@ -1,8 +1,10 @@
 //! Repeated execution with inputs and results left on the device, and its times.
 
+use crate::buffers::new_encoder;
 use crate::error::GpuError;
+use crate::poller::Polling;
 use crate::pool::Lease;
-use crate::readback::{Polling, Readback, new_encoder};
+use crate::readback::Readback;
 use crate::resources::{Bound, BoundStep, Resources, Shared};
 use crate::run::ms;
 use crate::session::Session;

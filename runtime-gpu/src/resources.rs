@@ -1,24 +1,22 @@
 //! What a run writes: buffers of inputs, activations and results, the bind groups over them, and tensors on the host.
+//! The types of loops, calls and given buffers are here too; the modules `loops`, `calls` and `bindings` act on them.
 //!
 //! A run has resources to itself from its inputs to its results. Constants, pipelines and the plan are shared by all runs
 //! ([`Shared`]) and never written. Another [`Resources`] made from the same [`Shared`] could run at the same time.
 
-use crate::bindings::Bindings;
-use crate::buffers::{allocate, slice_sizes};
-use crate::calls::Calls;
+use crate::buffers::{allocate, new_encoder, slice_sizes};
 use crate::device::Gpu;
 use crate::error::GpuError;
 use crate::host_functions::{DeviceCall, DeviceFunction, DeviceOperand, HostFunctions};
-use crate::loops::{BoundLoop, Numbers};
-use crate::readback::new_encoder;
 use crate::shared_parts::{DeviceConstant, Pipeline};
 use crate::staging::{Staging, write_by_queue};
 use crate::storage::stored_bytes;
+use crate::tensors::DeviceTensor;
 use crate::transfers::Counters;
 use compiler::name::Name;
-use compiler::plan::{BufferView, Call, Content, Dispatch, HostStep, Plan, PlanBuffer, Step};
+use compiler::plan::{BufferView, Call, Content, Dispatch, HostStep, Loop, Plan, PlanBuffer, PlanFunction, Step};
 use compiler::tensor::Tensor;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What all runs of a session read.
@@ -61,6 +59,74 @@ pub(crate) enum BoundStep {
 /// Steps in order; a run holds them while it writes the rest of its resources.
 pub(crate) type BoundSteps = Arc<Vec<BoundStep>>;
 
+/// A loop with everything bound.
+pub(crate) struct BoundLoop {
+    /// Without its body.
+    pub(crate) plan: Loop,
+    /// The body for even iterations and for odd ones.
+    pub(crate) bodies: [BoundSteps; 2],
+    pub(crate) alternates: bool,
+}
+
+/// Numbers of iterations on the device.
+pub(crate) struct Numbers {
+    pub(crate) buffer: wgpu::Buffer,
+    /// The first of those that are there.
+    pub(crate) first: Option<u64>,
+}
+
+/// What the calls of a run have to themselves.
+#[derive(Default)]
+pub(crate) struct Calls {
+    /// The functions, as the plan has them.
+    pub(crate) functions: Vec<Function>,
+    /// The calls that are under way, innermost last.
+    pub(crate) active: Vec<Active>,
+}
+
+pub(crate) struct Function {
+    /// The steps over the plan's own buffers.
+    pub(crate) body: BoundSteps,
+    /// For calls inside a call of it, by depth.
+    pub(crate) frames: Vec<Frame>,
+    /// Calls under way.
+    pub(crate) depth: usize,
+}
+
+/// What a call has to itself; while it is under way, what the call around it has.
+pub(crate) struct Frame {
+    /// In the order of the function's buffers.
+    pub(crate) buffers: Vec<Vec<wgpu::Buffer>>,
+    pub(crate) host: Vec<Option<Tensor>>,
+    pub(crate) steps: BoundSteps,
+}
+
+/// A call that is under way.
+pub(crate) struct Active {
+    pub(crate) callee: usize,
+    /// Buffers that loops around the call have in each other's places.
+    pub(crate) swapped: Vec<(usize, usize)>,
+}
+
+/// Buffers of callers, by the plan's buffer that they are in the place of.
+pub(crate) type Given = Vec<(usize, Vec<wgpu::Buffer>)>;
+
+/// What of a run's resources callers gave.
+#[derive(Default)]
+pub(crate) struct Bindings {
+    pub(crate) now: Given,
+    /// The buffers that were allocated for those in `now`.
+    pub(crate) own: BTreeMap<usize, Vec<wgpu::Buffer>>,
+    /// The steps over the buffers that were allocated.
+    pub(crate) own_steps: Option<BoundSteps>,
+    /// Steps over given buffers, those that were used last at the end.
+    pub(crate) kept: VecDeque<(Given, BoundSteps)>,
+    /// Where results are wanted, in the order of the plan's outputs.
+    pub(crate) results: Vec<Option<DeviceTensor>>,
+    /// Results that are copied there, since they could not be bound.
+    pub(crate) copied: Vec<usize>,
+}
+
 /// What one run at a time writes.
 pub(crate) struct Resources {
     /// Slices of the plan's buffers, the shared constants among them.
@@ -81,6 +147,45 @@ pub(crate) struct Resources {
     pub(crate) numbers: BTreeMap<usize, Numbers>,
     /// What calls of the plan's functions have to themselves.
     pub(crate) calls: Calls,
+}
+
+impl BoundLoop {
+    pub(crate) fn bind(shared: &Shared, buffers: &[Vec<wgpu::Buffer>], l: &Loop) -> BoundLoop {
+        let even = bind_steps(shared, buffers, &l.body);
+        let alternates = l.alternates();
+        let odd = if alternates {
+            let mut swapped = buffers.to_vec();
+            l.carried.iter().for_each(|c| swapped.swap(c.now, c.next));
+            bind_steps(shared, &swapped, &l.body)
+        } else {
+            even.clone()
+        };
+        BoundLoop { plan: Loop { body: vec![], ..l.clone() }, bodies: [even, odd], alternates }
+    }
+    /// An iteration.
+    pub(crate) fn body(&self) -> &BoundSteps {
+        &self.bodies[0]
+    }
+}
+
+impl Calls {
+    /// With the functions' steps over the plan's buffers.
+    pub(crate) fn new(shared: &Shared, buffers: &[Vec<wgpu::Buffer>]) -> Calls {
+        let bound =
+            |f: &PlanFunction| Function { body: bind_steps(shared, buffers, &f.body), frames: vec![], depth: 0 };
+        Calls { functions: shared.plan.functions.iter().map(bound).collect(), active: vec![] }
+    }
+    /// The steps of the functions, in order.
+    pub(crate) fn bodies(&self) -> impl Iterator<Item = &BoundSteps> {
+        self.functions.iter().map(|f| &f.body)
+    }
+}
+
+impl Bindings {
+    /// Where the n-th result is wanted.
+    pub(crate) fn result(&self, n: usize) -> Option<&DeviceTensor> {
+        self.results.get(n)?.as_ref()
+    }
 }
 
 impl Shared {

@@ -1,8 +1,10 @@
 //! Runs: inputs up, dispatches, results back.
 
+use crate::buffers::new_encoder;
 use crate::error::GpuError;
 use crate::loops::Running;
-use crate::readback::{Polling, Readback, new_encoder};
+use crate::poller::Polling;
+use crate::readback::Readback;
 use crate::resources::{BoundStep, BoundSteps, Resources, Shared};
 use crate::session::Session;
 use crate::transfers::Transfers;

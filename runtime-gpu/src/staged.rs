@@ -3,13 +3,14 @@
 //! costs nothing but its run. Of what comes before, the host reads the numbers that say sizes, and what runs there; the rest stays
 //! on the device.
 
-use crate::device_tensor::{DeviceOutputs, DeviceTensor, RunInput};
+use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;
 use crate::host_functions::HostFunctions;
 use crate::open::OpenSession;
 use crate::planned::Planned;
 use crate::recent::Recent;
 use crate::session::Session;
+use crate::tensors::{DeviceTensor, RunInput};
 use compiler::compile::{Compiled, StageValue, Stages};
 use compiler::graph::{Module, input_ports, open_dims};
 use compiler::int::DimRanges;

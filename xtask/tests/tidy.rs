@@ -95,12 +95,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         &["export", "keys", "panes", "state"],
         "the one state keeps what each pane keeps for itself, and each pane shows all of it; keys and exports act on it, and panes offer them",
     ),
-    ("shaders-gen", &["across", "kernel"], "one emitter in two files"),
-    (
-        "runtime-gpu",
-        &["bindings", "calls", "device_tensor", "host_functions", "loops", "readback", "resources", "session"],
-        "a run takes tensors of another session, binds them and hands its buffers to host functions, and all keep what they got alive; steps hold loops and calls of steps",
-    ),
 ];
 
 /// Files that know ops by type, and which: the op that a rewrite is about, or those of an equation. The tables of equations
@@ -359,7 +353,7 @@ fn modules_named(code: &str) -> BTreeSet<String> {
 fn modules_of_the_compiler_use_those_before_them() {
     let mut broken = Vec::new();
     let uses: usize = MODULES.iter().map(|(member, rows)| check_order(member, rows, &mut broken)).sum();
-    assert!(uses > 1000, "{uses} uses were found");
+    assert!(uses > 900, "{uses} uses were found");
     assert_none("modules that use what stands above them", broken);
 }
 

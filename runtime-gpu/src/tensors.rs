@@ -1,0 +1,81 @@
+//! Tensors on the device, and what a run takes as an input.
+
+use compiler::dtype::DType;
+use compiler::tensor::Tensor;
+use compiler::tir::Encoding;
+
+/// A tensor in device memory.
+#[derive(Clone, Debug)]
+pub struct DeviceTensor {
+    /// Its bytes in storage form, in slices where one binding does not hold them.
+    pub(crate) buffers: Vec<wgpu::Buffer>,
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) encoding: Encoding,
+    /// The buffers hold a constant, which sessions share: no run may write to it.
+    pub(crate) constant: bool,
+}
+
+impl DeviceTensor {
+    /// A buffer of one's own with the elements in order, in the form of WGSL's arrays: 32 bits each (integers of 64 bits too), f16 in 16. It belongs
+    /// to the device that sessions run on. To be an input it must be for storage and have its bytes padded to 16; to take a result, for storage
+    /// or for copies to it.
+    pub fn from_buffer(buffer: wgpu::Buffer, dtype: DType, shape: &[usize]) -> DeviceTensor {
+        let encoding = if dtype.is_int() && dtype.size() == 8 { Encoding::Narrow } else { Encoding::Native };
+        DeviceTensor { buffers: vec![buffer], dtype, shape: shape.to_vec(), encoding, constant: false }
+    }
+    /// The same, with elements in another storage form, as a plan's inputs and outputs have it.
+    pub fn with_encoding(self, encoding: Encoding) -> DeviceTensor {
+        DeviceTensor { encoding, ..self }
+    }
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    /// Storage form of its elements.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+    /// The buffers that hold it, for commands of one's own.
+    pub fn buffers(&self) -> &[wgpu::Buffer] {
+        &self.buffers
+    }
+    /// Bytes of its buffers.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.buffers.iter().map(wgpu::Buffer::size).sum()
+    }
+    /// True when its buffers were made for that.
+    pub(crate) fn can(&self, usage: wgpu::BufferUsages) -> bool {
+        self.buffers.iter().all(|b| b.usage().contains(usage))
+    }
+}
+
+/// An input of a run.
+#[derive(Clone, Copy, Debug)]
+pub enum RunInput<'a> {
+    /// In host memory: it is uploaded.
+    Host(&'a Tensor),
+    /// On the device: it is bound.
+    Device(&'a DeviceTensor),
+}
+
+impl RunInput<'_> {
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            RunInput::Host(t) => t.dtype(),
+            RunInput::Device(t) => t.dtype,
+        }
+    }
+    /// Dimensions.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            RunInput::Host(t) => t.shape(),
+            RunInput::Device(t) => &t.shape,
+        }
+    }
+}
