@@ -106,7 +106,9 @@ fn every_command() {
         ("explain --kernel", "explain block.weft --target ada --kernel Conv_3+max_pool+concat"),
         ("run", "run block.weft --device cpu"),
         ("run", "run classes.weft --device cpu -i ../../../docs/hills.png --top 2 --labels classes.json"),
+        ("run", "run divided.weft --device cpu --check-indices"),
         ("compare", "compare block.weft --device auto --against cpu"),
+        ("compare", "compare divided.weft --device auto --against cpu --check-indices"),
         ("compare", "compare half.weft --device cpu --amp fp16 --against fp32"),
         ("bench", "bench block.weft --device cpu --runs 2 --warmup 0"),
     ] {
