@@ -121,6 +121,9 @@ pub struct DevicesArgs {
     /// List the named profiles instead
     #[arg(long)]
     pub profiles: bool,
+    /// List the quirks of drivers that kernels work round, and where each is in force
+    #[arg(long, conflicts_with = "profiles")]
+    pub quirks: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub common: Common,

@@ -3,13 +3,17 @@
 use crate::args::DevicesArgs;
 use crate::error::CliResult;
 use crate::output::{print_text, table, write_json};
-use compiler::profile::{DeviceProfile, MatrixShape};
+use compiler::profile::quirks::QUIRKS;
+use compiler::profile::{DeviceProfile, MatrixShape, Quirk};
 use runtime_gpu::{AdapterDescription, Figure, Source};
 
 /// Lists adapters or profiles.
 pub fn execute(a: &DevicesArgs) -> CliResult<()> {
     if a.profiles {
         return profiles(a);
+    }
+    if a.quirks {
+        return quirks(a);
     }
     let mut list = runtime_gpu::list_adapters();
     for d in &mut list {
@@ -60,6 +64,37 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
         ]);
     }
     print_text(&format!("{t}\n\nwhat schedules go by, and who says it:\n{rates}"))
+}
+
+/// Every quirk, and the devices and profiles that have it.
+fn quirks(a: &DevicesArgs) -> CliResult<()> {
+    let devices: Vec<DeviceProfile> = runtime_gpu::list_adapters().into_iter().map(|d| d.profile).collect();
+    let profiles = DeviceProfile::all();
+    let named = |list: &[DeviceProfile], q: &Quirk| -> Vec<String> {
+        list.iter().filter(|p| p.quirks.has(q)).map(|p| p.name.clone()).collect()
+    };
+    let row = |q: &&'static Quirk| {
+        serde_json::json!({
+            "name": q.name, "what": q.what, "guards": q.guards, "versions": q.versions, "evidence": q.evidence,
+            "goes": q.goes, "devices": named(&devices, q), "profiles": named(&profiles, q),
+        })
+    };
+    let rows: Vec<serde_json::Value> = QUIRKS.iter().map(row).collect();
+    if write_json(&a.common, &serde_json::json!({ "schema": 1, "quirks": rows }))? {
+        return Ok(());
+    }
+    let mut t = table(&["quirk", "for", "here", "profiles", "what"]);
+    for q in QUIRKS.iter() {
+        let aim = if q.guards { "results" } else { "speed" };
+        let list = |list: &[DeviceProfile]| match named(list, q) {
+            names if names.is_empty() => "-".to_string(),
+            names => names.join(", "),
+        };
+        t.add_row([q.name.into(), aim.into(), list(&devices), list(&profiles), q.what.to_string()]);
+    }
+    print_text(&format!(
+        "{t}\n\n`--quirk NAME=off` compiles without one; docs/drivers.md has the evidence and the effects"
+    ))
 }
 
 /// Cores and rates of each device, with where they come from.

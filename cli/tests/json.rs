@@ -95,6 +95,7 @@ fn adapter() -> bool {
 fn every_command() {
     for (name, line) in [
         ("devices --profiles", "devices --profiles"),
+        ("devices --quirks", "devices --quirks"),
         ("zoo", "zoo"),
         ("inspect", "inspect block.weft"),
         ("compile", "compile block.weft --target lavapipe"),

@@ -2,7 +2,7 @@
 
 use crate::counted_cores;
 use crate::figures::DeviceFigures;
-use compiler::profile::{DeviceProfile, MatrixShape, Nan, Versions};
+use compiler::profile::{DeviceProfile, MatrixShape, Nan, Quirks, Versions};
 
 /// An adapter as `weft devices` shows it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -187,8 +187,8 @@ pub(crate) fn profile_from(
         cores: 0,
         prefers_nhwc: true,
         packed_channels: 0,
-        loose_log_exp: driver_family(info) == "swiftshader",
-        driver: driver_family(info),
+        driver: String::new(),
+        quirks: Quirks::default(),
         // What the adapter lists, where the device is opened with them.
         matrix_shapes: vec![],
         gflops: 0.0,
@@ -200,7 +200,7 @@ pub(crate) fn profile_from(
         processor: if software { processor_model() } else { String::new() },
     };
     figures.put(&mut profile);
-    profile
+    profile.with_driver(&driver_family(info))
 }
 
 /// What the system calls the processor; asked once.

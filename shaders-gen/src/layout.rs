@@ -6,6 +6,16 @@ use crate::access::{Form, local_numel, resolve_form};
 use crate::error::EmitError;
 use crate::joined::{VECTOR, Vectors, joined_halves};
 use crate::tree::{Leaf, Node};
+<<<<<<< HEAD
+=======
+use compiler::dtype::DType;
+use compiler::int::{Facts, Int};
+use compiler::name::Name;
+use compiler::plan::Binding;
+use compiler::profile::DeviceProfile;
+use compiler::profile::quirks::MATRICES_OF_SINGLE_ELEMENTS;
+use compiler::tir::{Access as Direction, BufferId, Encoding, Scope, TensorFunction};
+>>>>>>> 7de2446 (profile: a table of drivers' quirks, each switched off by name)
 use rustc_hash::{FxHashMap, FxHashSet};
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Facts, Int};
@@ -123,8 +133,7 @@ pub(crate) fn plan_layouts(
     let mut layouts = FxHashMap::default();
     for (b, u) in usage {
         let mut layout = plan_layout(f, b, &u, profile, joined.get(&b).copied())?;
-        // Metal's matrices are loaded from single elements.
-        if u.matrices && profile.driver == "metal" {
+        if u.matrices && profile.quirks.has(&MATRICES_OF_SINGLE_ELEMENTS) {
             layout.width = 1;
         }
         layouts.insert(b, layout);

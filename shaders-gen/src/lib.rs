@@ -58,6 +58,14 @@ pub use error::EmitError;
 pub use generated::{GeneratedModule, SpirvForm, WgslDialect, check_wgsl};
 pub use lines::lines_by_names;
 
+<<<<<<< HEAD
+=======
+use compiler::name::Name;
+use compiler::plan::{EmitFailure, EmitKernel, EmittedKernel};
+use compiler::profile::DeviceProfile;
+use compiler::profile::quirks::LOOSE_LOG_EXP;
+use compiler::tir::{LoopKind, Scope, Stmt, TensorFunction};
+>>>>>>> 7de2446 (profile: a table of drivers' quirks, each switched off by name)
 use std::any::Any;
 use std::sync::Arc;
 use tensor_ir::name::Name;
@@ -126,7 +134,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     limit("bytes of immediates", u64::from(immediate_bytes), u64::from(profile.immediates))?;
 
     let mut emitter = kernel::KernelEmitter::new(f, kernel, &axes, &mut ranges, layouts, profile);
-    emitter.b.loose_log_exp = profile.loose_log_exp;
+    emitter.b.loose_log_exp = profile.quirks.has(&LOOSE_LOG_EXP);
     emitter.b.nan = profile.nan;
     emitter.declare_bindings(&bindings);
     emitter.declare_locals();

@@ -3,8 +3,20 @@
 use super::shared::{COMPILER, DEVICE, MODEL, OUTPUT};
 use crate::said::State;
 use clap::Args;
+use compiler::profile::Quirks;
 use runtime_gpu::HostFunctions;
 use std::path::PathBuf;
+
+/// `NAME=off` or `NAME=on`.
+fn quirk(text: &str) -> Result<(String, bool), String> {
+    let (name, on) = match text.split_once('=') {
+        Some((name, "off")) => (name, false),
+        Some((name, "on")) => (name, true),
+        _ => return Err("give NAME=off or NAME=on".into()),
+    };
+    Quirks::default().set(name, on)?;
+    Ok((name.to_string(), on))
+}
 
 /// Options that mean the same everywhere.
 #[derive(Args, Debug, Clone, Default)]
@@ -31,6 +43,9 @@ pub struct Common {
     /// NaN in Max, Min, Relu, Clip, Sign and pools on a device: keep, or fast (cheaper kernels that may lose it)
     #[arg(long, default_value = "keep", value_parser = ["keep", "fast"], help_heading = COMPILER)]
     pub nan: String,
+    /// Switch a quirk of the driver off or on (`weft devices --quirks` lists them)
+    #[arg(long = "quirk", value_name = "NAME=off", value_parser = quirk, help_heading = COMPILER)]
+    pub quirks: Vec<(String, bool)>,
     /// Mixed precision: off, fp16, auto
     #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"], help_heading = COMPILER)]
     pub amp: String,

@@ -2,8 +2,10 @@
 
 mod devices;
 mod named;
+pub mod quirks;
 
 pub use devices::KnownDevice;
+pub use quirks::{Quirk, Quirks};
 
 /// Operations in f32 that a core of a middling GPU does in a nanosecond: what is taken for a device whose rate is not known, and by
 /// which a measured rate tells cores that are not.
@@ -56,30 +58,6 @@ pub enum HalfWords {
     Conversions,
 }
 
-/// A device whose matrix operations are not used.
-struct NoMatrices {
-    /// How its driver family begins.
-    driver: &'static str,
-    /// Part of the device's name, in lower case.
-    device: &'static str,
-    why: &'static str,
-}
-
-/// Devices that list matrix shapes and are slower or wrong with them, as others measured.
-const NO_MATRICES: &[NoMatrices] = &[
-    NoMatrices { driver: "radv", device: "navi2", why: "RDNA 2 has no matrix units: its driver emulates them" },
-    NoMatrices {
-        driver: "intel open-source mesa",
-        device: "dg2",
-        why: "matrix operations of Arc A are much slower in Mesa than multiply-adds",
-    },
-    NoMatrices {
-        driver: "intel open-source mesa",
-        device: "ptl",
-        why: "Mesa's driver for Xe3 loads the wrong matrices from workgroup memory",
-    },
-];
-
 /// Limits and features of a device. Filled in by the runtime from an adapter, or taken by name from [`DeviceProfile::named`].
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DeviceProfile {
@@ -122,10 +100,9 @@ pub struct DeviceProfile {
     pub packed_channels: u32,
     /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ... ; empty when unknown.
     pub driver: String,
-    /// The driver's log is finite outside of its domain, and its exp of NaN is not NaN (SwiftShader: log(0) is -88), so that shaders
-    /// spell these values out.
+    /// What the driver does that kernels work round, as far as it is not switched off.
     #[serde(default)]
-    pub loose_log_exp: bool,
+    pub quirks: Quirks,
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
@@ -153,51 +130,44 @@ pub struct DeviceProfile {
     pub processor: String,
 }
 
+/// Quirks with which listed matrix shapes are not used.
+const MATRIX_QUIRKS: [&Quirk; 3] = [&quirks::EMULATES_MATRICES, &quirks::SLOW_MATRICES, &quirks::WRONG_MATRICES];
 /// Registers of a thread that are few.
 const FEW_REGISTERS: i64 = 128;
-/// The major version of Mesa whose lavapipe was seen to run loops to their ends.
-const LAVAPIPE_WITHOUT_LIMIT: u32 = 26;
+/// Rounds of loops after which a thread of an old llvmpipe ends: its counter of 16 bits is of the thread, not of a loop.
+const MOST_ROUNDS: u64 = 1 << 16;
 
 impl DeviceProfile {
-    /// What a time belongs to: device, driver with its version, and the processor of a software device.
+    /// What a time belongs to: device, driver with its version, the processor of a software device, and the driver's quirks that are
+    /// switched off.
     pub fn identity(&self) -> String {
-        [&self.name, &self.driver, &self.driver_version, &self.processor].map(String::as_str).join(" | ")
+        let own = Quirks::of(&self.driver, &self.name);
+        let off: Vec<&str> = own.iter().filter(|q| !self.quirks.has(q)).map(|q| q.name).collect();
+        let device = [&self.name, &self.driver, &self.driver_version, &self.processor].map(String::as_str).join(" | ");
+        if off.is_empty() { device } else { format!("{device} | without {}", off.join(", ")) }
     }
-    /// The driver's compiler moves loads behind arithmetic that does not need them, unless they stand under a condition, as Mesa's
-    /// for AMD and Intel do. That for NVIDIA waits for what a condition loads where it ends, before the arithmetic
-    /// (benches/results/2026-11-22-gpu-compilers.md).
-    pub fn sinks_loads(&self) -> bool {
-        ["radv", "intel open-source mesa"].iter().any(|d| self.driver.starts_with(d))
+    /// This profile with a driver of this family, and its quirks.
+    pub fn with_driver(self, family: &str) -> DeviceProfile {
+        let quirks = Quirks::of(family, &self.name);
+        DeviceProfile { driver: family.into(), quirks, ..self }
     }
-    /// The driver's compiler unrolls loops of a few iterations whole, takes addresses out of those that stay, and spills what it then holds,
-    /// as Mesa's for Intel does (benches/results/2026-11-23-matrix-units.md, 2026-11-25-words.md).
-    pub fn unrolls_loops(&self) -> bool {
-        self.driver.starts_with("intel open-source mesa")
-    }
-    /// Short loops whose threads wait for each other, with products of `matrices` in them or without, are kept from the driver's compiler:
-    /// it would unroll them and then move what is loaded ahead to where it is stored. Mesa's for Intel does; that for AMD does on RDNA 2,
-    /// and makes ten times the code of scalar products, while the addresses of matrices become constants
-    /// (benches/results/2026-11-25-kept-loops.md).
+    /// Short loops, with products of `matrices` in them or without, are kept from the driver's compiler.
     pub fn keeps_loops(&self, matrices: bool) -> bool {
-        self.unrolls_loops() || !matrices && self.driver.starts_with("radv")
+        self.quirks.has(&quirks::UNROLLS_LOOPS) || !matrices && self.quirks.has(&quirks::UNROLLS_SCALAR_LOOPS)
     }
-    /// How halves are taken from words of 32 bits so that it costs no instruction; none where no way is known. Memory of halves that is only
-    /// copied is then declared as words (benches/results/2026-11-24-wide.md).
+    /// How halves are taken from words of 32 bits so that it costs no instruction; none where no way is known. Memory of halves that is
+    /// only copied is then declared as words.
     pub fn half_words(&self) -> Option<HalfWords> {
-        if self.software || !self.f16 {
-            return None;
-        }
-        match self.driver.as_str() {
-            "nvidia" if self.i16 => Some(HalfWords::Integers),
-            d if d.starts_with("radv") || d.starts_with("intel open-source mesa") => Some(HalfWords::Conversions),
-            _ => None,
+        match () {
+            () if self.software || !self.f16 => None,
+            () if self.i16 && self.quirks.has(&quirks::HALVES_BY_INTEGERS) => Some(HalfWords::Integers),
+            () if self.quirks.has(&quirks::HALVES_BY_CONVERSION) => Some(HalfWords::Conversions),
+            () => None,
         }
     }
-    /// Rounds of loops that a thread of a kernel has: beyond them the driver ends all loops without a word, as llvmpipe did
-    /// (its counter of 16 bits is of a thread, not of a loop). None where no driver is known to.
+    /// Rounds of loops that a thread of a kernel may have; none where there is no limit.
     pub fn most_rounds(&self) -> Option<u64> {
-        let major: u32 = self.driver.strip_prefix("lavapipe-")?.parse().unwrap_or(0);
-        (major < LAVAPIPE_WITHOUT_LIMIT).then_some(1 << 16)
+        self.quirks.has(&quirks::ENDS_LONG_LOOPS).then_some(MOST_ROUNDS)
     }
     /// The shapes of f16 matrices that add up in f32, those with the most work of one operation first.
     ///
@@ -206,10 +176,9 @@ impl DeviceProfile {
     pub fn matrix_units(&self) -> Result<Vec<&MatrixShape>, &'static str> {
         let mut all: Vec<&MatrixShape> = self.matrix_shapes.iter().filter(|s| s.ab == "f16" && s.cr == "f32").collect();
         all.sort_by_key(|s| std::cmp::Reverse(s.mnk.iter().product::<u32>()));
-        let name = self.name.to_lowercase();
-        let denied = NO_MATRICES.iter().find(|d| self.driver.starts_with(d.driver) && name.contains(d.device));
+        let denied = MATRIX_QUIRKS.into_iter().find(|q| self.quirks.has(q));
         match denied {
-            Some(d) if !all.is_empty() => Err(d.why),
+            Some(q) if !all.is_empty() => Err(q.what),
             _ if self.subgroup.1 == 0 && !all.is_empty() => {
                 Err("matrices are of subgroups, which the device has none of")
             }
@@ -225,10 +194,9 @@ impl DeviceProfile {
         let asked = self.asks_for("matmul-matrix") && self.matrix_units().is_ok_and(|all| !all.is_empty());
         asked || self.multiplies_matrices()
     }
-    /// Products of four bytes and their sum are one operation: of AMD's, NVIDIA's and Intel's GPUs. Asked for the rule by name, any device.
+    /// Products of four bytes and their sum are one operation; on any device if the rule for them is asked for by name.
     pub fn multiplies_bytes(&self) -> bool {
-        let makers = ["radv", "nvidia", "nvk", "intel"];
-        self.asks_for("matmul-dot") || !self.software && makers.iter().any(|d| self.driver.starts_with(d))
+        self.asks_for("matmul-dot") || !self.software && self.quirks.has(&quirks::MULTIPLIES_BYTES)
     }
     /// This profile with a product's figures, as far as they are known.
     pub fn with_figures(self, known: Option<KnownDevice>) -> DeviceProfile {
@@ -266,7 +234,7 @@ impl DeviceProfile {
             prefers_nhwc: self.prefers_nhwc,
             packed_channels: self.packed_channels,
             driver: self.driver.clone(),
-            loose_log_exp: device.loose_log_exp,
+            quirks: self.quirks.limited_to(&device.quirks),
             matrix_shapes: self.matrix_shapes.iter().filter(|s| device.matrix_shapes.contains(s)).cloned().collect(),
             gflops: self.gflops,
             gb_s: self.gb_s,

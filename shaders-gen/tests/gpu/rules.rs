@@ -439,7 +439,7 @@ fn rules_for_devices_with_subgroups() {
     for (what, f) in workloads(DType::F32) {
         check(what, DType::F32, &f, &subgroup_device());
         // A driver whose compiler unrolls loops.
-        check(what, DType::F32, &f, &DeviceProfile { driver: INTEL.into(), ..subgroup_device() });
+        check(what, DType::F32, &f, &subgroup_device().with_driver(INTEL));
     }
 }
 
@@ -483,7 +483,7 @@ const INTEL: &str = "intel open-source mesa driver";
 
 /// This device with the drivers on which memory of halves is words, in each way.
 fn with_words(p: &DeviceProfile) -> impl Iterator<Item = DeviceProfile> {
-    let driver = |d: &str| DeviceProfile { software: false, driver: d.into(), ..p.clone() };
+    let driver = |d: &str| DeviceProfile { software: false, ..p.clone().with_driver(d) };
     ["nvidia", "radv", INTEL].map(driver).into_iter().filter(|p| p.half_words().is_some())
 }
 

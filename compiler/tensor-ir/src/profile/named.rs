@@ -3,7 +3,7 @@
 //! Limits, subgroup sizes and matrix shapes of [`GPUS`] are what wgpu reports with Mesa 26.2's drivers (RADV, ANV, NVK), those of
 //! `hopper` and `apple` public data. Cores, registers and rates are those of a product in the table of `devices`.
 
-use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Versions};
+use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks, Versions};
 
 /// A GPU's row: what differs from [`DeviceProfile::baseline`].
 struct Gpu {
@@ -126,10 +126,10 @@ impl Gpu {
             max_binding: self.max_binding,
             max_buffer: self.max_buffer,
             immediates: self.immediates,
-            driver: self.driver.into(),
             matrix_shapes: self.matrices.iter().map(shape).collect(),
             ..DeviceProfile::baseline()
         }
+        .with_driver(self.driver)
         .with_figures(KnownDevice::named(self.device))
     }
 }
@@ -156,7 +156,7 @@ impl DeviceProfile {
             prefers_nhwc: true,
             packed_channels: 0,
             driver: String::new(),
-            loose_log_exp: false,
+            quirks: Quirks::default(),
             matrix_shapes: vec![],
             gflops: 0.0,
             gb_s: 0.0,
@@ -182,9 +182,9 @@ impl DeviceProfile {
             max_buffer: 2 << 30,
             immediates: 128,
             cores: 2,
-            driver: "lavapipe-22".into(),
             ..DeviceProfile::baseline()
         }
+        .with_driver("lavapipe-22")
     }
     /// SwiftShader: 4 lanes, no f16, few buffers.
     pub fn swiftshader() -> DeviceProfile {
@@ -198,10 +198,9 @@ impl DeviceProfile {
             max_buffer: 1 << 30,
             immediates: 128,
             cores: 2,
-            driver: "swiftshader".into(),
-            loose_log_exp: true,
             ..DeviceProfile::baseline()
         }
+        .with_driver("swiftshader")
     }
     /// An NVIDIA data-centre GPU of the Hopper generation.
     pub fn hopper() -> DeviceProfile {

@@ -14,6 +14,7 @@ use super::tiles::ProductTile;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::profile::quirks::SINKS_LOADS;
 use crate::schedule::estimate::product_costs;
 use crate::schedule::{
     Axis, ComputeAt, DecomposeReduction, FlattenBuffer, LocalScope, PadReduction, SoftwarePipeline, StageInShared,
@@ -192,7 +193,7 @@ fn accumulate(
         copy_cooperatively(sketch, into, k[0], (tile.0, tile.1))?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
-    let always = !sketch.profile.sinks_loads();
+    let always = !sketch.profile.quirks.has(&SINKS_LOADS);
     sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false, always })?;
     sketch.apply(Tensorize { r#loop: words[1], intrinsic: format!("dot4_{t}") })?;
     for block in [Name::new(&format!("{reduce}_init")), reduce] {

@@ -22,6 +22,7 @@ use super::tiles::MatrixTile;
 use crate::dtype::DType;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::profile::quirks::SINKS_LOADS;
 use crate::schedule::estimate::{holdings, matrix_costs};
 use crate::schedule::staging::is_half;
 use crate::schedule::{
@@ -318,7 +319,7 @@ fn accumulate(sketch: &mut Sketch<'_>, product: &Product<'_>, loops: &Loops) -> 
         }
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
-    let always = !sketch.profile.sinks_loads();
+    let always = !sketch.profile.quirks.has(&SINKS_LOADS);
     sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, b], double_buffer: false, always })?;
     if apart {
         let [into, buffer] = [a, b].map(|b| Name::new(&format!("{b}_next")));

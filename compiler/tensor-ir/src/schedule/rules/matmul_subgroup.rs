@@ -13,6 +13,7 @@ use super::sketch::{Decline, Sketch};
 use super::tiles::ProductTile;
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::profile::quirks::{TALL_TILES, WIDE_TILES};
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::PadReduction;
@@ -64,7 +65,7 @@ pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline>
 /// Rows of a tile, least and most, of the output's `rows`, each made of `taps` rows of the product: a register file of at most
 /// about 60 vec4 accumulators.
 fn row_range(p: &DeviceProfile, rows: i64, lanes: i64, taps: i64) -> Result<(i64, i64), Decline> {
-    let (low, high) = if p.driver.starts_with("lavapipe-26") {
+    let (low, high) = if p.quirks.has(&TALL_TILES) {
         (32, 56)
     } else if lanes < 8 {
         (8, 16)
@@ -93,7 +94,7 @@ fn widths(columns: i64) -> Vec<i64> {
 
 /// Vectors of columns that a lane has.
 fn usual_vectors(p: &DeviceProfile, rows: i64, columns: i64, span: i64) -> i64 {
-    let wide = p.driver.starts_with("lavapipe-22") && columns >= 2 * span && columns % (2 * span) == 0 && rows >= 64;
+    let wide = p.quirks.has(&WIDE_TILES) && columns >= 2 * span && columns % (2 * span) == 0 && rows >= 64;
     if wide { 2 } else { 1 }
 }
 

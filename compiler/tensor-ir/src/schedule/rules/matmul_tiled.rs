@@ -20,6 +20,7 @@ use super::split_depth::{slices, split_depth};
 use super::tiles::{Depth, ProductTile};
 use crate::name::Name;
 use crate::profile::DeviceProfile;
+use crate::profile::quirks::{SINKS_LOADS, UNROLLS_LOOPS};
 use crate::schedule::Axis;
 use crate::schedule::DecomposeReduction;
 use crate::schedule::FlattenBuffer;
@@ -218,7 +219,7 @@ impl Tiles<'_> {
             return self.lies.row.filter(|n| self.fits(t, *n) && self.holds_single(t, *n)).unwrap_or(DEPTH / 2);
         }
         let (run, threads) = (LOAD_BYTES / self.lies.bytes[1], t.0 * t.1);
-        let straight_sinks = self.profile.unrolls_loops();
+        let straight_sinks = self.profile.quirks.has(&UNROLLS_LOOPS);
         let whole_sectors = DEPTH / 2 * self.lies.bytes[0] % SECTOR_BYTES == 0;
         if straight_sinks && (self.whole == ODD_DEPTH || self.whole == DEPTH && whole_sectors) {
             // Of what is no loop, loads move to where they are stored.
@@ -440,7 +441,7 @@ pub(super) fn accumulate(
         copy_cooperatively(sketch, into, k[0], tile.threads)?;
     }
     sketch.apply(DecomposeReduction { block: reduce, at: k[0] })?;
-    let always = !sketch.profile.sinks_loads();
+    let always = !sketch.profile.quirks.has(&SINKS_LOADS);
     sketch.apply(SoftwarePipeline { r#loop: k[0], buffers: vec![a, w], double_buffer: false, always })?;
     let of = |block: Name| [Name::new(&format!("{block}_init")), block];
     for block in of(reduce).into_iter().chain(window.into_iter().flat_map(|w| of(w.block))) {

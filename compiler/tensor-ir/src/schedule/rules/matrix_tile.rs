@@ -2,6 +2,7 @@
 
 use super::tiles::{MatrixTile, ProductTile};
 use crate::profile::DeviceProfile;
+use crate::profile::quirks::UNROLLS_LOOPS;
 use crate::schedule::estimate::Holdings;
 use crate::tir::MatrixRole;
 
@@ -115,7 +116,7 @@ impl Tile {
     /// operands beside its products, those of three at most, and of the next.
     fn operands_held(&self, p: &DeviceProfile, m: Matrix) -> i64 {
         let all = (self.depth / m.k).max(1);
-        if p.unrolls_loops() { all.min(3) + i64::from(all > 1) } else { all }
+        if p.quirks.has(&UNROLLS_LOOPS) { all.min(3) + i64::from(all > 1) } else { all }
     }
     /// How many threads, from the first one on, copy the left operand's tile, where the others copy the right one's: each 16 bytes, and
     /// whole subgroups the one or the other. None where the workgroup is smaller than that, or all threads have 16 bytes of both.
@@ -130,7 +131,7 @@ impl Tile {
         let products = self.pieces.0 * self.pieces.1 * self.depth / m.k;
         let plain = h.windows.is_none() && h.computed.iter().all(Option::is_none);
         let short = plain && products <= SHORT_PRODUCTS && self.copied_apart(m, lanes).is_none();
-        if p.unrolls_loops() && short { HOISTED } else { 0 }
+        if p.quirks.has(&UNROLLS_LOOPS) && short { HOISTED } else { 0 }
     }
     /// Whether a lane has the registers for a product: accumulators beside operands and what is loaded for the next K step, or beside what
     /// is made of the results.
