@@ -59,10 +59,6 @@ fn products_of_inputs_run_on_matrix_units() {
         for target in ["ada", "navi31", "bmg"] {
             let (fused, matrices) = estimated(&model, target, "full");
             assert!(matrices, "{name} on {target}");
-            // Fusion prices a product before it is scheduled by vector tiles, so on bmg it still takes both casts in.
-            if (name, target) == ("inputs", "bmg") {
-                continue;
-            }
             let (apart, _) = estimated(&model, target, "off");
             assert!(fused <= apart, "{name} on {target}: {fused} us, apart {apart} us");
         }

@@ -6,22 +6,13 @@ use crate::access::{Form, local_numel, resolve_form};
 use crate::error::EmitError;
 use crate::joined::{VECTOR, Vectors, joined_halves};
 use crate::tree::{Leaf, Node};
-<<<<<<< HEAD
-=======
-use compiler::dtype::DType;
-use compiler::int::{Facts, Int};
-use compiler::name::Name;
-use compiler::plan::Binding;
-use compiler::profile::DeviceProfile;
-use compiler::profile::quirks::MATRICES_OF_SINGLE_ELEMENTS;
-use compiler::tir::{Access as Direction, BufferId, Encoding, Scope, TensorFunction};
->>>>>>> 7de2446 (profile: a table of drivers' quirks, each switched off by name)
 use rustc_hash::{FxHashMap, FxHashSet};
 use tensor_ir::dtype::DType;
 use tensor_ir::int::{Facts, Int};
 use tensor_ir::name::Name;
 use tensor_ir::plan::Binding;
 use tensor_ir::profile::DeviceProfile;
+use tensor_ir::profile::quirks::MATRICES_OF_SINGLE_ELEMENTS;
 use tensor_ir::tir::{Access as Direction, BufferId, Encoding, Scope, TensorFunction};
 
 /// How an element is held in a word.

@@ -58,19 +58,12 @@ pub use error::EmitError;
 pub use generated::{GeneratedModule, SpirvForm, WgslDialect, check_wgsl};
 pub use lines::lines_by_names;
 
-<<<<<<< HEAD
-=======
-use compiler::name::Name;
-use compiler::plan::{EmitFailure, EmitKernel, EmittedKernel};
-use compiler::profile::DeviceProfile;
-use compiler::profile::quirks::LOOSE_LOG_EXP;
-use compiler::tir::{LoopKind, Scope, Stmt, TensorFunction};
->>>>>>> 7de2446 (profile: a table of drivers' quirks, each switched off by name)
 use std::any::Any;
 use std::sync::Arc;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use tensor_ir::profile::DeviceProfile;
+use tensor_ir::profile::quirks::LOOSE_LOG_EXP;
 use tensor_ir::tir::{LoopKind, Scope, Stmt, TensorFunction};
 
 /// The shader generator. [`EmittedKernel::module`] holds a [`GeneratedModule`].

@@ -31,12 +31,11 @@ mod transpose;
 mod units;
 
 pub(in crate::schedule) use combination::{Combination, combination_cost};
+pub(in crate::schedule) use product::Holdings;
 pub(in crate::schedule) use rows::row_costs;
 pub use tally::{KernelEstimate, operations_of_value};
 pub(in crate::schedule) use transpose::transpose_costs;
-pub(in crate::schedule) use units::{
-    Holdings, apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs,
-};
+pub(in crate::schedule) use units::{apart_cost, holdings, matrix_costs, product_costs, sharing_costs, window_costs};
 
 use crate::arena::Id;
 use crate::fingerprint::Fingerprint;

@@ -6,7 +6,9 @@ use super::tally::Tally;
 use crate::dtype::DType;
 use crate::int::Int;
 use crate::name::Name;
-use crate::schedule::rules::{Depth, MatrixTile, ProductTile, dot_candidates, innermost, product_candidates};
+use crate::schedule::rules::{
+    Depth, MatrixProduct, MatrixTile, ProductTile, dot_candidates, innermost, matrix_candidates, product_candidates,
+};
 use crate::schedule::staging::is_half;
 use crate::tir::{BinaryOp, Block, BufferId, Combiner, Expr};
 use crate::traffic::{BANK_BYTES, BANKS, element_bytes};
@@ -29,6 +31,21 @@ pub(super) struct Product<'f> {
 pub(super) struct PoolingWindows {
     pub times: f64,
     pub taps: i64,
+}
+
+/// What a thread of a product in tiles holds beside sums.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::schedule) struct Holdings {
+    /// Whether threads copy neighbours of the left and of the right operand at once.
+    pub vectors: [bool; 2],
+    /// Whether each operand is f32 in memory, and is rounded to f16 where it is copied.
+    pub wide: [bool; 2],
+    /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it is.
+    pub computed: [Option<i64>; 2],
+    /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it is read without.
+    pub windows: Option<i64>,
+    /// Whether functions (exponentials, error functions) are computed of its results.
+    pub functions: bool,
 }
 
 /// Bytes of a packed word.
@@ -145,6 +162,28 @@ impl<'f> Product<'f> {
         let reads = [self.left, self.right].map(|e| stages.demand(e).reads);
         let bytes = Depth::bytes(reads.iter().flatten().map(|r| stages.f.buffers[r.buffer].dtype));
         product_candidates(stages.profile, [batch, rows, columns, depth], taps, self.lies(bytes))
+    }
+    /// The tiles that `matmul-matrix` compares; none where it does not take the product.
+    pub fn matrix_candidates(&self, stages: &Stages<'_>, functions: bool) -> Vec<MatrixTile> {
+        let no_loops = self.rows.is_empty() || self.columns.is_empty() || self.depth.is_empty();
+        if self.bytes || no_loops || !self.multiplies_matrices(stages) {
+            return vec![];
+        }
+        let [batch, rows, columns, depth] =
+            [&self.batch, &self.rows, &self.columns, &self.depth].map(|l| iterations(l) as i64);
+        let channels = self.depth.last().map_or(1, |l| l.1);
+        let product = MatrixProduct { results: [batch, rows, columns], depth, channels };
+        matrix_candidates(stages.profile, product, self.holdings(stages, functions))
+    }
+    /// What a thread holds beside sums; `functions` says whether exponentials and error functions are computed of its results.
+    pub fn holdings(&self, stages: &Stages<'_>, functions: bool) -> Holdings {
+        Holdings {
+            vectors: self.vectors(stages),
+            wide: self.wide(stages),
+            computed: self.computed(stages),
+            windows: self.windows(stages),
+            functions,
+        }
     }
     /// Multiply-adds of one operation on vector units, at their rate.
     fn at_once(&self, stages: &Stages<'_>, windows: Option<PoolingWindows>) -> f64 {

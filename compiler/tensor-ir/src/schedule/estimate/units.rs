@@ -1,7 +1,7 @@
 //! The kernels that the rules would make of a function's stages, each counted in the loops that its rule would run.
 
 use super::combination::Combination;
-use super::product::{PoolingWindows, Product};
+use super::product::{Holdings, PoolingWindows, Product};
 use super::reads::{Demand, Lanes, Loop, Stages, Window, extent, iterations, neighbour};
 use super::rows::rows;
 use super::tally::{FUNCTION, KernelEstimate, Tally, operations};
@@ -123,7 +123,13 @@ fn unit(stages: &Stages<'_>, p: &Part) -> Vec<KernelEstimate> {
         let tiled = tiled.filter(|t| tiles_pay(t.cost.total(), direct.cost.total()));
         return vec![tiled.unwrap_or(direct)];
     };
-    let tiles = Product::of(stages, r).map_or(vec![], |product| product.candidates(stages, None));
+    let product = Product::of(stages, r);
+    let matrices = product.as_ref().map_or(vec![], |x| x.matrix_candidates(stages, computes_functions(stages, p, r)));
+    if let Some(product) = product.as_ref().filter(|_| !matrices.is_empty()) {
+        let all = matrices.iter().map(|tile| on_matrices(stages, p, (product, r), tile));
+        return all.min_by(|a, b| total(a).total_cmp(&total(b))).unwrap_or_default();
+    }
+    let tiles = product.map_or(vec![], |product| product.candidates(stages, None));
     let all = tiles.into_iter().map(|tile| in_slices(stages, p, r, tile));
     all.min_by(|a, b| total(a).total_cmp(&total(b)))
         .unwrap_or_else(|| vec![named(stages, p.output, &reduction(stages, p, r))])
@@ -136,6 +142,27 @@ fn total(kernels: &[KernelEstimate]) -> f64 {
 /// The kernels of a product with this tile: one, or that of the slices and that of their sum.
 fn in_slices(stages: &Stages<'_>, p: &Part, r: usize, tile: ProductTile) -> Vec<KernelEstimate> {
     sliced(stages, p, r, &tile, product(stages, p, r, &tile, None))
+}
+
+/// The kernels of a product on matrix units with this tile.
+fn on_matrices(
+    stages: &Stages<'_>,
+    p: &Part,
+    (product, r): (&Product<'_>, usize),
+    tile: &MatrixTile,
+) -> Vec<KernelEstimate> {
+    let tally = with_results(stages, p, (product, r), product.count_matrices(stages, tile), &tile.tile, None);
+    sliced(stages, p, r, &tile.tile, Some(tally))
+}
+
+/// Exponentials or error functions are computed of the results of reduction `r`.
+fn computes_functions(stages: &Stages<'_>, p: &Part, r: usize) -> bool {
+    let mut found = false;
+    if p.output != r {
+        let of = |e: &Expr| matches!(e, Expr::Unary(..)) && operations(e) >= FUNCTION;
+        stages.list[p.output].block.value.visit(&mut |e| found |= of(e));
+    }
+    found
 }
 
 /// The kernels of a product whose own is counted in `tally`; none where it is not.
@@ -427,27 +454,7 @@ pub(in crate::schedule) fn matrix_costs(
     let p = part(&stages, blocks)?;
     let r = p.reduce?;
     let product = Product::of(&stages, r)?;
-    let cost = |t: &MatrixTile| {
-        let tally = product.count_matrices(&stages, t);
-        let tally = with_results(&stages, &p, (&product, r), tally, &t.tile, None);
-        total(&sliced(&stages, &p, r, &t.tile, Some(tally)))
-    };
-    Some(tiles.iter().map(cost).collect())
-}
-
-/// What a thread of a product in tiles holds beside sums.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::schedule) struct Holdings {
-    /// Whether threads copy neighbours of the left and of the right operand at once.
-    pub vectors: [bool; 2],
-    /// Whether each operand is f32 in memory, and is rounded to f16 where it is copied.
-    pub wide: [bool; 2],
-    /// Elements that each operand's element is computed of, beside the first of them; `None` where it is copied as it is.
-    pub computed: [Option<i64>; 2],
-    /// Indices of the left operand's windows that are quotients, as those of a transposed convolution; `None` where it is read without.
-    pub windows: Option<i64>,
-    /// Whether functions (exponentials, error functions) are computed of its results.
-    pub functions: bool,
+    Some(tiles.iter().map(|t| total(&on_matrices(&stages, &p, (&product, r), t))).collect())
 }
 
 /// What a thread of a product holds beside sums: `blocks` are the product and what stores what is made of it; `None` where they are no
@@ -461,15 +468,7 @@ pub(in crate::schedule) fn holdings(
     let stages = Stages::of(f, constants, profile);
     let p = part(&stages, blocks)?;
     let r = p.reduce?;
-    let product = Product::of(&stages, r)?;
-    let mut functions = false;
-    let is_function = |e: &Expr| matches!(e, Expr::Unary(..)) && operations(e) >= FUNCTION;
-    if p.output != r {
-        stages.list[p.output].block.value.visit(&mut |e| functions |= is_function(e));
-    }
-    let (vectors, computed) = (product.vectors(&stages), product.computed(&stages));
-    let (wide, windows) = (product.wide(&stages), product.windows(&stages));
-    Some(Holdings { vectors, wide, computed, windows, functions })
+    Some(Product::of(&stages, r)?.holdings(&stages, computes_functions(&stages, &p, r)))
 }
 
 fn part(stages: &Stages<'_>, [reduce, output]: [Name; 2]) -> Option<Part> {

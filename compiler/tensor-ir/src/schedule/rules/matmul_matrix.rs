@@ -14,10 +14,10 @@ use super::analysis::{Contraction, Unit, block_of, contraction, strip_casts};
 use super::cooperate::{Part, copy_by_part, copy_cooperatively, loaded_bytes};
 use super::direct;
 use super::matmul_tiled::fuse_output;
-use super::matrix_tile::{DEPTH, DEPTHS, Matrix, PAD, PLAIN, Tile, VECTOR};
+use super::matrix_tile::{DEPTH, DEPTHS, LEAST, Matrix, MatrixProduct, PAD, PLAIN, Tile, VECTOR};
 use super::pooling::inside;
 use super::sketch::{Decline, Sketch};
-use super::split_depth::{slices, split_depth};
+use super::split_depth::split_depth;
 use super::tiles::MatrixTile;
 use crate::dtype::DType;
 use crate::name::Name;
@@ -30,9 +30,6 @@ use crate::schedule::{
     SplitEpilogue, StageInFragment, StageInShared, Tensorize, TransformLayout,
 };
 use crate::tir::{BinaryOp, Expr, LoopKind, MatrixRole};
-
-/// Rows and columns of a product that matrices are filled with, at least.
-const LEAST: i64 = 4;
 
 /// Takes products of f16 operands on devices with matrix units; asked for by name, on software devices too.
 pub(super) fn apply(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
@@ -107,20 +104,12 @@ fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix)
         return Err(Decline(format!("{rows} rows and {columns} columns are too few for matrices")));
     }
     let lanes = i64::from(p.subgroup.1.max(1));
-    let fits =
-        |t: &Tile| t.tasks() * lanes <= i64::from(p.max_invocations) && t.shared_bytes(m) <= i64::from(p.shared_memory);
-    let depths: Vec<i64> = DEPTHS.into_iter().filter(|d| d % m.k == 0).collect();
-    let all: Vec<Tile> =
-        Tile::all(m).iter().flat_map(|t| depths.iter().map(|d| Tile { depth: *d, ..*t })).filter(fits).collect();
+    let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
+    let size = MatrixProduct { results: [batch, rows, columns], depth: product(&c.k), channels };
+    let all = MatrixProduct::fitting(p, m);
     let blocks = [unit.name(), unit.output];
     let holdings = holdings(&sketch.f, sketch.constants, p, blocks).unwrap_or(PLAIN);
-    let slices = |t: &Tile| if batch == 1 { slices_of(sketch, c, t) } else { vec![1] };
-    let held = all.iter().filter(|t| t.is_held(p, m, holdings));
-    let mut candidates: Vec<Candidate> = held.flat_map(|t| slices(t).into_iter().map(|n| (*t, n))).collect();
-    if candidates.is_empty() {
-        let smallest = all.iter().rfind(|t| t.depth == DEPTH.max(m.k)).or(all.last());
-        candidates.extend(smallest.iter().flat_map(|t| slices(t).into_iter().map(|n| (**t, n))));
-    }
+    let candidates = size.candidates(p, m, &all, holdings);
     let numbers: Vec<MatrixTile> = candidates.iter().map(|(t, n)| t.in_numbers(m, lanes, *n)).collect();
     let costs = matrix_costs(&sketch.f, sketch.constants, p, blocks, &numbers);
     let costs = costs.unwrap_or_else(|| candidates.iter().map(|c| idle(p, c, m, [batch, rows, columns])).collect());
@@ -135,10 +124,10 @@ fn choose_tile(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, m: Matrix)
     let same = |c: &Candidate| c.0.listed() == chosen;
     let of_tile = all.iter().find(|t| t.listed() == chosen).copied().unwrap_or(best.0);
     let best = least(&same).unwrap_or((of_tile, 1));
-    let fitting: Vec<i64> = depths.into_iter().filter(|d| fits(&Tile { depth: *d, ..best.0 })).collect();
+    let fitting: Vec<i64> = DEPTHS.into_iter().filter(|d| all.contains(&Tile { depth: *d, ..best.0 })).collect();
     let depth = sketch.choose("depth", &fitting, best.0.depth)?;
     let tile = Tile { depth, ..best.0 };
-    let numbers = if batch == 1 { slices_of(sketch, c, &tile) } else { vec![1] };
+    let numbers = size.slices(&tile);
     let usual = least(&|c| c.0 == tile).map_or(1, |c| c.1);
     let parts = if numbers.len() > 1 { sketch.choose("slices", &numbers, usual)? } else { 1 };
     Ok((tile, parts))
@@ -153,13 +142,6 @@ fn idle(p: &DeviceProfile, (tile, slices): &Candidate, m: Matrix, [batch, rows, 
     let enough = batch * over(rows, own_rows) * over(columns, own_columns) >= i64::from(p.cores);
     let first = if enough { 1.0 / elements as f64 } else { elements as f64 };
     first * (*slices as f64) * (1.0 + (tile.depth - DEPTH).abs() as f64)
-}
-
-/// Into how many slices of whole K steps the reduction may be cut.
-fn slices_of(sketch: &Sketch<'_>, c: &Contraction, tile: &Tile) -> Vec<i64> {
-    let whole: i64 = c.k.iter().filter_map(|v| sketch.extent_of(*v)).product();
-    let channels = c.k.last().and_then(|v| sketch.extent_of(*v)).unwrap_or(1);
-    slices(whole, if channels % tile.depth == 0 { channels / tile.depth } else { 1 })
 }
 
 /// The loops of a tile.

@@ -1,5 +1,6 @@
 //! The tiles of products on matrix units: what a subgroup and a workgroup have, and what that takes of registers and of workgroup memory.
 
+use super::split_depth;
 use super::tiles::{MatrixTile, ProductTile};
 use crate::profile::DeviceProfile;
 use crate::profile::quirks::UNROLLS_LOOPS;
@@ -178,6 +179,65 @@ impl Matrix {
         let [m, n, k] = mnk.map(i64::from);
         Matrix { m, n, k }
     }
+}
+
+/// Rows and columns of a product that matrices are filled with, at least.
+pub(super) const LEAST: i64 = 4;
+
+/// The size of a product on matrix units.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::schedule) struct MatrixProduct {
+    /// Results: batch, rows, columns.
+    pub results: [i64; 3],
+    /// Elements of the reduction.
+    pub depth: i64,
+    /// Elements of its innermost loop.
+    pub channels: i64,
+}
+
+impl MatrixProduct {
+    /// Into how many slices of whole K steps the reduction may be cut.
+    pub(super) fn slices(&self, tile: &Tile) -> Vec<i64> {
+        let steps = if self.channels % tile.depth == 0 { self.channels / tile.depth } else { 1 };
+        if self.results[0] == 1 { split_depth::slices(self.depth, steps) } else { vec![1] }
+    }
+    /// The tiles with their K steps whose workgroup fits the device.
+    pub(super) fn fitting(p: &DeviceProfile, m: Matrix) -> Vec<Tile> {
+        let lanes = i64::from(p.subgroup.1.max(1));
+        let (threads, shared) = (i64::from(p.max_invocations), i64::from(p.shared_memory));
+        let depths: Vec<i64> = DEPTHS.into_iter().filter(|d| d % m.k == 0).collect();
+        let all = Tile::all(m).iter().flat_map(|t| depths.iter().map(|d| Tile { depth: *d, ..*t }));
+        all.filter(|t| t.tasks() * lanes <= threads && t.shared_bytes(m) <= shared).collect()
+    }
+    /// Those of `fitting` whose registers a lane has, with each number of slices; the smallest tile if there is none.
+    pub(super) fn candidates(&self, p: &DeviceProfile, m: Matrix, fitting: &[Tile], h: Holdings) -> Vec<(Tile, i64)> {
+        let with_slices = |t: &Tile| self.slices(t).into_iter().map(|n| (*t, n)).collect::<Vec<_>>();
+        let held = fitting.iter().filter(|t| t.is_held(p, m, h));
+        let candidates: Vec<(Tile, i64)> = held.flat_map(with_slices).collect();
+        if !candidates.is_empty() {
+            return candidates;
+        }
+        let smallest = fitting.iter().rfind(|t| t.depth == DEPTH.max(m.k)).or(fitting.last());
+        smallest.iter().flat_map(|t| with_slices(t)).collect()
+    }
+}
+
+/// The tiles that `matmul-matrix` compares for a product of f16 operands that are summed in f32, by the device's largest
+/// matrices; none where the device has none, or the product is too small for them.
+pub(in crate::schedule) fn matrix_candidates(
+    p: &DeviceProfile,
+    product: MatrixProduct,
+    h: Holdings,
+) -> Vec<MatrixTile> {
+    let [_, rows, columns] = product.results;
+    let shapes = if p.multiplies_matrices() { p.matrix_units().unwrap_or_default() } else { vec![] };
+    let Some(m) = shapes.first().map(|s| Matrix::of(s.mnk)) else { return vec![] };
+    if rows < LEAST || columns < LEAST {
+        return vec![];
+    }
+    let lanes = i64::from(p.subgroup.1.max(1));
+    let candidates = product.candidates(p, m, &MatrixProduct::fitting(p, m), h);
+    candidates.into_iter().map(|(t, slices)| t.in_numbers(m, lanes, slices)).collect()
 }
 
 #[cfg(test)]

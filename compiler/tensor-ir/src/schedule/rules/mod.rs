@@ -56,6 +56,7 @@ pub use analysis::Unit;
 pub use attention::one_kernel;
 pub(in crate::schedule) use direct::USUALLY_UNROLLED;
 pub(in crate::schedule) use matmul_dot::candidates as dot_candidates;
+pub(in crate::schedule) use matrix_tile::{MatrixProduct, matrix_candidates};
 pub(in crate::schedule) use packing::dimension_to_pack;
 pub(in crate::schedule) use pooling::{LARGEST_WINDOW, stands_before_window};
 pub use pooling::{PoolingWindow, window_index};
