@@ -1,11 +1,12 @@
-//! The `weft` command with an op, a schedule instruction and a schedule rule of one's own.
+//! The `weft` command with an op, a schedule instruction, a schedule rule, a fusion rule and a quirk of one's own.
 //!
 //! ```text
 //! cargo run -p weft-cli --example own_parts -- run net.weft
 //! ```
 //!
 //! `cube` is an op, with an importer of ONNX's operator `Cube` of the domain `example`; `reverse-loop` an instruction; `one-workgroup` a
-//! rule that uses it. What a function of one's own has to look like is in `docs/add-an-op.md` and `docs/add-a-rule.md`.
+//! rule that uses it, for 64 elements on drivers with the quirk `slow-launch`, else for four; `siblings` a fusion rule. What a
+//! function of one's own has to look like is in `docs/add-an-op.md` and `docs/add-a-rule.md`.
 
 use compiler::attr_struct;
 use compiler::graph::{TensorType, ValueId};
@@ -14,6 +15,8 @@ use compiler::name::Name;
 use compiler::onnx::{ImportContext, OnnxImport};
 use compiler::ops::unary::{Domain, compute_map, infer_map};
 use compiler::ops::{InferContext, Op, OpDef, OpResult};
+use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
+use compiler::profile::quirks::{Quirk, Seen};
 use compiler::schedule::rules::{Decline, Rule, Sketch, Takes, Unit};
 use compiler::schedule::{Axis, Instruction, InstructionDef, Refusal};
 use compiler::te::ComputeContext;
@@ -76,6 +79,17 @@ impl Instruction for ReverseLoop {
     }
 }
 
+/// A driver for which a kernel of one workgroup is worth its while.
+const SLOW_LAUNCH: Quirk = Quirk {
+    name: "slow-launch",
+    what: "takes long to launch many workgroups: small kernels have one",
+    seen: &[Seen { driver: "lavapipe", device: "", until: None }],
+    versions: "an example",
+    evidence: "cli/tests/own_parts.rs",
+    goes: "the example goes",
+    guards: false,
+};
+
 /// Takes lone blocks of at most 64 elements: one workgroup, whose threads store the elements from behind.
 fn one_workgroup(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     let loops = sketch.loops(unit.output)?;
@@ -83,8 +97,9 @@ fn one_workgroup(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     for l in &loops {
         total *= sketch.constant_extent(&l.extent)?;
     }
-    if loops.is_empty() || total > 64 {
-        return Err(Decline(format!("{total} elements are more than 64")));
+    let most = if sketch.profile.quirks.has(&SLOW_LAUNCH) { 64 } else { 4 };
+    if loops.is_empty() || total > most {
+        return Err(Decline(format!("{total} elements are more than {most}")));
     }
     let vars: Vec<Name> = loops.iter().map(|l| l.var).collect();
     let flat = sketch.fuse(&vars, Name::new(&format!("{}_i", unit.output)))?;
@@ -96,11 +111,41 @@ fn one_workgroup(sketch: &mut Sketch<'_>, unit: &Unit) -> Result<(), Decline> {
     Ok(())
 }
 
+/// Joins lone nodes of one operand that read the same value and have one shape: its elements are loaded once.
+fn siblings(cx: &mut GroupGraph<'_, '_>) {
+    let groups = cx.groups();
+    for (i, first) in groups.iter().enumerate() {
+        for second in &groups[i + 1..] {
+            let ([a, b], f) = (
+                match (&first[..], &second[..]) {
+                    (&[a], &[b]) => [a, b],
+                    _ => continue,
+                },
+                cx.f,
+            );
+            let (a_node, b_node) = (&f.nodes[a], &f.nodes[b]);
+            let lone = a_node.inputs.len() == 1 && b_node.inputs == a_node.inputs;
+            if lone && f.ty(a_node.outputs[0]).shape == f.ty(b_node.outputs[0]).shape {
+                let what = format!("{} beside {}, which reads the same", b_node.name, a_node.name);
+                if cx.join("siblings", [a, b], what).is_ok() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let extensions = cli::Extensions {
         ops: vec![(OpDef::of::<Cube>(), ONNX)],
         instructions: vec![InstructionDef::of::<ReverseLoop>()],
         rules: vec![Rule { name: "one-workgroup", takes: Takes::Blocks, tiles: false, apply: one_workgroup }],
+        fusion_rules: vec![FusionRule {
+            name: "siblings",
+            looks_for: "nodes of one operand that read the same value",
+            apply: siblings,
+        }],
+        quirks: vec![SLOW_LAUNCH],
         ..cli::Extensions::default()
     };
     cli::run(std::env::args_os(), extensions)

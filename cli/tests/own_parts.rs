@@ -64,6 +64,55 @@ fn an_op_an_instruction_and_a_rule_of_ones_own_take_part() {
 }
 
 #[test]
+fn a_quirk_of_ones_own_is_switched_off_by_name() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-quirk");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let model = folder.join("cube.weft");
+    std::fs::write(&model, MODEL).expect("the model is written");
+    let model = model.to_str().expect("UTF-8");
+    let compiled = |quirk: &str| {
+        let args = ["compile", model, "--target", "lavapipe", "--quirk", quirk, "--json", "-q"];
+        text(&run(&example(), &args).stdout)
+    };
+    assert!(compiled("slow-launch=on").contains("\"one-workgroup\""));
+    let without = compiled("slow-launch=off");
+    assert!(!without.contains("\"one-workgroup\"") && without.contains("8 elements are more than 4"), "{without}");
+    let listed = text(&run(&example(), &["devices", "--quirks", "-q"]).stdout);
+    assert!(listed.contains("slow-launch"), "{listed}");
+}
+
+#[test]
+fn a_fusion_rule_of_ones_own_joins_groups() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-fusion");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let model = folder.join("pair.weft");
+    let source = "graph @main(%x: f32[2,4]) -> (y: f32[2,4], z: f32[2,4]) {
+  %y = relu %x : f32[2,4]
+  %z = exp %x : f32[2,4]
+  return %y, %z
+}
+";
+    std::fs::write(&model, source).expect("the model is written");
+    let model = model.to_str().expect("UTF-8");
+    let said = run(&example(), &["explain", model, "--target", "lavapipe", "-v", "-q"]);
+    let said = text(&said.stdout);
+    assert!(said.contains("siblings: ") && said.contains("which reads the same"), "{said}");
+    let json = |program: &Path, device: &str| {
+        let out = run(program, &["run", model, "--device", device, "--json", "-q"]);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        let v: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        v["outputs"]
+            .as_array()
+            .expect("results")
+            .iter()
+            .map(|o| o["mean"].as_f64().expect("a number"))
+            .collect::<Vec<_>>()
+    };
+    let (with, without) = (json(&example(), "auto"), json(Path::new(env!("CARGO_BIN_EXE_weft")), "cpu"));
+    assert!(with.iter().zip(&without).all(|(a, b)| (a - b).abs() < 1e-5), "{with:?} {without:?}");
+}
+
+#[test]
 fn the_command_itself_does_not_know_them() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-unknown");
     std::fs::create_dir_all(&folder).expect("a folder");

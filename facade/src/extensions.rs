@@ -1,9 +1,11 @@
-//! What programs add to the tables of ops, instructions and rules.
+//! What programs add to the tables of ops, instructions, rules, fusion rules and quirks.
 
 use crate::error::Error;
 use compiler::onnx::OnnxImport;
 use compiler::ops::{OpDef, register_op};
+use compiler::passes::fuse_ops::{FusionRule, register_fusion_rule};
 use compiler::passes::{AlterLayout, PassDef};
+use compiler::profile::quirks::{self, Quirk};
 use compiler::schedule::rules::{self, Rule};
 use compiler::schedule::{InstructionDef, register_instruction};
 use runtime_gpu::HostFunctions;
@@ -12,7 +14,9 @@ use runtime_gpu::HostFunctions;
 pub mod extend {
     pub use compiler::onnx::OnnxImport;
     pub use compiler::ops::{Op, OpDef};
+    pub use compiler::passes::fuse_ops::{FusionRule, GroupGraph};
     pub use compiler::passes::{AlterLayout, FunctionPass, Pass, PassContext, PassDef, Sequential};
+    pub use compiler::profile::quirks::{Quirk, Seen};
     pub use compiler::schedule::rules::Rule;
     pub use compiler::schedule::{Instruction, InstructionDef};
     pub use runtime_gpu::{DeviceCall, DeviceOperand};
@@ -31,12 +35,16 @@ pub struct Extensions {
     pub instructions: Vec<InstructionDef>,
     /// Schedule rules, which are asked before those of the table.
     pub rules: Vec<Rule>,
+    /// Fusion rules, which run before those of the table.
+    pub fusion_rules: Vec<FusionRule>,
+    /// Quirks of drivers, for rules of one's own.
+    pub quirks: Vec<Quirk>,
     /// Host functions, which graphs call by name.
     pub host_functions: HostFunctions,
 }
 
 impl Extensions {
-    /// Makes ops, instructions and rules known in this process; to be called before anything is loaded. Passes, callbacks and host
+    /// Makes ops, instructions, rules and quirks known in this process; to be called before anything is loaded. Passes, callbacks and host
     /// functions stay here, for whom they are given to.
     ///
     /// # Errors
@@ -45,6 +53,13 @@ impl Extensions {
         let ops = self.ops.drain(..).map(|(op, onnx)| register_op(op, onnx));
         let instructions = self.instructions.drain(..).map(register_instruction);
         let rules = self.rules.drain(..).map(rules::register);
-        ops.chain(instructions).chain(rules).collect::<Result<(), String>>().map_err(Error::Extension)
+        let fusion_rules = self.fusion_rules.drain(..).map(register_fusion_rule);
+        let quirks = self.quirks.drain(..).map(quirks::register);
+        ops.chain(instructions)
+            .chain(rules)
+            .chain(fusion_rules)
+            .chain(quirks)
+            .collect::<Result<(), String>>()
+            .map_err(Error::Extension)
     }
 }

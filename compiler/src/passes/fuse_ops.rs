@@ -24,6 +24,7 @@ mod tests;
 
 pub use dominators::PostDominators;
 pub use forward::{ForwardGraph, ForwardNode, Source, captures};
+pub use full::{FUSION_RULES, FusionRule, GroupGraph, register_fusion_rule};
 pub use partition::{Limits, Partition};
 pub use reason::Reason;
 
@@ -125,7 +126,7 @@ impl FuseOps {
             let costs = cx.costs();
             let (g, profile, costs) = (&graph, &cx.profile, &*costs);
             let (made, declined) = (vec![], vec![]);
-            let mut rules = full::Extension { p: &mut p, g, module, f, info, profile, costs, made, declined };
+            let mut rules = full::GroupGraph { p: &mut p, g, module, f, info, profile, costs, made, declined };
             rules.run();
             let (made, declined) = (rules.made, rules.declined);
             for made in made {

@@ -1,4 +1,4 @@
-//! Fusion beyond the classic rules. The rules of [`RULES`] run one after another on the classic groups; each file says when its
+//! Fusion beyond the classic rules. The rules of [`FUSION_RULES`] run one after another on the classic groups; each file says when its
 //! rule applies; those that weigh one kernel against two ask the estimate. A rule only joins whole groups, and never beyond the
 //! device's storage buffers for a kernel.
 
@@ -16,27 +16,76 @@ use super::partition::Partition;
 use crate::cost::CostModel;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::Int;
+use crate::name::Name;
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::{NodeInfo, group_expression};
 use crate::profile::DeviceProfile;
+use crate::registry::Table;
 use crate::schedule::estimate::Cost;
 use crate::tir::BufferId;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The part of a cost that the estimate does not tell.
 const UNCERTAIN: f64 = 0.02;
 
-/// Every rule, in the order they run.
-const RULES: &[fn(&mut Extension<'_, '_>)] = &[
-    row_chain::apply,
-    reduction_epilogue::apply,
-    concat_in_place::apply,
-    pooling_epilogue::apply,
-    prologue::apply,
-    attention::apply,
-    multi_output::apply,
-    permuted_store::apply,
-];
+/// A fusion rule: it joins groups of a [`GroupGraph`], or says why it does not.
+pub struct FusionRule {
+    /// Name, as remarks have it.
+    pub name: &'static str,
+    /// The groups that it looks for.
+    pub looks_for: &'static str,
+    /// Looks at all groups once.
+    pub apply: fn(&mut GroupGraph<'_, '_>),
+}
+
+/// Every rule, in the order they run; [`register_fusion_rule`] adds one before them.
+pub static FUSION_RULES: Table<FusionRule> = Table::new(&[
+    FusionRule {
+        name: row_chain::RULE,
+        looks_for: "reductions along the same rows with elementwise work between and behind them, such as softmax",
+        apply: row_chain::apply,
+    },
+    FusionRule {
+        name: reduction_epilogue::RULE,
+        looks_for: "elementwise work of the same shape behind a reduction",
+        apply: reduction_epilogue::apply,
+    },
+    FusionRule {
+        name: concat_in_place::RULE,
+        looks_for: "operands of a concat that can be written into their part of its result",
+        apply: concat_in_place::apply,
+    },
+    FusionRule {
+        name: pooling_epilogue::RULE,
+        looks_for: "a reduction over windows of the results of a convolution",
+        apply: pooling_epilogue::apply,
+    },
+    FusionRule {
+        name: prologue::RULE,
+        looks_for: "elementwise and moving work in front of an anchor or a reduction",
+        apply: prologue::apply,
+    },
+    FusionRule {
+        name: attention::RULE,
+        looks_for: "a product, a softmax of its rows and a product of that",
+        apply: attention::apply,
+    },
+    FusionRule {
+        name: multi_output::RULE,
+        looks_for: "elementwise work on a value that others use too",
+        apply: multi_output::apply,
+    },
+    FusionRule { name: permuted_store::RULE, looks_for: "a transpose behind an anchor", apply: permuted_store::apply },
+]);
+
+/// Adds a rule of one's own. It runs before those of the table. To be called before anything is compiled.
+///
+/// # Errors
+/// When there is a rule of this name.
+pub fn register_fusion_rule(rule: FusionRule) -> Result<(), String> {
+    let name = rule.name;
+    FUSION_RULES.add(rule, |r| r.name == name).map_err(|_| format!("there is a fusion rule `{name}`"))
+}
 
 /// A group that a rule made.
 pub struct Made {
@@ -72,7 +121,7 @@ pub struct Declined {
 }
 
 /// What the rules work on.
-pub struct Extension<'a, 'g> {
+pub struct GroupGraph<'a, 'g> {
     /// The groups.
     pub p: &'a mut Partition<'g>,
     /// The graph they are of.
@@ -93,10 +142,71 @@ pub struct Extension<'a, 'g> {
     pub declined: Vec<Declined>,
 }
 
-impl Extension<'_, '_> {
-    /// Applies the rules.
-    pub fn run(&mut self) {
-        RULES.iter().for_each(|rule| rule(self));
+impl GroupGraph<'_, '_> {
+    /// Applies the rules, those of other crates first.
+    pub(super) fn run(&mut self) {
+        FUSION_RULES.added().into_iter().chain(FUSION_RULES.own()).for_each(|rule| (rule.apply)(self));
+    }
+    /// The groups, each with its nodes in the order of the function.
+    pub fn groups(&mut self) -> Vec<Vec<NodeId>> {
+        let mut groups: Vec<(usize, Vec<NodeId>)> = Vec::new();
+        for i in 0..self.g.nodes.len() {
+            let (root, Source::Node(n)) = (self.p.root(i), self.g.nodes[i].source) else { continue };
+            match groups.iter_mut().find(|g| g.0 == root) {
+                Some((_, nodes)) => nodes.push(n),
+                None => groups.push((root, vec![n])),
+            }
+        }
+        groups.into_iter().map(|g| g.1).collect()
+    }
+    /// Puts the groups of two nodes into one, in the name of the rule; a remark says `what` was joined.
+    ///
+    /// # Errors
+    /// With the reason, which becomes a remark: another node would run between both, the group would be too large or bind more
+    /// buffers than the device has, or no kernel computes it.
+    pub fn join(&mut self, rule: &'static str, [first, second]: [NodeId; 2], what: String) -> Result<(), String> {
+        let joined = self.try_join([first, second]);
+        match &joined {
+            Ok(nodes) => self.made.push(Made { rule, nodes: nodes.clone(), what: Some(what) }),
+            Err(why) => self.declined.push(Declined { rule, nodes: vec![first, second], why: why.clone() }),
+        }
+        joined.map(|_| ())
+    }
+    fn try_join(&mut self, nodes: [NodeId; 2]) -> Result<Vec<NodeId>, String> {
+        let place = |n: NodeId| self.g.nodes.iter().position(|x| x.source == Source::Node(n));
+        let [Some(a), Some(b)] = nodes.map(place) else { return Err("it is no node of the block".into()) };
+        let roots = [self.p.root(a), self.p.root(b)];
+        if roots[0] == roots[1] {
+            return Err("both are in one group".into());
+        }
+        let mut members = self.p.members_of(a);
+        members.extend(self.p.members_of(b));
+        members.sort_unstable();
+        if let Some(between) = self.between(&members) {
+            return Err(format!("{between} would have to run in the middle of the group"));
+        }
+        if self.p.size(&roots) > self.p.limits().max_group || !self.p.fits(&roots) {
+            return Err(format!("the group would be too large, or have more bindings than {}", self.profile.name));
+        }
+        let own: Vec<NodeId> = members.iter().map(|&i| self.g.nodes[i].source.node()).collect();
+        group_expression(self.module, self.f, &own)?;
+        let kind = self.p.group_kind(roots[0]).max(self.p.group_kind(roots[1]));
+        self.p.join(a, b);
+        self.p.raise_kind(b, kind);
+        Ok(own)
+    }
+    /// A node outside that reads something of these nodes and makes something that they read.
+    fn between(&self, members: &[usize]) -> Option<Name> {
+        let mut after: FxHashSet<usize> = FxHashSet::default();
+        // Nodes stand behind what they read.
+        for i in 0..self.g.nodes.len() {
+            if members.contains(&i) || after.contains(&i) {
+                after.extend(self.g.nodes[i].users.iter().map(|u| u.0).filter(|u| !members.contains(u)));
+            }
+        }
+        let feeds = |i: &usize| self.g.nodes[*i].users.iter().any(|u| members.contains(&u.0));
+        let found = after.into_iter().filter(feeds).min()?;
+        Some(self.f.nodes[self.g.nodes[found].source.node()].name)
     }
     /// What these nodes, operands before users, cost as one group, and its kernels.
     fn cost(&self, nodes: &[NodeId]) -> Result<(Cost, usize), String> {
@@ -108,7 +218,10 @@ impl Extension<'_, '_> {
     }
     /// Whether two groups cost less as one, in words with the parts of both costs. Of what the estimate cannot tell apart one kernel
     /// is the better: what it does not store takes no memory either. With `fewer` the one group must have fewer kernels, too.
-    fn pays(&self, first: &[NodeId], second: &[NodeId], fewer: bool) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// In the same words where it does not pay, or with what the estimate cannot count.
+    pub fn pays(&self, first: &[NodeId], second: &[NodeId], fewer: bool) -> Result<String, String> {
         let all: Vec<NodeId> = first.iter().chain(second).copied().collect();
         let ((one, kernels), (first, of_first), (second, of_second)) =
             (self.cost(&all)?, self.cost(first)?, self.cost(second)?);

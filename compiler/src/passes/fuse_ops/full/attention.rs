@@ -10,7 +10,7 @@
 
 use super::super::forward::Source;
 use super::prologue::key_of;
-use super::{Declined, Extension, Made};
+use super::{Declined, GroupGraph, Made};
 use crate::graph::{NodeId, ValueId};
 use crate::ops::control::Const;
 use crate::passes::fusion_kind::group_expression;
@@ -18,10 +18,10 @@ use crate::schedule::rules::one_kernel;
 use crate::tir::{BufferId, FusionKind};
 use rustc_hash::FxHashMap;
 
-const RULE: &str = "attention";
+pub(super) const RULE: &str = "attention";
 
 /// Runs over the anchors, first to last; equal nodes have equal verdicts.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let makers = cx.makers();
     let mut known: FxHashMap<String, Option<Result<String, String>>> = FxHashMap::default();
     for last in 0..cx.g.nodes.len() {
@@ -43,7 +43,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
 }
 
 /// Merges the groups of a chain, or says why not.
-fn settle(cx: &mut Extension<'_, '_>, groups: &[Vec<usize>], verdict: Result<String, String>) {
+fn settle(cx: &mut GroupGraph<'_, '_>, groups: &[Vec<usize>], verdict: Result<String, String>) {
     let roots: Vec<usize> = groups.iter().map(|g| cx.p.root(g[0])).collect();
     let verdict = verdict.and_then(|costs| match cx.p.fits(&roots) {
         true => Ok(costs),
@@ -65,20 +65,20 @@ fn settle(cx: &mut Extension<'_, '_>, groups: &[Vec<usize>], verdict: Result<Str
     }
 }
 
-fn nodes_of(cx: &Extension<'_, '_>, members: &[usize]) -> Vec<NodeId> {
+fn nodes_of(cx: &GroupGraph<'_, '_>, members: &[usize]) -> Vec<NodeId> {
     let mut members = members.to_vec();
     members.sort_unstable();
     members.into_iter().map(|m| cx.g.nodes[m].source.node()).collect()
 }
 
 /// Reductions of some nodes.
-fn reductions(cx: &Extension<'_, '_>, members: &[usize]) -> usize {
+fn reductions(cx: &GroupGraph<'_, '_>, members: &[usize]) -> usize {
     members.iter().map(|&m| cx.info.get(&cx.g.nodes[m].source.node()).map_or(0, |i| i.reductions)).sum()
 }
 
 /// The groups, first to last, that may be attention whose second product is `last`: those of a product, of row reductions and of `last`,
 /// with what stands between them. Everything but the last group is used inside alone.
-fn chains(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], last: usize) -> Vec<Vec<Vec<usize>>> {
+fn chains(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], last: usize) -> Vec<Vec<Vec<usize>>> {
     let own = cx.p.members_of(last);
     if own.iter().any(|&m| !matches!(cx.g.nodes[m].source, Source::Node(_))) || reductions(cx, &own) != 1 {
         return vec![];
@@ -92,7 +92,7 @@ fn chains(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], last: usize) -> Vec
 
 /// The groups with one more in front that has so many reductions, and light ones on the way there.
 fn behind(
-    cx: &mut Extension<'_, '_>,
+    cx: &mut GroupGraph<'_, '_>,
     makers: &[Vec<usize>],
     groups: Vec<Vec<usize>>,
     wanted: &dyn Fn(usize) -> bool,
@@ -125,7 +125,7 @@ fn behind(
 }
 
 /// Whether the groups are cheaper as one kernel, in words; `None` where they are no attention.
-fn judge(cx: &Extension<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String, String>> {
+fn judge(cx: &GroupGraph<'_, '_>, groups: &[Vec<usize>]) -> Option<Result<String, String>> {
     let all = nodes_of(cx, &groups.concat());
     let (te, outside, _) = group_expression(cx.module, cx.f, &all).ok()?;
     let constant = |v: &ValueId| cx.f.def_op::<Const>(*v).is_some();

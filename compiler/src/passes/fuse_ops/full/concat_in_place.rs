@@ -16,7 +16,7 @@
 //! concat when that makes no more kernels than there were: operands that stay apart are neighbours.
 
 use super::super::forward::Source;
-use super::{Declined, Extension, Made, shape_of};
+use super::{Declined, GroupGraph, Made, shape_of};
 use crate::dtype::DType;
 use crate::graph::{NodeId, ValueId};
 use crate::int::Int;
@@ -24,10 +24,10 @@ use crate::ops::concat::Concat;
 use crate::ops::transpose::Transpose;
 use crate::tir::FusionKind;
 
-const RULE: &str = "concat-in-place";
+pub(super) const RULE: &str = "concat-in-place";
 
 /// Runs over the concats, first to last.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let makers = cx.makers();
     for tuple in 0..cx.g.nodes.len() {
         if let Source::Tuple(concat) = cx.g.nodes[tuple].source {
@@ -49,7 +49,7 @@ struct Site {
     permuted: bool,
 }
 
-fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat: NodeId) {
+fn visit(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat: NodeId) {
     let operands: Vec<ValueId> = cx.f.nodes[concat].inputs.iter().flatten().copied().collect();
     let heavy: Vec<Option<usize>> = operands.iter().map(|&v| heavy_operand(cx, &makers[tuple], tuple, v)).collect();
     if heavy.iter().all(Option::is_none) {
@@ -94,7 +94,7 @@ fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat
 }
 
 /// The producer of an operand, when it is in a group of its own with an anchor or a reduction.
-fn heavy_operand(cx: &mut Extension<'_, '_>, makers: &[usize], tuple: usize, v: ValueId) -> Option<usize> {
+fn heavy_operand(cx: &mut GroupGraph<'_, '_>, makers: &[usize], tuple: usize, v: ValueId) -> Option<usize> {
     let n = cx.f.def_node(v)?;
     let i = *makers.iter().find(|&&i| cx.g.nodes[i].source == Source::Node(n))?;
     let root = cx.p.root(i);
@@ -104,7 +104,7 @@ fn heavy_operand(cx: &mut Extension<'_, '_>, makers: &[usize], tuple: usize, v: 
 }
 
 /// Looks at the concat's own group.
-fn site(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat: NodeId) -> Result<Site, String> {
+fn site(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat: NodeId) -> Result<Site, String> {
     let root = cx.p.root(tuple);
     let members = cx.p.members_of(root);
     let mut before = vec![tuple];
@@ -139,7 +139,7 @@ fn site(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat:
 
 /// What follows the concat at `place` in its group works on each element alone, or concatenates along the same axis, or is
 /// a transpose with such work behind it. True when there is a transpose.
-fn check_behind(cx: &Extension<'_, '_>, members: &[usize], place: usize, concat: NodeId) -> Result<bool, String> {
+fn check_behind(cx: &GroupGraph<'_, '_>, members: &[usize], place: usize, concat: NodeId) -> Result<bool, String> {
     let axis = cx.f.nodes[concat].op.downcast::<Concat>().map(|c| c.axis);
     let mut shapes = vec![shape_of(cx.g, cx.f, place)];
     let mut behind = vec![place];
@@ -171,7 +171,7 @@ fn check_behind(cx: &Extension<'_, '_>, members: &[usize], place: usize, concat:
 }
 
 /// Whether the group of the operand `v`, made by `i`, may write into the result.
-fn joins(cx: &mut Extension<'_, '_>, site: &Site, i: usize, v: ValueId, operands: &[ValueId]) -> Result<(), String> {
+fn joins(cx: &mut GroupGraph<'_, '_>, site: &Site, i: usize, v: ValueId, operands: &[ValueId]) -> Result<(), String> {
     let root = cx.p.root(i);
     let members = cx.p.members_of(root);
     let name = cx.f.nodes[cx.g.nodes[i].source.node()].name;
@@ -202,7 +202,7 @@ fn joins(cx: &mut Extension<'_, '_>, site: &Site, i: usize, v: ValueId, operands
 }
 
 /// Whether writing in place pays and the parts can be stored apart.
-fn worth(cx: &mut Extension<'_, '_>, site: &Site, joined: &[usize], apart: usize) -> Result<(), String> {
+fn worth(cx: &mut GroupGraph<'_, '_>, site: &Site, joined: &[usize], apart: usize) -> Result<(), String> {
     let name = cx.f.nodes[site.concat].name;
     if apart > 1 {
         let (before, after) = (joined.len() + 1, joined.len() + apart);
@@ -223,7 +223,7 @@ fn worth(cx: &mut Extension<'_, '_>, site: &Site, joined: &[usize], apart: usize
 }
 
 /// True when every operand takes an even number of neighbouring elements.
-fn whole_words(cx: &Extension<'_, '_>, concat: NodeId) -> bool {
+fn whole_words(cx: &GroupGraph<'_, '_>, concat: NodeId) -> bool {
     let node = &cx.f.nodes[concat];
     let shape = &cx.f.ty(node.outputs[0]).shape;
     node.inputs.iter().flatten().all(|&v| {

@@ -11,15 +11,15 @@
 //! result), and when the device binds what the kernel then reads and writes.
 
 use super::super::forward::Source;
-use super::{Declined, Extension, Made, shape_of};
+use super::{Declined, GroupGraph, Made, shape_of};
 use crate::dtype::DType;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashSet;
 
-const RULE: &str = "multi-output";
+pub(super) const RULE: &str = "multi-output";
 
 /// Runs over the groups, first to last.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let makers = cx.makers();
     let mut taken: FxHashSet<usize> = FxHashSet::default();
     for i in 0..cx.g.nodes.len() {
@@ -35,7 +35,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
 }
 
 /// The last value of another group that the group of `i` reads, and that others use too.
-fn shared_value(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], i: usize) -> Option<usize> {
+fn shared_value(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], i: usize) -> Option<usize> {
     let members = cx.p.members_of(i);
     let feeding: Vec<usize> =
         members.iter().flat_map(|&m| makers[m].clone()).filter(|m| !members.contains(m)).collect();
@@ -46,7 +46,7 @@ fn shared_value(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], i: usize) -> 
     })
 }
 
-fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], i: usize, value: usize, taken: &mut FxHashSet<usize>) {
+fn visit(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], i: usize, value: usize, taken: &mut FxHashSet<usize>) {
     let verdict = check(cx, makers, i, value, taken);
     let nodes = vec![cx.g.nodes[i].source.node(), cx.g.nodes[value].source.node()];
     let name = |n: usize| cx.f.nodes[cx.g.nodes[n].source.node()].name;
@@ -69,7 +69,7 @@ fn visit(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], i: usize, value: usi
 
 /// `Err(None)` where the group is simply not of the kind.
 fn check(
-    cx: &mut Extension<'_, '_>,
+    cx: &mut GroupGraph<'_, '_>,
     makers: &[Vec<usize>],
     i: usize,
     value: usize,
@@ -110,7 +110,7 @@ fn check(
 }
 
 /// True when several elements of a node's result share a word on the device.
-fn is_packed(cx: &Extension<'_, '_>, i: usize) -> bool {
+fn is_packed(cx: &GroupGraph<'_, '_>, i: usize) -> bool {
     let Source::Node(n) = cx.g.nodes[i].source else { return false };
     cx.f.nodes[n].outputs.iter().any(|&v| match cx.f.ty(v).dtype {
         DType::F16 => !cx.profile.f16,
@@ -120,7 +120,7 @@ fn is_packed(cx: &Extension<'_, '_>, i: usize) -> bool {
 }
 
 /// A node that feeds the work and cannot run before the group: one whose group is reached from the group's results.
-fn waits(cx: &mut Extension<'_, '_>, makers: &[Vec<usize>], group: &[usize], work: &[usize]) -> Option<usize> {
+fn waits(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], group: &[usize], work: &[usize]) -> Option<usize> {
     let inside = |m: &usize| group.contains(m) || work.contains(m);
     let feeding: Vec<usize> = work.iter().flat_map(|&m| makers[m].clone()).filter(|m| !inside(m)).collect();
     let last = feeding.iter().map(|&m| cx.p.members_of(m).last().copied().unwrap_or(m)).max()?;

@@ -12,15 +12,15 @@
 //! shared between threads, and when the device binds what the kernel then reads.
 
 use super::super::forward::Source;
-use super::{Declined, Extension, Made, shape_of};
+use super::{Declined, GroupGraph, Made, shape_of};
 use crate::dtype::DType;
 use crate::ops::transpose::Transpose;
 use crate::tir::FusionKind;
 
-const RULE: &str = "permuted-store";
+pub(super) const RULE: &str = "permuted-store";
 
 /// Runs over the transposes, first to last.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let makers = cx.makers();
     for (t, makers) in makers.iter().enumerate() {
         let Source::Node(n) = cx.g.nodes[t].source else { continue };
@@ -54,7 +54,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
 }
 
 /// Whether the group of the transpose `t` may join that of `anchor`, which it reads.
-fn check(cx: &mut Extension<'_, '_>, anchor: usize, t: usize) -> Result<(), String> {
+fn check(cx: &mut GroupGraph<'_, '_>, anchor: usize, t: usize) -> Result<(), String> {
     let name = |i: usize| cx.f.nodes[cx.g.nodes[i].source.node()].name;
     let group = cx.p.members_of(anchor);
     for &m in &group {

@@ -9,16 +9,16 @@
 //! share nothing.
 
 use super::super::forward::Source;
-use super::{Declined, Extension, Made, shape_of};
+use super::{Declined, GroupGraph, Made, shape_of};
 use crate::graph::{NodeId, ValueId};
 use crate::passes::fusion_kind::group_expression;
 use crate::schedule::rules::window_index;
 use crate::tir::{BufferId, FusionKind, TensorFunction};
 
-const RULE: &str = "pooling-epilogue";
+pub(super) const RULE: &str = "pooling-epilogue";
 
 /// Runs over the reductions, first to last.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let makers = cx.makers();
     for (pool, operands) in makers.iter().enumerate() {
         let heavy = matches!(cx.g.nodes[pool].kind, FusionKind::Reduction | FusionKind::OutElementwiseFusable);
@@ -31,7 +31,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
     }
 }
 
-fn visit(cx: &mut Extension<'_, '_>, value: usize, pool: usize, taps: i64) {
+fn visit(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize, taps: i64) {
     let node = |i: usize| cx.g.nodes[i].source.node();
     let (own, other) = (node(pool), node(value));
     let name = |n: NodeId| cx.f.nodes[n].name;
@@ -54,7 +54,7 @@ fn visit(cx: &mut Extension<'_, '_>, value: usize, pool: usize, taps: i64) {
 }
 
 /// Elements of the windows that node `pool` reduces of `value`, when that is the result of another group around an anchor.
-fn windows(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Option<i64> {
+fn windows(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Option<i64> {
     let root = cx.p.root(value);
     let apart = root != cx.p.root(pool) && cx.p.group_kind(root) == FusionKind::OutElementwiseFusable;
     let Source::Node(maker) = cx.g.nodes[value].source else { return None };
@@ -87,7 +87,7 @@ fn sums_are_read_once(te: &TensorFunction) -> bool {
 }
 
 /// Elements of the windows that node `n` reduces of `operand`, when that is its only reduction and reads nothing else.
-fn elements_of_window(cx: &Extension<'_, '_>, n: NodeId, operand: ValueId) -> Option<i64> {
+fn elements_of_window(cx: &GroupGraph<'_, '_>, n: NodeId, operand: ValueId) -> Option<i64> {
     let (te, outside, _) = group_expression(cx.module, cx.f, &[n]).ok()?;
     let buffer: BufferId = *outside.get(&operand)?;
     let stages = te.stages()?;
@@ -106,7 +106,7 @@ fn elements_of_window(cx: &Extension<'_, '_>, n: NodeId, operand: ValueId) -> Op
 }
 
 /// Whether the two groups become one.
-fn check(cx: &mut Extension<'_, '_>, value: usize, pool: usize) -> Result<String, String> {
+fn check(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Result<String, String> {
     let (front, behind) = (cx.p.members_of(value), cx.p.members_of(pool));
     let name = |i: usize| cx.f.nodes[cx.g.nodes[i].source.node()].name;
     for &m in &front {

@@ -12,18 +12,18 @@
 //! reads.
 
 use super::super::forward::Source;
-use super::{Declined, Extension, Made};
+use super::{Declined, GroupGraph, Made};
 use crate::graph::{Function, NodeId};
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
-const RULE: &str = "prologue";
+pub(super) const RULE: &str = "prologue";
 
 /// Verdicts on equal work in front of equal anchors.
 type Known = FxHashMap<String, Result<String, String>>;
 
 /// Runs over the producers of anchors, last to first, so that what is in front of a prologue comes after it.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let mut known: Known = FxHashMap::default();
     for i in (0..cx.g.nodes.len()).rev() {
         let root = cx.p.root(i);
@@ -39,7 +39,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
 
 /// The one node of another group that uses the result `i` of its group, when that group has an anchor or reduction and
 /// everything else of the group of `i` stays inside.
-fn only_anchor(cx: &mut Extension<'_, '_>, i: usize) -> Option<usize> {
+fn only_anchor(cx: &mut GroupGraph<'_, '_>, i: usize) -> Option<usize> {
     let members = cx.p.members_of(i);
     let mut found = None;
     for &m in &members {
@@ -61,7 +61,7 @@ fn only_anchor(cx: &mut Extension<'_, '_>, i: usize) -> Option<usize> {
     (real && heavy(cx.p.group_kind(root))).then_some(anchor)
 }
 
-fn visit(cx: &mut Extension<'_, '_>, i: usize, anchor: usize, known: &mut Known) {
+fn visit(cx: &mut GroupGraph<'_, '_>, i: usize, anchor: usize, known: &mut Known) {
     let members = cx.p.members_of(i);
     let nodes: Vec<NodeId> = members.iter().map(|&m| cx.g.nodes[m].source.node()).collect();
     let (own, other) = (cx.g.nodes[i].source.node(), cx.g.nodes[anchor].source.node());
@@ -108,7 +108,7 @@ pub(super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a NodeId>) 
 }
 
 /// Weighs the work `nodes`, whose result `own` makes, against its use by `anchor`.
-fn judge(cx: &Extension<'_, '_>, nodes: &[NodeId], own: NodeId, anchor: NodeId) -> Result<String, String> {
+fn judge(cx: &GroupGraph<'_, '_>, nodes: &[NodeId], own: NodeId, anchor: NodeId) -> Result<String, String> {
     if cx.f.nodes[own].outputs.len() != 1 {
         return Err("it has several results".into());
     }

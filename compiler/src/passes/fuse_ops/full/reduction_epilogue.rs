@@ -3,12 +3,14 @@
 //! Applies when the way from the reduction to its post-dominator is elementwise, with a value for each of the
 //! reduction's results: work that spreads the results again would repeat the reduction.
 
-use super::{Extension, Made, shape_of};
+use super::{GroupGraph, Made, shape_of};
 use crate::tir::FusionKind;
 use rustc_hash::FxHashSet;
 
+pub(super) const RULE: &str = "reduction-epilogue";
+
 /// Elementwise groups of the same shape right behind a reduction.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let (g, f) = (cx.g, cx.f);
     let p = &mut *cx.p;
     let mut taken: FxHashSet<usize> = FxHashSet::default();
@@ -26,7 +28,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
         if p.root(i) == p.root(sink) {
             p.raise_kind(i, FusionKind::Reduction);
             taken.insert(p.root(i));
-            cx.made.push(Made::of("reduction-epilogue", g, &[i, sink]));
+            cx.made.push(Made::of(RULE, g, &[i, sink]));
         }
     }
 }

@@ -7,12 +7,14 @@
 
 use super::super::forward::{ForwardGraph, Source};
 use super::super::partition::Partition;
-use super::{Extension, Made, shape_of};
+use super::{GroupGraph, Made, shape_of};
 use crate::graph::Function;
 use crate::int::Int;
 use crate::ops::reduce::Reduce;
 use crate::tir::FusionKind;
 use rustc_hash::{FxHashMap, FxHashSet};
+
+pub(super) const RULE: &str = "row-chain";
 
 fn reduce_of<'a>(g: &ForwardGraph, f: &'a Function, i: usize) -> Option<(&'a [Int], &'a Reduce)> {
     let Source::Node(n) = g.nodes[i].source else { return None };
@@ -56,7 +58,7 @@ impl Rows<'_> {
 }
 
 /// Grows a chain backwards from each group that works on full rows behind a reduction.
-pub(super) fn apply(cx: &mut Extension<'_, '_>) {
+pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let (g, f) = (cx.g, cx.f);
     let makers = cx.makers();
     let cores = cx.profile.cores;
@@ -80,7 +82,7 @@ pub(super) fn apply(cx: &mut Extension<'_, '_>) {
         p.raise_kind(root, FusionKind::OutElementwiseFusable);
         let root = p.root(root);
         done.insert(root);
-        cx.made.push(Made::of("row-chain", g, &nodes));
+        cx.made.push(Made::of(RULE, g, &nodes));
         members.insert(root, nodes);
     }
 }
