@@ -223,7 +223,7 @@ pub fn compile(
     let start = now();
     let sources = names::Sources::of(&module);
     let open = !crate::graph::open_dims(&module).is_empty();
-    let source = open.then(|| module.clone());
+    let source = if open { open::as_called(&module) } else { None };
     let mut graph = run_passes(module, options, profile, progress)?;
     let lowering = now();
     let remarks = std::mem::take(&mut graph.cx.remarks);

@@ -7,7 +7,7 @@ use super::storage::StorageLocation;
 use super::verify_plan::{PlanValues, verify_plan};
 use super::{CompileError, MemoryReport};
 use crate::graph::{BindError, Function, Module, ValueId, bind_dims};
-use crate::graph::{input_ports, open_dims, shapes_in_order, substitute_dims};
+use crate::graph::{input_ports, instantiate_functions, open_dims, shapes_in_order, substitute_dims};
 use crate::int::{Bounds, Cond, DimRange, DimRanges, Int, simplify, typical_size};
 use crate::name::Name;
 use crate::plan::{Content, KernelIndex, Plan, PlanKernel};
@@ -290,6 +290,14 @@ pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) ->
     }
 }
 
+/// The network that sizes are checked against: a function has the types that it is called with. None where that cannot be, which
+/// type inference says.
+pub(super) fn as_called(module: &Module) -> Option<Module> {
+    let mut source = module.clone();
+    instantiate_functions(&mut source).ok()?;
+    Some(source)
+}
+
 /// Infers the types of `source` anew for these sizes of its open dimensions.
 ///
 /// # Errors
@@ -300,8 +308,9 @@ pub(super) fn check_sizes(source: &Module, sizes: &[(Name, i64)]) -> Result<(), 
     bind_dims(&mut bound, sizes).map_err(|why| SizeError::Refused { sizes: listed(sizes), why })?;
     let value = |v: Name| sizes.iter().find(|s| s.0 == v).map(|s| s.1);
     for (name, f) in &source.functions {
+        let Some(sized) = bound.functions.get(name) else { continue };
         for (v, known) in f.values.iter() {
-            let is = &bound.functions[name].ty(v).shape;
+            let is = &sized.ty(v).shape;
             let differs = |(was, is): (&Int, &Int)| {
                 let told = is.as_const().filter(|_| was.vars().into_iter().all(|v| value(v).is_some()));
                 told.is_some_and(|is| was.eval(&value) != Some(is))
