@@ -6,7 +6,7 @@ pub mod shared;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-pub use options::Common;
+pub use options::{Common, Schedules};
 use pictures::{ImageLayout, Resize};
 use std::path::PathBuf;
 

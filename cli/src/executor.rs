@@ -164,6 +164,7 @@ pub fn compile_options(pipeline: PipelineOptions, common: &Common) -> CliResult<
         measurements,
         dims,
         keep: None,
+        schedules: common.schedules.0.clone(),
     })
 }
 

@@ -75,6 +75,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions)
     let registered = extensions.register().map_err(CliError::from).and(functions);
     let result = registered.and_then(|functions| {
         cli.command.common_mut().functions = functions;
+        cli.command.common_mut().schedules = args::Schedules(extensions.schedules.clone());
         catch_bugs(|| dispatch(&cli.command, &extensions))
     });
     let common = cli.command.common();

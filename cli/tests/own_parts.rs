@@ -82,6 +82,27 @@ fn a_quirk_of_ones_own_is_switched_off_by_name() {
 }
 
 #[test]
+fn a_schedule_provider_of_ones_own_is_asked_for_every_function() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-schedules");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let model = folder.join("cube.weft");
+    std::fs::write(&model, MODEL).expect("the model is written");
+    let model = model.to_str().expect("UTF-8");
+    let with = |args: &[&str]| {
+        let mut command = Command::new(example());
+        command.env("OWN_SCHEDULES", "1").args(args).output().expect("the example runs")
+    };
+    let compiled = text(&with(&["compile", model, "--target", "lavapipe", "--json", "-q"]).stdout);
+    assert!(compiled.contains("\"direct\"") && !compiled.contains("\"one-workgroup\""), "{compiled}");
+    let values = |out: &Output| values(out);
+    let (own, usual) = (
+        values(&with(&["run", model, "--device", "auto", "--json", "-q"])),
+        values(&run(&example(), &["run", model, "--device", "cpu", "--json", "-q"])),
+    );
+    assert!(own.iter().zip(&usual).all(|(a, b)| (a - b).abs() < 1e-5), "{own:?} {usual:?}");
+}
+
+#[test]
 fn a_fusion_rule_of_ones_own_joins_groups() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-parts-fusion");
     std::fs::create_dir_all(&folder).expect("a folder");

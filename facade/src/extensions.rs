@@ -7,8 +7,9 @@ use compiler::passes::fuse_ops::{FusionRule, register_fusion_rule};
 use compiler::passes::{AlterLayout, PassDef};
 use compiler::profile::quirks::{self, Quirk};
 use compiler::schedule::rules::{self, Rule};
-use compiler::schedule::{InstructionDef, register_instruction};
+use compiler::schedule::{InstructionDef, ScheduleProvider, register_instruction};
 use runtime_gpu::HostFunctions;
+use std::sync::Arc;
 
 /// The types that extensions are written with.
 pub mod extend {
@@ -18,7 +19,7 @@ pub mod extend {
     pub use compiler::passes::{AlterLayout, FunctionPass, Pass, PassContext, PassDef, Sequential};
     pub use compiler::profile::quirks::{Quirk, Seen};
     pub use compiler::schedule::rules::Rule;
-    pub use compiler::schedule::{Instruction, InstructionDef};
+    pub use compiler::schedule::{Instruction, InstructionDef, Rules, ScheduleProvider};
     pub use runtime_gpu::{DeviceCall, DeviceOperand};
 }
 
@@ -39,6 +40,8 @@ pub struct Extensions {
     pub fusion_rules: Vec<FusionRule>,
     /// Quirks of drivers, for rules of one's own.
     pub quirks: Vec<Quirk>,
+    /// Who schedules functions that come without a schedule, if not the rules: for [`CompileOptions`](compiler::compile::CompileOptions).
+    pub schedules: Option<Arc<dyn ScheduleProvider>>,
     /// Host functions, which graphs call by name.
     pub host_functions: HostFunctions,
 }

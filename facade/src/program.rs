@@ -9,6 +9,7 @@ use compiler::name::Name;
 use compiler::plan::{Plan, Step};
 use compiler::profile::DeviceProfile;
 use compiler::remark::{Remark, RemarkKind};
+use compiler::schedule::{Rules, ScheduleProvider};
 use compiler::text::module_fingerprint;
 use runtime_gpu::cache::{CacheFolder, KERNELS, PLAN};
 use runtime_gpu::{Gpu, GpuError, Prepacked, Session, SessionOptions};
@@ -149,6 +150,10 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
     if !(options.cache.plans && options.cache.folder.is_some() && told && !options.compile.record) {
         return None;
     }
+    let schedules = match &options.compile.schedules {
+        Some(provider) => provider.identity()?,
+        None => Rules.identity()?,
+    };
     let module = module_fingerprint(module).ok()?;
     let profile = postcard::to_stdvec(profile).ok()?;
     let build = build()?;
@@ -158,6 +163,7 @@ fn told(module: &Module, profile: &DeviceProfile, options: &Options) -> Option<F
         w.part(module);
         w.bytes(&profile);
         w.text(&format!("{:?}", options.pipeline));
+        w.text(&schedules);
     }))
 }
 

@@ -4,8 +4,20 @@ use super::shared::{COMPILER, DEVICE, MODEL, OUTPUT};
 use crate::said::State;
 use clap::Args;
 use compiler::profile::Quirks;
+use compiler::schedule::ScheduleProvider;
 use runtime_gpu::HostFunctions;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A schedule provider of one's own.
+#[derive(Clone, Default)]
+pub struct Schedules(pub Option<Arc<dyn ScheduleProvider>>);
+
+impl std::fmt::Debug for Schedules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "one's own" } else { "the rules" })
+    }
+}
 
 /// `NAME=off` or `NAME=on`.
 fn quirk(text: &str) -> Result<(String, bool), String> {
@@ -136,6 +148,9 @@ pub struct Common {
     /// Names of the shared options that stand on the command line.
     #[arg(skip)]
     pub given: Vec<String>,
+    /// Who schedules kernels, if not the rules.
+    #[arg(skip)]
+    pub schedules: Schedules,
     /// The host functions there are.
     #[arg(skip)]
     pub functions: HostFunctions,

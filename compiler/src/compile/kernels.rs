@@ -4,7 +4,7 @@
 //! generator are functions of these and the profile, which is one for all. Different functions are scheduled and emitted in parallel,
 //! and each on its own, so that neither names nor order nor text depends on which is done first.
 
-use super::{CompileError, Progress};
+use super::{Backend, CompileError, Progress};
 use crate::arena::Id;
 use crate::check::check_kernels;
 use crate::define_id;
@@ -12,7 +12,7 @@ use crate::fingerprint::Fingerprint;
 use crate::graph::Module;
 use crate::int::{Cond, Int};
 use crate::name::Name;
-use crate::plan::{EmitFailure, EmitKernel, EmittedKernel, PlanKernel};
+use crate::plan::{EmitFailure, EmittedKernel, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::schedule::{Version, accept, apply, apply_pending, has_own_schedule, rules};
 use crate::tir::{BufferId, InstrRef, TensorFunction};
@@ -91,12 +91,7 @@ impl Requests {
     ///
     /// # Errors
     /// That of the first request that fails.
-    pub fn build(
-        &self,
-        profile: &DeviceProfile,
-        emitter: &dyn EmitKernel,
-        progress: Progress<'_>,
-    ) -> Result<Vec<Built>, CompileError> {
+    pub fn build(&self, backend: Backend<'_>, progress: Progress<'_>) -> Result<Vec<Built>, CompileError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .stack_size(STACK)
             .build()
@@ -108,7 +103,7 @@ impl Requests {
             for (i, request) in self.list.iter().enumerate() {
                 let sender = sender.clone();
                 // A receiver that is gone is one that has panicked.
-                scope.spawn(move |_| drop(sender.send((i, build(request, profile, emitter)))));
+                scope.spawn(move |_| drop(sender.send((i, build(request, backend)))));
             }
             drop(sender);
             for (n, (i, built)) in receiver.iter().enumerate() {
@@ -156,7 +151,8 @@ impl Built {
     }
 }
 
-fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Result<Built, CompileError> {
+fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError> {
+    let Backend { profile, emitter, schedules } = backend;
     let t = &request.function;
     let written = !t.pending.is_empty() || !t.kernels().is_empty();
     let fail = |message: String| match (written, t.stages()) {
@@ -173,13 +169,13 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
         (false, Some(_)) => CompileError::Bug { at: t.name.to_string(), message },
     };
     let scheduled = match written {
-        true => as_written(t, &request.constants, profile),
-        false => rules::schedule(t, &request.constants, profile).map_err(|e| e.to_string()),
+        true => as_written(t, &request.constants, backend),
+        false => provided(t, &request.constants, backend),
     };
     let scheduled = scheduled.map_err(fail)?;
     let open = !written && !t.symbols.is_empty();
     let versions = match open {
-        true => rules::versions(t, &request.constants, profile, &scheduled),
+        true => schedules.versions(t, &request.constants, profile, &scheduled),
         false => versions_as_written(request, profile, &scheduled).map_err(fail)?,
     };
     let rules::Scheduled { mut function, rule, mut applied, declined, .. } = scheduled;
@@ -202,7 +198,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
     if before.kernels().is_empty() {
         before.pending = function.trace.clone();
     }
-    let versions = versions.into_iter().filter_map(|v| version(v, t.name, profile, emitter)).collect::<Vec<_>>();
+    let versions = versions.into_iter().filter_map(|v| version(v, t.name, backend)).collect::<Vec<_>>();
     applied.extend(versions.iter().flat_map(|v: &BuiltVersion| v.built.applied.iter().take(1).cloned()));
     Ok(Built { before, function, rule, applied, declined, kernels, versions })
 }
@@ -211,8 +207,7 @@ fn build(request: &Request, profile: &DeviceProfile, emitter: &dyn EmitKernel) -
 fn version(
     v: rules::FunctionVersion,
     base: Name,
-    profile: &DeviceProfile,
-    emitter: &dyn EmitKernel,
+    Backend { profile, emitter, .. }: Backend<'_>,
 ) -> Option<BuiltVersion> {
     let rules::FunctionVersion { line: _, when, symbols, suffix, mut before, scheduled, estimates } = v;
     let rules::Scheduled { mut function, rule, mut applied, declined, .. } = scheduled;
@@ -233,13 +228,21 @@ fn version(
     })
 }
 
+/// A function by the schedule that the provider gives it.
+fn provided(t: &TensorFunction, constants: &[BufferId], backend: Backend<'_>) -> Result<rules::Scheduled, String> {
+    let scheduled = backend.schedules.schedule(t, constants, backend.profile).map_err(|e| e.to_string())?;
+    check_kernels(&scheduled.function).map_err(|e| e.text())?;
+    Ok(scheduled)
+}
+
 /// A function by the schedule that it came with; choices in it that were edited are followed.
-fn as_written(t: &TensorFunction, constants: &[BufferId], profile: &DeviceProfile) -> Result<rules::Scheduled, String> {
+fn as_written(t: &TensorFunction, constants: &[BufferId], backend: Backend<'_>) -> Result<rules::Scheduled, String> {
+    let profile = backend.profile;
     let mut function = t.clone();
     let mut applied = vec!["scheduled as it is written".to_string()];
     if !has_own_schedule(t) {
         function.pending.clear();
-        return rules::schedule(&function, constants, profile).map_err(|e| e.to_string());
+        return provided(&function, constants, backend);
     }
     if rules::follow_choices(&mut function, constants, profile).map_err(|e| e.to_string())? {
         accept(&mut function).map_err(|e| e.message)?;

@@ -52,6 +52,7 @@ use crate::passes::{
 use crate::plan::{Content, EmitKernel, Plan};
 use crate::profile::DeviceProfile;
 use crate::remark::Remark;
+use crate::schedule::{Rules, ScheduleProvider};
 use crate::tir::TensorFunction;
 use crate::trace::{Recording, StageRecorder};
 use indexmap::IndexMap;
@@ -206,6 +207,16 @@ pub struct CompileOptions {
     pub dims: DimRanges,
     /// Where the kernels of open sizes are kept.
     pub keep: Option<Arc<dyn KeepKernels>>,
+    /// Who schedules functions that come without a schedule; the rules where it is `None`.
+    pub schedules: Option<Arc<dyn ScheduleProvider>>,
+}
+
+/// What makes kernels of tensor functions for a device.
+#[derive(Clone, Copy)]
+struct Backend<'a> {
+    profile: &'a DeviceProfile,
+    emitter: &'a dyn EmitKernel,
+    schedules: &'a dyn ScheduleProvider,
 }
 
 /// Compiles a module for a device: passes, groups, schedules, kernels, plan.
@@ -229,7 +240,8 @@ pub fn compile(
     let remarks = std::mem::take(&mut graph.cx.remarks);
     let keep = options.keep.as_deref().filter(|_| open);
     let open_sizes = ready::OpenSizes { dims: options.dims.clone(), source: source.as_ref(), keep };
-    let device = (profile, emitter);
+    let schedules = options.schedules.as_deref().unwrap_or(&Rules);
+    let device = Backend { profile, emitter, schedules };
     let verified = (&open_sizes, graph.cx.verify);
     let mut compiled = planning::plan_module(graph.module, device, remarks, &sources, verified, progress)?;
     compiled.passes = graph.cx.stats;
@@ -392,5 +404,12 @@ pub fn lower_module(
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
     let sources = names::Sources::of(&module);
-    planning::plan_module(module, (profile, emitter), remarks, &sources, (&ready::OpenSizes::default(), true), progress)
+    planning::plan_module(
+        module,
+        Backend { profile, emitter, schedules: &Rules },
+        remarks,
+        &sources,
+        (&ready::OpenSizes::default(), true),
+        progress,
+    )
 }

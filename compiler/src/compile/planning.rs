@@ -19,12 +19,12 @@ use super::steps::{Pending, Steps, VersionChoice, host_nodes};
 use super::storage::StorageLocation;
 use super::verify_plan::{PlanValues, verify_plan};
 use super::work::GroupWork;
-use super::{CompileError, Compiled, Group, GroupKind, MemoryReport, Progress};
+use super::{Backend, CompileError, Compiled, Group, GroupKind, MemoryReport, Progress};
 use crate::graph::{BlockId, Function, Module, Node, NodeId, TensorType, ValueId, open_dims};
 use crate::int::Int;
 use crate::name::Name;
 use crate::ops::control::{CallHost, CallTensor, Const, If, Loop};
-use crate::plan::{EmitKernel, HostContent, KernelIndex, Plan, PlanKernel};
+use crate::plan::{HostContent, KernelIndex, Plan, PlanKernel};
 use crate::profile::DeviceProfile;
 use crate::remark::{Remark, RemarkKind};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -57,13 +57,13 @@ pub(super) struct Origin {
 /// Open dimensions, modules only the CPU executor can run, bugs.
 pub(super) fn plan_module(
     mut module: Module,
-    (profile, emitter): (&DeviceProfile, &dyn EmitKernel),
+    backend: Backend<'_>,
     remarks: Vec<Remark>,
     sources: &Sources,
     (open_sizes, verify): (&OpenSizes<'_>, bool),
     progress: Progress<'_>,
 ) -> Result<Compiled, CompileError> {
-    let (dims, source) = (&open_sizes.dims, open_sizes.source);
+    let (profile, dims, source) = (backend.profile, &open_sizes.dims, open_sizes.source);
     let joined = join(&mut module);
     let main = module.main().clone();
     check(&module, &main)?;
@@ -72,7 +72,7 @@ pub(super) fn plan_module(
     let shown = at_sizes(&module, &least);
     check_device_calls(&main, profile)?;
     let Ready { lowered, on_device, constants, functions, built } =
-        Ready::of(&module, &main, (profile, emitter), open_sizes, progress)?;
+        Ready::of(&module, &main, backend, open_sizes, progress)?;
     let Emitted { mut kernels, first_kernel, unscheduled, versions } = Emitted::of(&built, &mut module);
     let mut planner = Planner {
         module: &mut module,

@@ -5,14 +5,12 @@ use super::kernels::{Built, Requests};
 use super::planning::{Lowering, Origin, Origins};
 use super::residency::{Lowered, check_bindings, constant_values, device_values, lower_all, symbols_of};
 use super::work::GroupWork;
-use super::{CompileError, Progress};
+use super::{Backend, CompileError, Progress};
 use crate::arena::Id;
 use crate::graph::{Function, Module, NodeId, ValueId};
 use crate::int::DimRanges;
 use crate::name::Name;
 use crate::ops::control::CallTensor;
-use crate::plan::EmitKernel;
-use crate::profile::DeviceProfile;
 use crate::tir::TensorFunction;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -42,10 +40,11 @@ impl Ready {
     pub fn of(
         module: &Module,
         main: &Function,
-        (profile, emitter): (&DeviceProfile, &dyn EmitKernel),
+        backend: Backend<'_>,
         open_sizes: &OpenSizes<'_>,
         progress: Progress<'_>,
     ) -> Result<Ready, CompileError> {
+        let Backend { profile, emitter, .. } = backend;
         let mut on_host: FxHashMap<NodeId, String> = FxHashMap::default();
         loop {
             let mut lowered = lower_all(module, main, profile, &open_sizes.dims);
@@ -57,7 +56,7 @@ impl Ready {
             let kept = open_sizes.keep.and_then(|keep| kept_kernels::read(keep, &requests, emitter));
             let built = match kept {
                 Some(built) => return Ok(Ready { lowered, on_device, constants, functions, built }),
-                None => requests.build(profile, emitter, progress),
+                None => requests.build(backend, progress),
             };
             match built {
                 Ok(built) => {

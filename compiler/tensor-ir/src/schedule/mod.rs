@@ -29,6 +29,7 @@ mod merge_nests;
 mod offset_loop;
 mod pad_reduction;
 mod partition_loop;
+mod provider;
 mod reorder;
 mod rfactor;
 mod set_scope;
@@ -50,6 +51,7 @@ pub use crate::tir::{InstrRef, Instruction, Refusal, print_loops};
 pub use accept::{accept, has_own_schedule};
 pub use bind::Axis;
 pub use compute_at::LocalScope;
+pub use provider::{Rules, ScheduleProvider};
 pub use set_scope::MemoryScope;
 pub use simplify::{simplify_conds, simplify_expr, simplify_function};
 
