@@ -1,7 +1,7 @@
 //! Weft's compiler: graph IR, ops, passes, the interpreter of graphs, ONNX in and out, compilation and its trace.
 //!
-//! Tensor IR and everything about it is the crate `tensor_ir`. Its modules are exported here under their names; [`interpreter`],
-//! [`text`] and [`verify`] add to those of the same name.
+//! Tensor IR and everything about it is the crate `tensor_ir`. Its modules are exported here under their names;
+//! [`interpreter`], [`text`] and [`verify`] add to those of the same name.
 //!
 //! Knows no wgpu, no files, no environment and no clock: what it needs from outside comes through traits
 //! ([`tensor::DataSource`] and those of the compile driver).

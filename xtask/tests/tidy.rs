@@ -298,7 +298,8 @@ fn versions_are_pinned_once() {
     assert_none("versions in members", broken);
 }
 
-/// `tensor-ir` and `compiler` get time, files and environment through their traits, so that they run anywhere and are reproducible.
+/// `tensor-ir` and `compiler` get time, files and environment through their traits, so that they run anywhere and are
+/// reproducible.
 #[test]
 fn the_compiler_touches_nothing_outside() {
     let mut broken = Vec::new();

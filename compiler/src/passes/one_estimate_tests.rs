@@ -1,5 +1,5 @@
-//! The one estimate: fusion and layouts change with it, and with nothing else here. The schedule rules have a test of their own
-//! beside the estimate (`rules_ask_the_estimate`).
+//! The one estimate: fusion and layouts change with it, and with nothing else here. The schedule rules have a test of
+//! their own beside the estimate (`rules_ask_the_estimate`).
 
 use super::auto_layout::AutoLayout;
 use super::fuse_ops::FuseOps;

@@ -4,8 +4,8 @@ use crate::check::{Refused, check_kernels};
 use crate::graph::Module;
 use crate::schedule::{accept, has_own_schedule};
 
-/// Checks every tensor function of a module that came as text, with its schedule applied. A schedule of its own must put every
-/// statement into a kernel. If choices in it were edited, that is checked once the rules have followed them.
+/// Checks every tensor function of a module that came as text, with its schedule applied. A schedule of its own must
+/// put every statement into a kernel. If choices in it were edited, that is checked once the rules have followed them.
 ///
 /// # Errors
 /// The first function that is refused.

@@ -1,8 +1,8 @@
-//! Weft's tensor IR: tensor functions with their text, verifier, interpreter, proofs, schedules and cost estimate, and the plans
-//! that are made of their kernels.
+//! Weft's tensor IR: tensor functions with their text, verifier, interpreter, proofs, schedules and cost estimate, and
+//! the plans that are made of their kernels.
 //!
-//! This crate knows no graphs, no ops and no passes: `weft-compiler` has those, and depends on this crate. Code generators
-//! need this crate alone ([`plan::EmitKernel`]).
+//! This crate knows no graphs, no ops and no passes: `weft-compiler` has those, and depends on this crate. Code
+//! generators need this crate alone ([`plan::EmitKernel`]).
 //!
 //! This crate uses no wgpu, no files, no environment and no clock.
 

@@ -1,5 +1,5 @@
-//! Tensor functions with schedules. Round trips, error places and mutations of text are tested with whole modules, in the
-//! compiler.
+//! Tensor functions with schedules. Round trips, error places and mutations of text are tested with whole modules, in
+//! the compiler.
 
 use super::*;
 

@@ -13,13 +13,13 @@
 //! - kernels stand at the top level only, with distinct names; a buffer that is not global is used in one kernel,
 //!   outside of kernels in one nest;
 //! - a reduction that sets its identity itself has no condition that may leave out the first iteration of its loops;
-//! - loops that lanes share out, and operations on matrices, stand inside loops over subgroups, in none that threads share out; an
-//!   operation's nest is what its intrinsic describes; in kernels, nothing else accesses fragments;
+//! - loops that lanes share out, and operations on matrices, stand inside loops over subgroups, in none that threads share
+//!   out; an operation's nest is what its intrinsic describes; in kernels, nothing else accesses fragments;
 //! - prepacks: a read parameter, packed by a valid function with one read and one write parameter of its shape.
 //!
 //! Not checked here: that accesses are in bounds, write parameters written completely and threads do not race
-//! ([`check`](crate::check) proves that for functions from files); that index arithmetic does not overflow (proved where
-//! kernels are emitted).
+//! ([`check`](crate::check) proves that for functions from files); that index arithmetic does not overflow (proved
+//! where kernels are emitted).
 
 mod subgroups;
 mod tensor;

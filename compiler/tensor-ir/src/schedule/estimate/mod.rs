@@ -10,8 +10,8 @@
 //! - *waves*: cores that idle for want of workgroups, at all or in the last round;
 //! - *launch*: a fixed price of a kernel and of each workgroup.
 //!
-//! A GPU computes while it waits for memory, so that the larger of both counts; a processor that stands for one does one
-//! after the other. Numbers are nanoseconds, for comparisons; the compiler prefers measured times if it has some
+//! A GPU computes while it waits for memory, so that the larger of both counts; a processor that stands for one does
+//! one after the other. Numbers are nanoseconds, for comparisons; the compiler prefers measured times if it has some
 //! (`cost::Measurements`).
 //! What a device cannot run is refused with the reason.
 //!

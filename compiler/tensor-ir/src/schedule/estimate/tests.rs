@@ -140,7 +140,8 @@ fn chosen(f: &TensorFunction, profile: &DeviceProfile) -> Vec<String> {
     choices(&made.trace).iter().map(|c| format!("{}={:?}", c.point, c.value)).collect()
 }
 
-/// Rules choose otherwise if the estimate says that only launches take time. A tidy test holds that rules do not read these rates.
+/// Rules choose otherwise if the estimate says that only launches take time. A tidy test holds that rules do not read
+/// these rates.
 #[test]
 fn rules_ask_the_estimate() {
     let launches_alone = DeviceProfile { gflops: 1e15, gb_s: 1e15, ..ada() };
