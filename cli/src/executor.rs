@@ -135,7 +135,7 @@ pub fn profile_on(common: &Common, device: &Device) -> CliResult<DeviceProfile> 
     let asked_versions = Versions::parse(&common.versions).unwrap_or_default();
     let nan = Nan::parse(&common.nan).unwrap_or_default();
     let mut quirks = profile.quirks.clone();
-    common.quirks.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(CliError::usage)?;
+    common.quirk.iter().try_for_each(|(name, on)| quirks.set(name, *on)).map_err(CliError::usage)?;
     Ok(DeviceProfile { asked_rules: common.rules.clone(), asked_versions, nan, quirks, ..profile })
 }
 

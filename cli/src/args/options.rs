@@ -56,8 +56,8 @@ pub struct Common {
     #[arg(long, default_value = "keep", value_parser = ["keep", "fast"], help_heading = COMPILER)]
     pub nan: String,
     /// Switch a quirk of the driver off or on (`weft devices --quirks` lists them)
-    #[arg(long = "quirk", value_name = "NAME=off", value_parser = quirk, help_heading = COMPILER)]
-    pub quirks: Vec<(String, bool)>,
+    #[arg(long, value_name = "NAME=off", value_parser = quirk, help_heading = COMPILER)]
+    pub quirk: Vec<(String, bool)>,
     /// Mixed precision: off, fp16, auto
     #[arg(long, default_value = "off", value_parser = ["off", "fp16", "auto"], help_heading = COMPILER)]
     pub amp: String,

@@ -3,7 +3,7 @@
 //! An index outside of `-d..d`, which ONNX forbids, takes the nearest element ([`super::out_of_range`]), which also proves every access in
 //! bounds.
 
-use super::out_of_range::nearest;
+use super::out_of_range::{load_nearest, nearest};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};
 use super::{Checked, InferContext, Op, OpResult};
 use crate::attr_struct;
@@ -51,7 +51,7 @@ impl Op for Gather {
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {
             let at = one.clone().unwrap_or_else(|| Int::load(indices, i[axis..axis + rank].to_vec()));
             let at = nearest(&at, &shape[axis]);
-            Expr::load(x, [&i[..axis], &[at], &i[axis + rank..]].concat())
+            load_nearest(x, [&i[..axis], &[at], &i[axis + rank..]].concat(), &shape[axis..=axis], ty.dtype)
         });
         cx.output(0, out);
         Ok(())
@@ -117,7 +117,7 @@ impl Op for GatherElements {
         let out = cx.compute("", &ty.shape, ty.dtype, |i| {
             let mut at = i.to_vec();
             at[axis] = nearest(&Int::load(indices, i.to_vec()), &shape[axis]);
-            Expr::load(x, at)
+            load_nearest(x, at, &shape[axis..=axis], ty.dtype)
         });
         cx.output(0, out);
         Ok(())
@@ -178,7 +178,8 @@ impl Op for GatherNd {
                 nearest(&Int::load(indices, at), &shape[batch + c])
             };
             let middle: Vec<Int> = (0..depth).map(coordinate).collect();
-            Expr::load(x, [&i[..batch], &middle, &i[outer..]].concat())
+            let at = [&i[..batch], &middle, &i[outer..]].concat();
+            load_nearest(x, at, &shape[batch..batch + depth], ty.dtype)
         });
         cx.output(0, out);
         Ok(())

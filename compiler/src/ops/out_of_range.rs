@@ -1,12 +1,16 @@
-//! Operands that name elements which are not there: indices of gathers and scatters beyond a dimension, and divisors of integers that are 0.
+//! Operands that name elements which are not there: indices of gathers and scatters beyond a dimension, and divisors of
+//! integers that are 0.
 //!
-//! ONNX forbids both. A constant one is refused where the model is imported. Of data there is one rule on every device (docs/ir.md): a gather
-//! takes the nearest element, a scatter drops the update, and an integer divided by 0 is 0, with remainder 0. An index of `-d..0` counts from the
-//! end of a dimension of `d`. The interpreter counts such elements on request.
+//! ONNX forbids both. A constant one is refused where the model is imported. Of data there is one rule on every device
+//! (docs/ir.md): a gather takes the nearest element, or 0 if the dimension is empty; a scatter drops the update; an integer
+//! divided by 0 is 0, with remainder 0. An index of `-d..0` counts from the end of a dimension of `d`. The interpreter counts
+//! such elements on request.
 
+use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::int::{Dim, Int};
 use crate::tensor::Tensor;
+use crate::tir::{BufferId, Expr};
 
 /// What an operand's elements have to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,6 +91,11 @@ impl Checked {
     }
 }
 
+/// The element of `x` at `at`; 0 where one of the dimensions that data index is empty.
+pub(super) fn load_nearest(x: BufferId, at: Vec<Int>, indexed: &[Int], dtype: DType) -> Expr {
+    if indexed.iter().any(|d| d.is(0)) { Expr::int(0, dtype) } else { Expr::load(x, at) }
+}
+
 /// The index of data into a dimension of `d` elements: one from the end where it is negative, the nearest one where it is outside.
 pub(super) fn nearest(index: &Int, d: &Int) -> Int {
     match index.as_const() {
@@ -103,6 +112,15 @@ mod tests {
     use crate::ops::gather::{Gather, GatherElements, GatherNd};
     use crate::ops::scatter::{Reduction, ScatterElements, ScatterNd};
     use crate::ops::testing::run;
+
+    #[test]
+    fn gathers_from_nothing_are_zero() {
+        let (x, at) = (Tensor::from_vec(vec![0], Vec::<i64>::new()), Tensor::ints(&[0, -1]));
+        assert_eq!(run(Gather { axis: 0 }, &[&x, &at]).to_i64_vec(), [0, 0]);
+        assert_eq!(run(GatherElements { axis: 0 }, &[&x, &at]).to_i64_vec(), [0, 0]);
+        let tuples = Tensor::from_vec(vec![2, 1], at.to_i64_vec());
+        assert_eq!(run(GatherNd { batch_dims: 0 }, &[&x, &tuples]).to_i64_vec(), [0, 0]);
+    }
 
     #[test]
     fn gathers_take_the_nearest_element() {

@@ -21,6 +21,9 @@ pub(super) struct Kernel<'f> {
     body: &'f Stmt,
     profile: &'f DeviceProfile,
     bounds: Bounds,
+    /// Threads along x, y and z, and all of them.
+    size: [i64; 3],
+    all: i64,
     lanes: Vec<Lane>,
     /// All subgroups of a workgroup are the first one moved along one axis by this many threads.
     moved: Option<(usize, i64)>,
@@ -93,7 +96,6 @@ impl<'f> Kernel<'f> {
             n => n,
         };
         let lanes = i64::from(lanes).min(all);
-        let at = |l: i64| [l % size[0], l / size[0] % size[1], l / size[0] / size[1]];
         let moved = if lanes == all {
             Some((0, 0))
         } else if size[0] % lanes == 0 {
@@ -103,8 +105,8 @@ impl<'f> Kernel<'f> {
         } else {
             None
         };
-        let lanes = (0..lanes).map(|number| Lane { at: at(number), number }).collect();
-        Kernel { f, body, profile, bounds: f.bounds(), lanes, moved }
+        let lanes = (0..lanes).map(|number| Lane { at: place(size, number), number }).collect();
+        Kernel { f, body, profile, bounds: f.bounds(), size, all, lanes, moved }
     }
 
     pub(super) fn accesses(&self) -> Vec<AccessTraffic> {
@@ -169,6 +171,7 @@ impl<'f> Kernel<'f> {
                 * serial.clone().map(|l| l.extent.as_const().unwrap_or(0).max(0) as u64).product::<u64>(),
             inside: serial.next_back().map(|l| l.var),
             lanes: 0,
+            share: 1.0,
             accesses: 0,
             width: 0,
             bytes: 0.0,
@@ -183,6 +186,7 @@ impl<'f> Kernel<'f> {
         };
         out.exact = offsets.exact;
         out.lanes = offsets.lanes as u32;
+        out.share = offsets.share;
         let step = shift(offsets.step, element);
         for (starts, merged) in offsets.merged((WIDEST as f64 / element) as i64) {
             let count = around.matrix.map_or(merged, |m| m.piece);
@@ -263,8 +267,7 @@ impl<'f> Kernel<'f> {
             }
         }
         let middle = self.middle(around, exact);
-        let mut lanes = self.places(around);
-        lanes.retain(|lane| self.takes_part(around, block, &middle, lane));
+        let (lanes, share) = self.participants(around, block, &middle);
         let iterations: Vec<FxHashMap<Name, i64>> = (0..count).map(|n| iteration(&instances, n)).collect();
         let unrolled = |v: Name| instances.iter().any(|i| i.0 == v);
         let each = int::Sum { terms, constant }.tabulate(
@@ -274,7 +277,7 @@ impl<'f> Kernel<'f> {
             &|own, v| own.get(&v).copied(),
             &|lane, v| self.value(around, &middle, lane, v),
         )?;
-        Some(Offsets { each, step, exact, lanes: lanes.len() })
+        Some(Offsets { each, step, exact, lanes: lanes.len(), share })
     }
 
     fn part(&self, around: &Around<'_>, atom: &Int) -> Part {
@@ -351,6 +354,29 @@ impl<'f> Kernel<'f> {
         }
     }
 
+    /// The lanes that take part, of the first subgroup that has any, and the share of the subgroups that have any.
+    fn participants(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>) -> (Vec<Lane>, f64) {
+        let mut lanes = self.places(around);
+        let all = lanes.len();
+        lanes.retain(|lane| self.takes_part(around, block, middle, lane));
+        if lanes.len() == all || around.matrix.is_some() {
+            return (lanes, 1.0);
+        }
+        let each = self.lanes.len().max(1) as i64;
+        let (mut first, mut count) = (lanes, 0);
+        let subgroups = (self.all + each - 1) / each;
+        for k in 0..subgroups {
+            let threads =
+                (k * each..self.all.min((k + 1) * each)).map(|t| Lane { at: place(self.size, t), number: t % each });
+            let some: Vec<Lane> = threads.filter(|lane| self.takes_part(around, block, middle, lane)).collect();
+            count += i64::from(!some.is_empty());
+            if first.is_empty() {
+                first = some;
+            }
+        }
+        (first, count as f64 / subgroups as f64)
+    }
+
     /// False for lanes beyond a shorter thread loop, or which a guard on the thread's position alone leaves out.
     fn takes_part(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>, lane: &Lane) -> bool {
         let inside = |l: &&For| match l.kind {
@@ -372,6 +398,11 @@ impl<'f> Kernel<'f> {
     }
 }
 
+/// Where a thread stands in a workgroup of this size.
+fn place(size: [i64; 3], thread: i64) -> [i64; 3] {
+    [thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]]
+}
+
 /// The variables of nested `loops` in their iteration `n`, of the last loop first.
 fn iteration(loops: &[(Name, i64)], n: i64) -> FxHashMap<Name, i64> {
     let mut rest = n;
@@ -390,6 +421,7 @@ struct Offsets {
     step: i64,
     exact: bool,
     lanes: usize,
+    share: f64,
 }
 
 impl Offsets {
@@ -430,7 +462,7 @@ fn shift(step: i64, element: f64) -> i64 {
 pub(super) fn unrolled(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
     let step = moves.iter().fold(0, |a, b| gcd(a, *b));
     let lanes = each.first().map_or(0, Vec::len);
-    let merged = Offsets { each, step, exact: true, lanes }.merged((WIDEST as f64 / element) as i64);
+    let merged = Offsets { each, step, exact: true, lanes, share: 1.0 }.merged((WIDEST as f64 / element) as i64);
     let of = |(starts, count): &(Vec<i64>, i64)| {
         let bytes: Vec<i64> = starts.iter().map(|s| (*s as f64 * element) as i64).collect();
         sectors(&bytes, ((*count as f64 * element) as i64).max(1), shift(step, element))

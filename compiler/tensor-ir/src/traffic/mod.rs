@@ -48,8 +48,10 @@ pub struct AccessTraffic {
     pub times: u64,
     /// The innermost serial loop around the block that is not part of the access.
     pub inside: Option<Name>,
-    /// Lanes of the subgroup that take part.
+    /// Lanes that take part, of the first subgroup that does.
     pub lanes: u32,
+    /// Subgroups of the workgroup that take part, as a share of all.
+    pub share: f64,
     /// Accesses of a thread: vectors count once.
     pub accesses: u32,
     /// Bytes that a thread moves with each.
@@ -99,7 +101,7 @@ impl Totals {
     pub fn of(list: &[AccessTraffic], which: impl Fn(&AccessTraffic) -> bool) -> Totals {
         let mut sum = Totals::default();
         for a in list.iter().filter(|a| which(a) && !a.unknown) {
-            let times = a.times as f64;
+            let times = a.times as f64 * a.share;
             sum.accesses += times * f64::from(a.accesses);
             sum.bytes += times * a.bytes;
             sum.passes += times * a.passes;

@@ -128,6 +128,14 @@ fn lanes_that_do_not_take_part_do_not_count() {
 }
 
 #[test]
+fn the_first_subgroup_that_takes_part_is_counted_for_its_share() {
+    let body = "local_x for t in 0..96 { block y where (t >= 64) { %y[0, t - 64] <- %x[t - 64, 0] } }";
+    let a = load("", body);
+    assert_eq!((a.lanes, a.sectors), (32, 32.0));
+    assert!((a.share - 1.0 / 3.0).abs() < 1e-9, "{}", a.share);
+}
+
+#[test]
 fn sums_weigh_by_how_often() {
     let list = accesses(
         "buffer %s: f32[32] shared",

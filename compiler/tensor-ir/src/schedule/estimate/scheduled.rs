@@ -53,7 +53,7 @@ fn tally(f: &TensorFunction, body: &Stmt, profile: &DeviceProfile, rates: &Rates
         loads.chain([block.buffer]).for_each(|b| tally.touch(b, runs));
     }
     for a in traffic(f, body, profile) {
-        let times = a.times.max(1) as f64 * subgroups;
+        let times = a.times.max(1) as f64 * subgroups * a.share;
         // A gather: each lane for itself.
         let apart = if a.unknown { rates.lanes as f64 } else { 0.0 };
         if a.shared {
