@@ -11,7 +11,6 @@ use crate::graph::{TensorType, ValueId};
 use crate::int::{Dim, Int};
 use crate::ops::onnx::{ExportContext, ImportContext, OnnxAttr, OnnxImport};
 use crate::te::ComputeContext;
-use crate::tir::Expr;
 
 attr_struct! {
     /// Slices of operand 0 along `axis` at the integer indices of operand 1: the result has the shape of the operand

@@ -271,7 +271,7 @@ fn integer_functions() {
     let a = [7, -7, 7, -7, i32::MIN, 5, 0, 200];
     let b = [2, 2, -2, -2, -1, 0, 3, 100];
     let check = |op, want: [i32; 8]| assert_eq!(map_ints(&a, &b, DType::I32, op), want, "{op:?}");
-    check(BinaryOp::Div, [3, -3, -3, 3, i32::MIN, 5, 0, 2]);
+    check(BinaryOp::Div, [3, -3, -3, 3, i32::MIN, 0, 0, 2]);
     check(BinaryOp::FloorMod, [1, 1, -1, -1, 0, 0, 0, 0]);
     check(BinaryOp::TruncMod, [1, -1, 1, -1, 0, 0, 0, 0]);
     check(BinaryOp::Lt, [0, 1, 0, 1, 1, 0, 1, 0]);
