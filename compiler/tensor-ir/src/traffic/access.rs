@@ -384,7 +384,9 @@ impl<'f> Kernel<'f> {
             LoopKind::Lane => l.extent.as_const().is_none_or(|n| lane.number < n),
             _ => true,
         };
-        let own = |c: &&Cond| matches!(self.part(around, &(c.lhs.clone() - &c.rhs)), Part::Own);
+        // Loops of one iteration are no other variables.
+        let difference = |c: &Cond| int::simplify(&(c.lhs.clone() - &c.rhs), &self.bounds);
+        let own = |c: &&Cond| matches!(self.part(around, &difference(c)), Part::Own);
         let holds = |c: &Cond| {
             let side = |e: &Int| e.eval(&|v| self.value(around, middle, lane, v));
             match (side(&c.lhs), side(&c.rhs), c.op) {
