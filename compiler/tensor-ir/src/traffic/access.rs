@@ -357,9 +357,12 @@ impl<'f> Kernel<'f> {
     /// The lanes that take part, of the first subgroup that has any, and the share of the subgroups that have any.
     fn participants(&self, around: &Around<'_>, block: &Block, middle: &FxHashMap<Name, i64>) -> (Vec<Lane>, f64) {
         let mut lanes = self.places(around);
-        let all = lanes.len();
         lanes.retain(|lane| self.takes_part(around, block, middle, lane));
-        if lanes.len() == all || around.matrix.is_some() {
+        let shorter = |l: &&For| match l.kind {
+            LoopKind::Local(a) => l.extent.as_const().is_some_and(|n| n < self.size[usize::from(a)]),
+            _ => false,
+        };
+        if around.matrix.is_some() || block.guards.is_empty() && !around.loops.iter().any(shorter) {
             return (lanes, 1.0);
         }
         let each = self.lanes.len().max(1) as i64;

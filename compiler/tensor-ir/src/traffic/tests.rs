@@ -133,6 +133,8 @@ fn the_first_subgroup_that_takes_part_is_counted_for_its_share() {
     let a = load("", body);
     assert_eq!((a.lanes, a.sectors), (32, 32.0));
     assert!((a.share - 1.0 / 3.0).abs() < 1e-9, "{}", a.share);
+    let body = "local_x for t in 0..96 { block y where (t < 64) { %y[0, t] <- %x[t, 0] } }";
+    assert!((load("", body).share - 2.0 / 3.0).abs() < 1e-9);
 }
 
 #[test]
