@@ -19,12 +19,18 @@ pub fn execute(a: &InspectArgs) -> CliResult<()> {
     }
     let (mut all, mut open) = (Vec::new(), None);
     for m in &a.models {
-        let (seen, undecided) = look(m, a)?;
-        all.push((m, seen));
-        open = open.or(undecided.map(|e| e.at(m.as_str())));
+        // A file that is no model keeps the others; its error ends the command.
+        match look(m, a) {
+            Ok((seen, undecided)) => {
+                all.push((m, seen));
+                open = open.or(undecided.map(|e| e.at(m.as_str())));
+            }
+            Err(e) if a.models.len() == 1 => return Err(e),
+            Err(e) => open = open.or(Some(e)),
+        }
     }
     let values: Vec<serde_json::Value> = all.iter().map(|(_, i)| i.to_json()).collect();
-    let json = if let [one] = values.as_slice() { one.clone() } else { values.into() };
+    let json = if let ([one], [_]) = (values.as_slice(), &a.models[..]) { one.clone() } else { values.into() };
     if !write_json(&a.common, &json)? {
         for (m, i) in &all {
             show(m, i)?;

@@ -74,6 +74,10 @@ fn models_that_are_not_whole() {
     let none = f.write("none.onnx", b"");
     refused(&["inspect", &none], 3, "not a complete ONNX model: the file is empty", Some(&none));
     refused(&["inspect", "absent.onnx"], 3, "cannot read absent.onnx", None);
+    let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hills.png");
+    refused(&["run", picture], 3, "it is a PNG image, not an ONNX model; an input is given with `-i`", Some(picture));
+    let zip = f.write("weights.pt", b"PK\x03\x04 and so on");
+    refused(&["inspect", &zip, "resnet18"], 3, "it is a ZIP archive", Some(&zip));
     let text = f.write("cut.weft", &TWO_NODES.as_bytes()[..TWO_NODES.len() - 14]);
     refused(&["compile", &text, "--device", "cpu"], 3, "line 4, column", Some(&text));
 }

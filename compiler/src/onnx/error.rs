@@ -14,6 +14,14 @@ pub enum ImportError {
     /// The bytes are no ONNX model, or the file is cut off.
     #[error("not a complete ONNX model: {0}")]
     Malformed(String),
+    /// The file is of another format.
+    #[error("it is {what}, not an ONNX model; {help}")]
+    OtherFormat {
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        help: &'static str,
+    },
     /// The opset of ai.onnx is older than what can be imported.
     #[error("the model uses opset {version}; the oldest that can be imported is {}", super::OLDEST_OPSET)]
     OldOpset {

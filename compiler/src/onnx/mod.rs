@@ -4,6 +4,7 @@
 mod error;
 mod export;
 mod external;
+mod formats;
 mod import;
 mod inspect;
 mod proto;

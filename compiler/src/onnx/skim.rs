@@ -6,6 +6,7 @@
 //! what comes out is decoded as any model. Lengths are believed only as far as the file goes.
 
 use super::error::ImportError;
+use super::formats::no_model;
 use super::proto::{StringStringEntry, TensorProto};
 use bytes::Bytes;
 use prost::Message;
@@ -35,9 +36,13 @@ pub fn skim_model(file: &mut (impl BufRead + Seek)) -> Result<Bytes, ImportError
     };
     let end = whole(file).map_err(|e| ImportError::Malformed(format!("it cannot be read ({e})")))?;
     let mut out = Vec::new();
-    let mut walk = Walk { file, at: 0 };
-    walk.message(Kind::Model, end, 0, &mut out)
-        .map_err(|e| ImportError::Malformed(format!("it is cut off or damaged ({e})")))?;
+    let mut walk = Walk { file: &mut *file, at: 0 };
+    let walked = walk.message(Kind::Model, end, 0, &mut out);
+    walked.map_err(|e| {
+        let mut begin = vec![];
+        let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.by_ref().take(64).read_to_end(&mut begin));
+        no_model(if read.is_ok() { &begin } else { &[] }, &e)
+    })?;
     Ok(out.into())
 }
 

@@ -28,6 +28,7 @@ pub(crate) use support::unsupported_ops;
 
 use super::error::ImportError;
 use super::external::ExternalData;
+use super::formats::no_model;
 use super::proto::{FunctionProto, GraphProto, ModelProto, OperatorSetId, TypeValue, ValueInfoProto};
 use crate::graph::{FunctionBuilder, Module, TensorType, ValueId};
 use crate::int::DimRanges;
@@ -140,8 +141,7 @@ pub(crate) fn decode_model(bytes: Bytes) -> Result<ModelProto, ImportError> {
     if bytes.is_empty() {
         return malformed("the file is empty");
     }
-    let model =
-        ModelProto::decode(bytes).map_err(|e| ImportError::Malformed(format!("it is cut off or damaged ({e})")))?;
+    let model = ModelProto::decode(bytes.clone()).map_err(|e| no_model(&bytes, &e))?;
     if model.graph.is_none() {
         return malformed("it has no graph; it is cut off or of another format");
     }
