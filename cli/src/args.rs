@@ -256,6 +256,9 @@ pub struct BenchArgs {
     /// Settings to sweep: amp=off,fp16 layout=nchw,nhwc batch=1,16
     #[arg(long, num_args = 1.., value_name = "KEY=A,B")]
     pub sweep: Vec<String>,
+    /// How results are written: a table for people, md (Markdown), csv, json
+    #[arg(long, default_value = "table", value_parser = ["table", "md", "csv", "json"])]
+    pub format: String,
     /// Compare with a stored --json result
     #[arg(long, value_name = "F.json")]
     pub baseline: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! `weft bench`
 
 mod kernels;
+mod spread;
 mod sweep;
 mod tables;
 
@@ -8,7 +9,7 @@ use crate::args::{BenchArgs, Common};
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, compile_with, pipeline_for, profile_on};
 use crate::models::{inputs_for, load};
-use crate::output::{Progress, log, write_json};
+use crate::output::{Progress, log, print_text, write_json};
 use crate::parts::recorded;
 use crate::{ceilings, driver_stats, host_calls};
 use benches::statistics::Statistics;
@@ -21,7 +22,7 @@ use runtime_gpu::{GpuError, Session, Transfers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use sweep::sweep;
-use tables::{Lines, show_details};
+use tables::{Lines, show_details, written};
 
 /// Times models, and the device itself with `--ceilings`.
 pub fn execute(a: &BenchArgs) -> CliResult<()> {
@@ -48,7 +49,8 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
         return ceilings.map_or(Ok(()), |c| ceilings::show(&c, &device, &a.common));
     }
     let json_alone = a.common.json.as_deref() == Some("-");
-    let mut lines = if json_alone || not_timed.is_some() { None } else { Some(Lines::new(&a.models)?) };
+    let quiet = json_alone || a.format != "table";
+    let mut lines = if quiet || not_timed.is_some() { None } else { Some(Lines::new(&a.models)?) };
     let setup = Setup { a, device, ceilings, not_timed };
     let mut results: Vec<Value> = Vec::new();
     for common in &settings {
@@ -59,14 +61,22 @@ pub fn execute(a: &BenchArgs) -> CliResult<()> {
             }
         }
     }
-    if !json_alone {
+    results.iter().filter_map(spread::unstable).for_each(|w| log(&a.common, w));
+    if !quiet {
         show_details(&results)?;
         if let [one] = results.as_slice() {
             host_calls::show(one)?;
         }
     }
     let all = if let [one] = results.as_slice() { one.clone() } else { results.clone().into() };
-    write_json(&a.common, &all)?;
+    let written_json = write_json(&a.common, &all)?;
+    match a.format.as_str() {
+        "table" => {}
+        "json" if !written_json => print_text(&format!("{all:#}"))?,
+        "json" => {}
+        format if !json_alone => print_text(&written(&results, format == "csv"))?,
+        _ => {}
+    }
     match baseline {
         Some(b) => check_baseline(&a.common, &results, &b, slowdown),
         None => Ok(()),
@@ -331,7 +341,7 @@ fn on_device(
         "bytes": compiled.groups.iter().map(|g| g.bytes).sum::<u64>(),
         "latency_ms": with_samples(&s, &latency), "device_ms": with_samples(&d, &device),
         "split_ms": { "upload": part(0), "encode": part(1), "gpu": part(2), "readback": part(3) },
-        "transfers": moved,
+        "transfers": moved, "memory": { "weights": compiled.memory.weights, "activations_peak": compiled.memory.activations_peak },
         "throughput_per_s": n as f64 * batch as f64 / pipelined * 1e3,
         "per_kernel": per_kernel, "host_functions": host_functions,
     });

@@ -1,57 +1,88 @@
 //! What `weft bench` prints: a line for each result, and tables below them.
 
-use super::number;
+use super::{number, spread};
 use crate::driver_stats;
 use crate::error::CliResult;
 use crate::output::{Rows, print_text, table};
 use serde_json::Value;
+
+/// Names of the columns, and their least width.
+const COLUMNS: [(&str, usize); 12] = [
+    ("model", 0),
+    ("batch", 0),
+    ("amp", 4),
+    ("layout", 0),
+    ("fuse", 7),
+    ("latency ms", 0),
+    ("p90", 8),
+    ("device ms", 0),
+    ("per s", 8),
+    ("dispatches", 0),
+    ("GFLOP/s", 0),
+    ("ratio", 0),
+];
 
 /// The table of results: a row when it is done.
 pub struct Lines(Rows);
 impl Lines {
     pub fn new(models: &[String]) -> CliResult<Lines> {
         let name = models.iter().map(|m| crate::models::short_name(m).chars().count()).max().unwrap_or(0);
-        let columns = [
-            ("model", name),
-            ("batch", 0),
-            ("amp", 4),
-            ("layout", 0),
-            ("fuse", 7),
-            ("latency ms", 0),
-            ("p90", 8),
-            ("device ms", 0),
-            ("per s", 8),
-            ("dispatches", 0),
-            ("GFLOP/s", 0),
-            ("ratio", 0),
-        ];
+        let mut columns = COLUMNS;
+        columns[0].1 = name;
         Rows::new(&columns).map(Lines)
     }
     /// Prints the last result, with its ratio to the first.
     pub fn print(&mut self, results: &[Value]) -> CliResult<()> {
         let (Some(first), Some(r)) = (results.first(), results.last()) else { return Ok(()) };
-        let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
-        let latency = number(r, &["latency_ms", "median"]);
-        let device = number(r, &["device_ms", "median"]);
-        self.0.print(&[
-            r["model"].as_str().unwrap_or("").to_string(),
-            r["batch"].to_string(),
-            s("amp"),
-            s("layout"),
-            s("fuse"),
-            format!("{latency:.2}"),
-            format!("{:.2}", number(r, &["latency_ms", "p90"])),
-            format!("{device:.2}"),
-            format!("{:.1}", number(r, &["throughput_per_s"])),
-            r["dispatches"].to_string(),
-            format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
-            format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
-        ])
+        self.0.print(&cells(first, r))
     }
+}
+
+/// A result's cells in the order of [`COLUMNS`]; the ratio is to `first`.
+fn cells(first: &Value, r: &Value) -> [String; COLUMNS.len()] {
+    let s = |k: &str| r["settings"][k].as_str().unwrap_or("").to_string();
+    let latency = number(r, &["latency_ms", "median"]);
+    let device = number(r, &["device_ms", "median"]);
+    [
+        r["model"].as_str().unwrap_or("").to_string(),
+        r["batch"].to_string(),
+        s("amp"),
+        s("layout"),
+        s("fuse"),
+        format!("{latency:.2}"),
+        format!("{:.2}", number(r, &["latency_ms", "p90"])),
+        format!("{device:.2}"),
+        format!("{:.1}", number(r, &["throughput_per_s"])),
+        r["dispatches"].to_string(),
+        format!("{:.1}", number(r, &["flops"]) / device.max(1e-6) / 1e6),
+        format!("{:.2}", number(first, &["latency_ms", "median"]) / latency.max(1e-9)),
+    ]
+}
+
+/// All results as a table in Markdown, or as comma-separated values (RFC 4180).
+pub fn written(results: &[Value], csv: bool) -> String {
+    let Some(first) = results.first() else { return String::new() };
+    let quoted =
+        |c: &str| if c.contains([',', '"']) { format!("\"{}\"", c.replace('"', "\"\"")) } else { c.to_string() };
+    let line = |cells: &[String]| match csv {
+        true => cells.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(","),
+        false => format!("| {} |", cells.join(" | ")),
+    };
+    let mut lines = vec![line(&COLUMNS.map(|c| c.0.to_string()))];
+    if !csv {
+        lines.push(format!("|{}", "---|".repeat(COLUMNS.len())));
+    }
+    lines.extend(results.iter().map(|r| line(&cells(first, r))));
+    lines.join("\n")
 }
 
 /// Tables below that of the results: the kernels where one was timed, and what the driver said.
 pub fn show_details(results: &[Value]) -> CliResult<()> {
+    if let [one] = results
+        && one["latency_ms"].is_object()
+    {
+        spread::show(one)?;
+    }
     if let [one] = results
         && one["per_kernel"].is_array()
     {

@@ -1,0 +1,86 @@
+//! How the samples of a measurement spread, what else a run takes, and whether the measurement is to be trusted.
+
+use super::number;
+use crate::error::CliResult;
+use crate::output::{print_text, si, table};
+use serde_json::Value;
+
+/// Deviation, as a share of the median, from which on a measurement is called unstable.
+const SPREAD: f64 = 0.1;
+/// Share by which the medians of both halves of the samples may differ.
+const DRIFT: f64 = 0.1;
+/// Share by which the time on the device may be above the latency of a whole run.
+const ABOVE: f64 = 0.05;
+/// Samples from which on a spread says something.
+const FEWEST: usize = 5;
+
+/// Statistics, compile time and memory of one result.
+pub fn show(r: &Value) -> CliResult<()> {
+    let mut t = table(&["", "min", "median", "p90", "p99", "mean", "deviation"]);
+    for (name, key) in [("latency ms", "latency_ms"), ("device ms", "device_ms")] {
+        let n = |k: &str| number(r, &[key, k]);
+        if n("median") > 0.0 {
+            let mut row = vec![name.to_string()];
+            row.extend(["min", "median", "p90", "p99", "mean"].map(|k| format!("{:.3}", n(k))));
+            row.push(format!("{:.1} %", 100.0 * n("stddev") / n("median")));
+            t.add_row(row);
+        }
+    }
+    print_text(&t.to_string())?;
+    let ms = |k: &str| r["compile_ms"][k].as_f64().map(|ms| format!("{ms:.0} ms {k}"));
+    let compile: Vec<String> = ["cold", "warm"].into_iter().filter_map(ms).collect();
+    print_text(&format!("compilation, session and first run: {}", compile.join(", ")))?;
+    let bytes = |k: &str| r["memory"][k].as_f64().map(|b| format!("{}B", si(b)));
+    if let (Some(weights), Some(peak)) = (bytes("weights"), bytes("activations_peak")) {
+        print_text(&format!("memory on the device: {weights} of weights, {peak} of intermediates at the peak"))?;
+    }
+    Ok(())
+}
+
+/// Why the measurement is not to be trusted, with what to do; none where it is.
+pub fn unstable(r: &Value) -> Option<String> {
+    let samples: Vec<f64> = r["latency_ms"]["samples"].as_array()?.iter().filter_map(Value::as_f64).collect();
+    let (median, device) = (number(r, &["latency_ms", "median"]), number(r, &["device_ms", "median"]));
+    if samples.len() < FEWEST || median <= 0.0 {
+        return None;
+    }
+    let spread = number(r, &["latency_ms", "stddev"]) / median;
+    let middle = |half: &[f64]| benches::statistics::Statistics::of(half).median;
+    let (first, second) = samples.split_at(samples.len() / 2);
+    let drift = middle(second) / middle(first).max(1e-9) - 1.0;
+    let why = match () {
+        () if spread > SPREAD => format!("latencies deviate by {:.0} % of their median", 100.0 * spread),
+        () if drift.abs() > DRIFT => {
+            format!("the second half of the runs took {:+.0} % of the time of the first", 100.0 * drift)
+        }
+        () if device > median * (1.0 + ABOVE) => {
+            format!("the device was busy for {device:.2} ms of a run of {median:.2} ms: something else ran meanwhile")
+        }
+        () => return None,
+    };
+    let model = r["model"].as_str().unwrap_or("");
+    Some(format!("warning: {model}: unstable: {why}; stop other programs, or measure longer with --duration 10s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn result(samples: &[f64], device: f64) -> Value {
+        let s = benches::statistics::Statistics::of(samples);
+        let mut latency = serde_json::to_value(s).expect("numbers");
+        latency["samples"] = json!(samples);
+        json!({ "model": "m", "latency_ms": latency, "device_ms": { "median": device } })
+    }
+
+    #[test]
+    fn spread_drift_and_busy_devices_are_unstable() {
+        let says = |samples: &[f64], device: f64| unstable(&result(samples, device)).unwrap_or_default();
+        assert_eq!(says(&[1.0, 1.01, 0.99, 1.0, 1.02, 1.0], 0.9), "");
+        assert!(says(&[1.0, 2.0, 1.0, 1.5, 1.0, 0.5], 0.9).contains("deviate by"));
+        assert!(says(&[1.0, 1.0, 1.0, 1.12, 1.12, 1.12], 0.9).contains("+12 %"));
+        assert!(says(&[1.0; 6], 1.2).contains("something else ran"));
+        assert_eq!(says(&[1.0, 9.0], 0.9), "", "two samples say nothing");
+    }
+}
