@@ -4,7 +4,7 @@ use crate::args::CompileArgs;
 use crate::driver_stats;
 use crate::error::{CliError, CliResult, Code};
 use crate::executor::{Device, compile_options, pipeline_for, profile_on, target_profile};
-use crate::models::load_to_compile;
+use crate::models::load;
 use crate::output::{log, print_text, write_file, write_json};
 use crate::parts::{Parted, Parts, compile_parts};
 use crate::trace::show;
@@ -30,7 +30,7 @@ pub fn execute(a: &CompileArgs) -> CliResult<()> {
     let mut values = Vec::new();
     for model in &a.models {
         let given = crate::inputs::given(&a.input, model, &a.common)?;
-        let module = a.common.state.time("import", || load_to_compile(model, &a.common, given.as_ref()))?;
+        let module = a.common.state.time("import", || load(model, &a.common, given.as_ref()))?;
         let inputs = crate::models::calibration_inputs(&module, given.as_ref(), &a.common)?;
         let pipeline = pipeline_for(&module, &a.common, &profile, &inputs)?;
         let options =

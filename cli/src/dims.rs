@@ -1,4 +1,5 @@
-//! Sizes of named dimensions on the command line: `--dim NAME=N`, and `--dim NAME=A..B` or `A..B:STEP` for one that stays open.
+//! Sizes of named dimensions on the command line: `--dim NAME=N`; `NAME=A..B`, `NAME=A..B:STEP` and
+//! `NAME=open` for one that stays open.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
@@ -15,6 +16,14 @@ pub fn pairs(list: &[String], flag: &str) -> CliResult<Vec<(String, String)>> {
                 .ok_or_else(|| CliError::usage(format!("{flag} {s}: needs NAME=VALUE")))
         })
         .collect()
+}
+
+/// What `--dim` says of a dimension that stays open without a range.
+pub const OPEN: &str = "open";
+
+/// Names of `--dim NAME=open`.
+pub fn open_options(common: &Common) -> CliResult<Vec<String>> {
+    Ok(pairs(&common.dim, "--dim")?.into_iter().filter(|(_, value)| value == OPEN).map(|(name, _)| name).collect())
 }
 
 /// The ranges of `--dim`, whatever the model has.

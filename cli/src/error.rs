@@ -113,6 +113,18 @@ impl fmt::Display for CliError {
     }
 }
 
+/// A size that networks often have for a dimension of this name.
+fn example_size(dim: &str) -> u32 {
+    let name = dim.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|w| name.contains(w));
+    match () {
+        () if says(&["batch"]) => 1,
+        () if says(&["height", "width"]) || matches!(name.as_str(), "h" | "w") => 640,
+        () if says(&["sample", "audio"]) => 16000,
+        () => 128,
+    }
+}
+
 impl From<weft::Error> for CliError {
     fn from(e: weft::Error) -> CliError {
         use weft::Error as E;
@@ -131,10 +143,12 @@ impl From<weft::Error> for CliError {
                 CliError::input(text).help("the loops show the culprit; docs/schedule.md says what is held")
             }
             E::OpenSizes { dims, inputs } => {
-                let options = dims.iter().map(|d| format!("--dim {d}=N")).collect::<Vec<_>>().join(" ");
-                CliError::usage(text)
-                    .at(format!("input {inputs}"))
-                    .help(format!("give sizes with `{options}`, or inputs with -i"))
+                let options = dims.iter().map(|d| format!("--dim {d}={}", example_size(d.as_str())));
+                let options = options.collect::<Vec<_>>().join(" ");
+                let first = dims.first().map_or("NAME", |d| d.as_str());
+                CliError::usage(text).at(format!("input {inputs}")).help(format!(
+                    "give sizes, for example {options}, or inputs with -i; --dim {first}=A..B keeps one open for sizes from A to B"
+                ))
             }
             E::NoEntry => CliError::input(text).help(
                 "`weft opt` takes tensor functions alone; a model needs `graph @main(...) { ... }` that calls them",

@@ -27,15 +27,11 @@ pub fn is_path(model: &str) -> bool {
     model.contains(['/', '\\', '.']) || Path::new(model).is_file()
 }
 
-/// Loads a model and decides its open dimensions from the options and from `inputs`. An ONNX model is told its shapes
+/// Loads a model and decides its open dimensions from the options and from `inputs`, for every command by this one rule: a batch
+/// is 1, `--dim NAME=A..B` and `--dim NAME=open` keep a size open, any other open size is an error. An ONNX model is told its shapes
 /// while it comes in, so that what is computed from them is known.
 pub fn load(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Module> {
     load_with_values(model, common, inputs, &[])
-}
-
-/// As [`load`], where all dimensions of which nothing is said stay open.
-pub fn load_to_compile(model: &str, common: &Common, inputs: Option<&Named>) -> CliResult<Module> {
-    load_as(model, common, inputs, &[], true)
 }
 
 /// As [`load`]; `values` are inputs of an ONNX model that become constants.
@@ -45,24 +41,14 @@ pub fn load_with_values(
     inputs: Option<&Named>,
     values: &[(Name, Tensor)],
 ) -> CliResult<Module> {
-    load_as(model, common, inputs, values, false)
-}
-
-fn load_as(
-    model: &str,
-    common: &Common,
-    inputs: Option<&Named>,
-    values: &[(Name, Tensor)],
-    keep_open: bool,
-) -> CliResult<Module> {
     if is_onnx(model) {
         let ports = open_ports(model, common, inputs)?;
         let values = values.iter().map(|(n, t)| (n.to_string(), t.clone())).collect();
-        let sizes = Sizes { values, ..sizes(&ports, common, inputs, keep_open)? };
+        let sizes = Sizes { values, ..sizes(&ports, common, inputs, false)? };
         return Ok(Model::load_with(model, &sizes)?.into_module());
     }
     let module = load_open(model, common)?;
-    let sizes = sizes(&input_ports(&module), common, inputs, keep_open)?;
+    let sizes = sizes(&input_ports(&module), common, inputs, false)?;
     Ok(Model::from_module(module).with_sizes(&sizes)?.into_module())
 }
 

@@ -116,7 +116,7 @@ fn files_that_are_wrong() {
     refuse("nll_target_outside.onnx", 3, "the target is");
     // Compiling keeps a dimension open, a run has to know it.
     let open = case("nll_negative_dim.onnx");
-    refused(&["run", &open, "--device", "cpu"], 2, "dimension `target.dim2` is open");
+    refused(&["run", &open, "--device", "cpu"], 2, "the model leaves `target.dim2` open");
     refused(&["compile", &open, "--target", "lavapipe"], 3, "the target is i64[3,6,target.dim2] for scores");
     refuse("no_entry.weft", 3, "the text has no graph function");
     refuse("primitive_entry.weft", 3, "the entry is marked `primitive`");

@@ -132,7 +132,7 @@ fn open_sizes() {
     )
     .unwrap();
     let line = format!("compile {} --target lavapipe", file.display());
-    let (open, _) = weft(&line);
+    let (open, _) = weft(&format!("{line} --dim n=open"));
     holds("compile", &open);
     let call = &open["calls"][0];
     assert_eq!(

@@ -55,7 +55,7 @@ pub enum Error {
     #[error(transparent)]
     Run(#[from] ExecError),
     /// Dimensions of inputs that nothing gives a size.
-    #[error("{} {} open", if dims.len() == 1 { "dimension" } else { "dimensions" }, listed(dims))]
+    #[error("the model leaves {} open", listed(dims))]
     OpenSizes {
         /// The dimensions.
         dims: Vec<Name>,
@@ -90,8 +90,7 @@ impl Error {
 }
 
 fn listed(dims: &[Name]) -> String {
-    let names = dims.iter().map(|d| format!("`{d}`")).collect::<Vec<_>>().join(", ");
-    format!("{names} {}", if dims.len() == 1 { "is" } else { "are" })
+    dims.iter().map(|d| format!("`{d}`")).collect::<Vec<_>>().join(" and ")
 }
 
 impl From<PassError> for Error {

@@ -21,6 +21,8 @@ pub struct Sizes {
     pub steps: Vec<(String, usize)>,
     /// Shapes of inputs that a run will have, by name: they decide what nothing above does and does not stay open.
     pub seen: Vec<(String, Vec<usize>)>,
+    /// Dimensions that stay open without a range.
+    pub any_size: Vec<String>,
     /// What nothing decides stays open too, where no inputs were seen. Else a first dimension is 1, and any other an error.
     pub keep_open: bool,
     /// Inputs of an ONNX model that become constants, such as sizes and axes.
@@ -52,7 +54,7 @@ impl Sizes {
     pub fn decide(&self, ports: &[(Name, TensorType)]) -> Result<Decided, Error> {
         let ranges = self.ranges(&open_dims_of(ports.iter().map(|p| &p.1)))?;
         let keep_open = self.keep_open && self.seen.is_empty();
-        let stays = |d: Name| keep_open || ranges.is_declared(d);
+        let stays = |d: Name| keep_open || ranges.is_declared(d) || self.any_size.iter().any(|n| n == d.as_str());
         let shapes: Vec<_> = self.shapes.iter().map(|(n, s)| (Name::new(n), s.clone())).collect();
         let mut dims: Vec<_> = self.dims.iter().map(|(n, d)| (Name::new(n), *d as i64)).collect();
         self.see(ports, &stays, &mut dims)?;

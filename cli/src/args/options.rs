@@ -116,7 +116,7 @@ pub struct Common {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), help_heading = MODEL)]
     pub batch: Option<u32>,
     /// Size of a named dimension; with a range it stays open, and one compilation serves all sizes in it: NAME=0..64, or
-    /// NAME=32..640:32 for every 32nd size
+    /// NAME=32..640:32 for every 32nd size, or NAME=open for any
     #[arg(long, value_name = "NAME=N", help_heading = MODEL)]
     pub dim: Vec<String>,
     /// Shape of an input

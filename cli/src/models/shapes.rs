@@ -2,7 +2,7 @@
 
 use crate::args::Common;
 use crate::arrays::Named;
-use crate::dims::{pairs, range_options};
+use crate::dims::{OPEN, open_options, pairs, range_options};
 use crate::error::{CliError, CliResult};
 use compiler::graph::{TensorType, open_dims_of};
 use compiler::name::Name;
@@ -15,6 +15,8 @@ pub fn sizes(ports: &Ports, common: &Common, inputs: Option<&Named>, keep_open: 
     let ranges = range_options(common)?;
     ranges.iter().try_for_each(|(name, _)| check_dim(ports, name))?;
     let open = ranges.iter().map(|(name, r)| (name.clone(), r.low as usize, r.high as usize)).collect();
+    let any_size = open_options(common)?;
+    any_size.iter().try_for_each(|name| check_dim(ports, name))?;
     let steps = ranges.into_iter().map(|(name, r)| (name, r.step as usize)).collect();
     let seen = inputs.into_iter().flatten().map(|(name, t)| (name.clone(), t.shape().to_vec())).collect();
     Ok(Sizes {
@@ -22,6 +24,7 @@ pub fn sizes(ports: &Ports, common: &Common, inputs: Option<&Named>, keep_open: 
         dims: dims(ports, common)?,
         shapes: shapes(ports, common)?,
         open,
+        any_size,
         steps,
         seen,
         keep_open,
@@ -45,11 +48,10 @@ fn shapes(ports: &Ports, common: &Common) -> CliResult<Vec<(String, Vec<usize>)>
 /// The sizes of `--dim`.
 fn dims(ports: &Ports, common: &Common) -> CliResult<Vec<(String, usize)>> {
     let mut dims = Vec::new();
-    for (name, value) in pairs(&common.dim, "--dim")?.into_iter().filter(|p| !p.1.contains("..")) {
-        let n: usize =
-            value.parse().ok().filter(|&n| i64::try_from(n).is_ok()).ok_or_else(|| {
-                CliError::usage(format!("--dim {name}={value}: needs a size, or a range such as 1..64"))
-            })?;
+    for (name, value) in pairs(&common.dim, "--dim")?.into_iter().filter(|p| !p.1.contains("..") && p.1 != OPEN) {
+        let n: usize = value.parse().ok().filter(|&n| i64::try_from(n).is_ok()).ok_or_else(|| {
+            CliError::usage(format!("--dim {name}={value}: needs a size, a range such as 1..64, or `open`"))
+        })?;
         check_dim(ports, &name)?;
         dims.push((name, n));
     }
