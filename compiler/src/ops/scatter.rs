@@ -349,8 +349,8 @@ fn nd_places(x: &Tensor, indices: &Tensor, updates: &Tensor) -> OpResult<Vec<Opt
     let values = indices.to_i64_vec();
     let mut places = Vec::with_capacity(updates.len());
     for tuple in 0..tuples {
-        let coordinates = values[tuple * depth..(tuple + 1) * depth].iter().zip(x.shape());
-        let at = coordinates.fold(Some(0), |at, (&v, &d)| Some(at? * d + wrap(v, d)?));
+        let mut coordinates = values[tuple * depth..(tuple + 1) * depth].iter().zip(x.shape());
+        let at = coordinates.try_fold(0, |at, (&v, &d)| Some(at * d + wrap(v, d)?));
         places.extend((0..inner).map(|i| at.map(|at| at * inner + i)));
     }
     Ok(places)

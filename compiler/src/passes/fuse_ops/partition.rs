@@ -19,7 +19,7 @@ pub struct Limits {
     pub max_group: usize,
     /// Storage buffers.
     pub max_bindings: u32,
-    /// Scalar operations in the text of what is computed for an element ([`Partition::operations`]).
+    /// Scalar operations in the text of what is computed for an element.
     pub max_operations: usize,
 }
 

@@ -170,7 +170,7 @@ mod tests {
         r.declare(Name::new("n"), 4, 64);
         r.declare(Name::new("m"), 1, 64);
         // No size is negative, whatever is declared.
-        assert!(r.truth(&Cond::eq(&Int::var("k"), -1)).is(0));
+        assert!(r.truth(&Cond::eq(Int::var("k"), -1)).is(0));
         assert!(r.truth(&Cond::lt(&n, 65)).is(1) && r.truth(&Cond::ge(&n, 4)).is(1));
         assert!(r.truth(&Cond::eq(n.clone() * 2, 9)).is(0));
         // A run may have no elements where the range begins at 1.
