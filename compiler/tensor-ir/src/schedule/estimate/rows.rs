@@ -42,8 +42,16 @@ impl<'a, 'f> Rows<'a, 'f> {
         }
         let demand = stages.demand(&stages.list[output].block.value);
         // Reductions that are read at several elements are no reductions of the row.
-        let reads = |r: usize| demand.reads.iter().filter(|x| x.buffer == stages.list[r].block.buffer).count();
-        if reductions.iter().any(|&r| reads(r) > 1) {
+        let bounds = stages.f.bounds();
+        let single: Vec<Name> = stages.loops(output).0.iter().filter(|l| l.1 == 1).map(|l| l.0).collect();
+        let first = |i: &Int| simplify(&i.replace(&mut |v| single.contains(&v).then(|| Int::new(0))), &bounds);
+        let several = |r: usize| {
+            let own = demand.reads.iter().filter(|x| x.buffer == stages.list[r].block.buffer);
+            let mut elements: Vec<Vec<Int>> = own.map(|x| x.index.iter().map(first).collect()).collect();
+            elements.dedup();
+            elements.len() > 1
+        };
+        if reductions.iter().any(|&r| several(r)) {
             return None;
         }
         let mut rows = Rows { stages, reductions, output, demand, outer: vec![], inner: vec![], run: 1 };
