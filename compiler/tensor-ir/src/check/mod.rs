@@ -3,7 +3,7 @@
 //! - [`sharing`]: proofs about who writes and reads which element; asked of what schedule instructions make.
 //! - [`check_function`]: a function as it stands, for bodies and schedules that come from a file, and in debug builds for
 //!   what rules propose. Proofs come first. What they leave open is interpreted in lockstep at its real sizes, cut short
-//!   (`cpu::lockstep::sample`), or, for the stores to results, counted. What can be neither proved nor run is refused.
+//!   (`interpreter::sample_kernels`), or, for the stores to results, counted. What can be neither proved nor run is refused.
 //! - [`check_kernels`]: a function that the rules do not schedule must have all of its statements in kernels.
 //! - [`accept`](crate::schedule::accept()): applies the schedule that a function came with, and checks what it gives.
 //!
