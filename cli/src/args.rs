@@ -34,9 +34,22 @@ fn finite(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| "needs numbers, as in 0.485,0.456,0.406".into())
 }
 
-/// Weft: compiles neural networks to GPU compute shaders and runs them on any Vulkan, Metal or DX12 device.
+/// What `weft --help` ends with.
+const FIRST_STEPS: &str = "\
+First steps with a network of one's own:
+  weft inspect model.onnx        inputs, operators, what is not supported
+  weft run model.onnx            random inputs, or -i in.npz, or -i cat.jpg --preset imagenet
+  weft bench model.onnx          latency and the time of each kernel
+  weft view model.onnx           the graph before and after every pass, fusion, kernels
+  weft help bench                the options of a command";
+
+/// Weft compiles neural networks (ONNX, its own text, built-in models) to GPU compute shaders and runs them on any Vulkan,
+/// Metal or DX12 device
+///
+/// It folds and simplifies the graph, chooses fp16 and layouts by cost, fuses elementwise chains into convolutions and
+/// products, and generates a scheduled kernel for each group. Every step can be looked at.
 #[derive(Parser, Debug)]
-#[command(name = "weft", version, about, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "weft", version, about, max_term_width = 100, after_help = FIRST_STEPS)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]

@@ -5,7 +5,7 @@ use crate::error::CliResult;
 use crate::output::{print_text, table, write_json};
 use compiler::profile::quirks::QUIRKS;
 use compiler::profile::{DeviceProfile, MatrixShape, Quirk};
-use runtime_gpu::{AdapterDescription, Figure, Source};
+use runtime_gpu::{AdapterDescription, DeviceFigures, Figure, Source};
 
 /// Lists adapters or profiles.
 pub fn execute(a: &DevicesArgs) -> CliResult<()> {
@@ -30,40 +30,43 @@ pub fn execute(a: &DevicesArgs) -> CliResult<()> {
             "no adapter: models run on the CPU executor (`--device cpu`)\na Vulkan driver gives one, in software too: the package mesa-vulkan-drivers",
         );
     }
-    let rates = figures(&list);
-    let mut t = table(&[
-        "",
-        "name",
-        "backend",
-        "type",
-        "driver",
-        "f16",
-        "subgroup",
-        "coop. matrix",
-        "shared",
-        "binding",
-        "buffer",
-        "buffers",
-        "timestamps",
-    ]);
-    for d in list {
-        t.add_row([
-            d.index.to_string(),
-            d.name,
-            d.backend,
-            d.kind,
-            d.driver,
-            if d.f16 { "yes" } else { "no" }.into(),
-            format!("{}..{}", d.subgroup_sizes[0], d.subgroup_sizes[1]),
-            shapes(&d.cooperative_matrix),
-            format!("{} KiB", d.shared_memory / 1024),
-            format!("{} MiB", d.max_binding >> 20),
-            format!("{} MiB", d.max_buffer >> 20),
-            d.max_storage_buffers.to_string(),
-            d.timestamps,
-        ]);
-    }
-    print_text(&format!("{t}\n\nwhat schedules go by, and who says it:\n{rates}"))
+    let later = if list.iter().any(|d| d.figures.lacking()) {
+        "\n\nwhat is guessed or unknown is measured when a model is first compiled for the device"
+    } else {
+        ""
+    };
+    let blocks: Vec<String> = list.iter().map(block).collect();
+    print_text(&format!("{}{later}", blocks.join("\n\n")))
+}
+
+/// A device in lines of a name and a value.
+fn block(d: &AdapterDescription) -> String {
+    let rows = [
+        ("driver", format!("{}: {}, {}", d.backend, d.kind, d.driver)),
+        ("f16", if d.f16 { "yes" } else { "no" }.into()),
+        ("subgroups", format!("{} to {} lanes", d.subgroup_sizes[0], d.subgroup_sizes[1])),
+        ("matrices", shapes(&d.cooperative_matrix)),
+        ("memory", format!("{} KiB shared by a workgroup", d.shared_memory / 1024)),
+        ("buffers", format!("{} MiB each, {} MiB bound", d.max_buffer >> 20, d.max_binding >> 20)),
+        ("bindings", format!("{} buffers a kernel", d.max_storage_buffers)),
+        ("timestamps", d.timestamps.clone()),
+        ("speed", speed(&d.figures)),
+    ];
+    let lines = rows.iter().map(|(name, value)| format!("    {name:<11} {value}"));
+    let first = format!("{:>2}  {}", d.index, d.name);
+    std::iter::once(first).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// Cores and rates that schedules go by, each with where it comes from.
+fn speed(f: &DeviceFigures) -> String {
+    let rate = |r: &Option<Figure<f64>>, unit: &str| match r {
+        Some(r) => said(format!("{:.0} {unit}", r.value), r.from),
+        None => format!("{unit} unknown"),
+    };
+    let product = f.product.map(|p| format!("{p} ({})", f.architecture.unwrap_or("-")));
+    let cores = said(format!("{} cores", f.cores.value), f.cores.from);
+    let rates = [rate(&f.gflops, "GFLOP/s"), rate(&f.f16_gflops, "GFLOP/s in f16"), rate(&f.gb_s, "GB/s")];
+    product.into_iter().chain([cores]).chain(rates).collect::<Vec<_>>().join(", ")
 }
 
 /// Every quirk, and the devices and profiles that have it.
@@ -97,29 +100,6 @@ fn quirks(a: &DevicesArgs) -> CliResult<()> {
     ))
 }
 
-/// Cores and rates of each device, with where they come from.
-fn figures(list: &[AdapterDescription]) -> String {
-    let mut t = table(&["", "product", "cores", "GFLOP/s", "GFLOP/s in f16", "GB/s"]);
-    let rate = |r: &Option<Figure<f64>>| r.map_or("-".into(), |r| said(format!("{:.0}", r.value), r.from));
-    for d in list {
-        let f = &d.figures;
-        t.add_row([
-            d.index.to_string(),
-            f.product.map_or("-".into(), |p| format!("{p} ({})", f.architecture.unwrap_or("-"))),
-            said(f.cores.value.to_string(), f.cores.from),
-            rate(&f.gflops),
-            rate(&f.f16_gflops),
-            rate(&f.gb_s),
-        ]);
-    }
-    let later = if list.iter().any(|d| d.figures.lacking()) {
-        "\nwhat is guessed or missing is measured when a model is first compiled for the device"
-    } else {
-        ""
-    };
-    format!("{t}{later}")
-}
-
 /// A figure and who says it.
 fn said(value: String, from: Source) -> String {
     let who = match from {
@@ -132,11 +112,18 @@ fn said(value: String, from: Source) -> String {
     format!("{value} ({who})")
 }
 
-/// Cooperative-matrix shapes in one cell.
+/// Shapes of matrix units in one cell, those of equal types together: `f16->f32 16x16x16 16x8x16`.
 fn shapes(list: &[MatrixShape]) -> String {
-    let words = list.iter().map(|c| format!("{}x{}x{} {}->{}", c.mnk[0], c.mnk[1], c.mnk[2], c.ab, c.cr));
-    let words: Vec<String> = words.collect();
-    if words.is_empty() { "-".into() } else { words.join(", ") }
+    let mut types: Vec<(String, Vec<String>)> = vec![];
+    for c in list {
+        let (types_of, shape) = (format!("{}->{}", c.ab, c.cr), format!("{}x{}x{}", c.mnk[0], c.mnk[1], c.mnk[2]));
+        match types.iter_mut().find(|t| t.0 == types_of) {
+            Some(t) => t.1.push(shape),
+            None => types.push((types_of, vec![shape])),
+        }
+    }
+    let words: Vec<String> = types.iter().map(|(types, shapes)| format!("{types} {}", shapes.join(" "))).collect();
+    if words.is_empty() { "none".into() } else { words.join(", ") }
 }
 
 fn profiles(a: &DevicesArgs) -> CliResult<()> {
@@ -145,18 +132,8 @@ fn profiles(a: &DevicesArgs) -> CliResult<()> {
         return Ok(());
     }
     let mut t = table(&[
-        "profile",
-        "software",
-        "f16",
-        "subgroup",
-        "coop. matrix",
-        "shared",
-        "threads",
-        "buffers",
-        "binding",
-        "cores",
-        "GFLOP/s",
-        "GB/s",
+        "profile", "software", "f16", "subgroup", "cores", "GFLOP/s", "GB/s", "shared", "threads", "buffers",
+        "binding", "matrices",
     ]);
     let rate = |x: f64| if x > 0.0 { x.to_string() } else { "-".into() };
     for p in list {
@@ -165,14 +142,14 @@ fn profiles(a: &DevicesArgs) -> CliResult<()> {
             if p.software { "yes" } else { "no" }.into(),
             if p.f16 { "yes" } else { "no" }.into(),
             format!("{}..{}", p.subgroup.0, p.subgroup.1),
-            shapes(&p.matrix_shapes),
+            p.cores.to_string(),
+            rate(p.gflops),
+            rate(p.gb_s),
             format!("{} KiB", p.shared_memory / 1024),
             p.max_invocations.to_string(),
             p.max_storage_buffers.to_string(),
             format!("{} MiB", p.max_binding >> 20),
-            p.cores.to_string(),
-            rate(p.gflops),
-            rate(p.gb_s),
+            shapes(&p.matrix_shapes),
         ]);
     }
     print_text(&t.to_string())

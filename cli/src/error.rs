@@ -195,6 +195,8 @@ impl From<CompileError> for CliError {
         match &e {
             CompileError::OpenDim { dim, .. } => CliError::usage(e.to_string())
                 .help(format!("give it a size with `--dim {dim}=N`, `--shape INPUT=...`, or inputs with -i")),
+            CompileError::OtherDevice { .. } => CliError::new(Code::Device, e.to_string())
+                .help("write the text again for this device: `weft compile MODEL --emit weft`"),
             CompileError::Option(_) => CliError::usage(e.to_string()),
             CompileError::NeedsCpu(_) => CliError::new(Code::Device, e.to_string()).help("run it with `--device cpu`"),
             CompileError::Pass(p) if p.kind == PassErrorKind::Request => CliError::usage(e.to_string()),

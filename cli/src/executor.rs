@@ -264,7 +264,7 @@ impl Watch for Watching {
         compile_with(module, options, &self.0, profile)
     }
     fn opens(&self) -> weft::Progress<'_> {
-        let mut progress = Progress::new(&self.0, &[("buffers", "upload"), ("kernels", "driver")]);
+        let mut progress = Progress::new(&self.0, &[("buffers", "upload"), ("kernels", "pipelines")]);
         Box::new(move |s, d, t| progress.report(s, d, t))
     }
     fn leaves_matrix_units(&self, why: &str) {

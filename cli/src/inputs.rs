@@ -157,6 +157,15 @@ impl<'a> Files<'a> {
                 return Err(CliError::usage(format!("input `{name}` is given twice")));
             }
         }
+        self.scalars(named)
+    }
+    /// Takes an array of one element for a scalar.
+    fn scalars(&self, mut named: Named) -> CliResult<Named> {
+        for (name, t) in named.iter_mut().filter(|(_, t)| t.len() == 1 && !t.shape().is_empty()) {
+            if self.ports()?.iter().any(|(port, ty)| port.as_str() == name && ty.shape.is_empty()) {
+                *t = t.reshaped(vec![]);
+            }
+        }
         Ok(named)
     }
 }

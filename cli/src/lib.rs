@@ -37,6 +37,7 @@ mod range_checks;
 mod report;
 mod run;
 mod said;
+mod table;
 mod terminal;
 mod trace;
 mod view;
@@ -62,6 +63,11 @@ fn quiet_loader() {
 pub fn run(args: impl IntoIterator<Item = OsString>, mut extensions: Extensions) -> ExitCode {
     quiet_loader();
     let args: Vec<OsString> = args.into_iter().collect();
+    match completions::answer(&args) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(e) => return usage(&e, &args),
+    }
     let mut cli = match args::shared::parse(args.iter().cloned()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {

@@ -4,8 +4,7 @@
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
 use crate::said::State;
-use crate::terminal::colours;
-use comfy_table::{Attribute, Cell, Color, ContentArrangement};
+pub use crate::table::{table, verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IsTerminal, Write};
@@ -216,15 +215,16 @@ impl Progress {
     pub fn new(common: &Common, names: &'static [(&'static str, &'static str)]) -> Progress {
         let bar = (!common.quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(1);
-            if let Ok(style) = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len}, {eta} left") {
+            if let Ok(style) = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len}, {eta} left  {prefix}") {
                 bar.set_style(style);
             }
             bar
         });
         Progress { bar, state: common.state.clone(), names, stage: None }
     }
-    /// Reports.
+    /// Reports. A stage may name what it works on: `driver: layer1.0.conv1`.
     pub fn report(&mut self, stage: &str, done: usize, total: usize) {
+        let (stage, at_work) = stage.split_once(": ").unwrap_or((stage, ""));
         let name = self.names.iter().find(|n| n.0 == stage).map_or(stage, |n| n.1);
         if self.stage.as_ref().is_none_or(|s| s.0 != name) {
             self.end_stage();
@@ -235,6 +235,7 @@ impl Progress {
             }
         }
         if let Some(bar) = &self.bar {
+            bar.set_prefix(at_work.to_string());
             bar.set_length(total as u64);
             bar.set_position(done as u64);
         }
@@ -251,28 +252,6 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-    }
-}
-
-/// A plain table without borders, as wide as the terminal where there is one.
-pub fn table(header: &[&str]) -> comfy_table::Table {
-    let mut t = comfy_table::Table::new();
-    t.load_style(comfy_table::presets::NOTHING);
-    let bold = colours(&std::io::stdout());
-    let cell = |h: &&str| if bold { Cell::new(h).add_attribute(Attribute::Bold) } else { Cell::new(h) };
-    t.set_header(header.iter().map(cell));
-    if std::io::stdout().is_terminal() {
-        t.set_content_arrangement(ContentArrangement::Dynamic);
-    }
-    t
-}
-
-/// A cell that says whether something holds.
-pub fn verdict(pass: bool) -> Cell {
-    let cell = Cell::new(if pass { "ok" } else { "FAIL" });
-    match colours(&std::io::stdout()) {
-        true => cell.fg(if pass { Color::Green } else { Color::Red }),
-        false => cell,
     }
 }
 

@@ -160,3 +160,25 @@ tensor @f(%x: f32[64], out %y: f32[64]) {
     std::fs::write(&path, text.replace("nothing", "i")).unwrap();
     assert_eq!(run().unwrap().status.code(), Some(0));
 }
+
+#[test]
+fn text_for_another_device_says_so() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("another_device");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (model, written) = (folder.join("product.weft"), folder.join("for_ada.weft"));
+    let product = "graph @main(%a: f16[256,256], %b: f16[256,256]) -> (y: f16[256,256]) {
+  %y = matmul %a, %b : f16[256,256]
+  return %y
+}
+";
+    std::fs::write(&model, product).expect("writes");
+    let path = |p: &Path| p.to_str().expect("a path in UTF-8").to_string();
+    let text = stdout(weft(&["compile", &path(&model), "--target", "ada", "--emit", "weft"]));
+    assert!(text.contains("multiply_add_16x16x16"), "no matrix units for ada:\n{text}");
+    std::fs::write(&written, text).expect("writes");
+    let o = Command::new(env!("CARGO_BIN_EXE_weft")).args(["compile", &path(&written), "--target", "navi21"]).output();
+    let o = o.expect("weft starts");
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(5), "{said}");
+    assert!(said.contains("scheduled for another device") && said.contains("uses matrix units"), "{said}");
+}

@@ -8,6 +8,7 @@
 //! have different keys.
 
 use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, TensorType, ValueId};
+use compiler::int::Dim;
 use compiler::name::Name;
 use compiler::ops::cast::Cast;
 use compiler::ops::control::{Call, CallHost, CallTensor, Const};
@@ -155,6 +156,9 @@ impl Picture {
         out
     }
 }
+
+/// A size for dimensions that are open, where only the kind of work matters.
+const TYPICAL: i64 = 32;
 
 struct Drawing<'a> {
     module: &'a Module,
@@ -378,6 +382,18 @@ fn heaviest(inside: &[Picture]) -> Category {
     works.min().unwrap_or(Category::Group)
 }
 
+/// True for ops that multiply and accumulate. They are counted for known sizes, so open ones are taken as [`TYPICAL`].
+fn multiplies(node: &GraphNode, inputs: &[Option<&TensorType>], outputs: &[&TensorType]) -> bool {
+    let sized = |t: &TensorType| {
+        let dim = |d: &Dim| if d.as_const().is_some() { d.clone() } else { Dim::from(TYPICAL) };
+        TensorType { shape: t.shape.iter().map(dim).collect(), ..t.clone() }
+    };
+    let inputs: Vec<Option<TensorType>> = inputs.iter().map(|t| t.map(sized)).collect();
+    let outputs: Vec<TensorType> = outputs.iter().map(|&t| sized(t)).collect();
+    let inputs: Vec<Option<&TensorType>> = inputs.iter().map(Option::as_ref).collect();
+    node.op.macs(&inputs, &outputs.iter().collect::<Vec<_>>()) > 0
+}
+
 /// The category of a node, by what fusion knows of it: the index maps of its tensor expression.
 fn category(f: &Function, node: &GraphNode, info: Option<&NodeInfo>) -> Category {
     let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
@@ -388,7 +404,7 @@ fn category(f: &Function, node: &GraphNode, info: Option<&NodeInfo>) -> Category
     if node.op.is::<Cast>() {
         return Category::Cast;
     }
-    if node.op.macs(&inputs, &outputs) > 0 {
+    if multiplies(node, &inputs, &outputs) {
         return Category::Contraction;
     }
     match info.map(|i| i.kind) {

@@ -55,6 +55,21 @@ fn trace() -> CompileTrace {
 }
 
 #[test]
+fn a_convolution_of_open_sizes_is_a_contraction() {
+    let p = picture(
+        "const @w : f32[4,4,3,3] = random(1)
+graph @main(%x: f32[n,4,h,w]) -> (y: f32[n,4,h,w]) {
+  %w = const @w : f32[4,4,3,3]
+  %0 = conv %x, %w {pads=[1,1,1,1]} : f32[n,4,h,w] !from(\"Conv_0\")
+  return %0
+}
+",
+    );
+    let conv = p.nodes.iter().find(|n| n.op == "conv").expect("a convolution");
+    assert_eq!(conv.category, Category::Contraction);
+}
+
+#[test]
 fn constants_are_in_their_readers_and_categories_follow_from_properties() {
     let p = picture(RESIDUAL);
     let ops: Vec<(&str, Category)> = p.nodes.iter().map(|n| (n.op.as_str(), n.category)).collect();

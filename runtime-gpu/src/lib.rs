@@ -19,6 +19,7 @@ mod device_outputs;
 mod driver_stats;
 mod error;
 mod figures;
+mod first_dispatch;
 mod host_functions;
 mod in_flight;
 mod loops;

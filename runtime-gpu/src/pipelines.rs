@@ -91,8 +91,8 @@ impl PipelineCache {
 pub(crate) struct Built {
     pub(crate) list: Vec<Arc<Pipeline>>,
     keys: Vec<Fingerprint>,
-    /// How many of them other sessions had built.
-    pub(crate) shared: usize,
+    /// Those that no other session had built, by the plan's kernel.
+    pub(crate) new: Vec<usize>,
 }
 
 impl Built {
@@ -150,7 +150,7 @@ pub(crate) fn build_all(
         }
         Ok(())
     })?;
-    Ok(Built { list: list.into_iter().flatten().collect(), keys, shared })
+    Ok(Built { list: list.into_iter().flatten().collect(), keys, new: missing })
 }
 
 /// [`build`] with what wgpu says of it: error scopes belong to the thread that opens them.

@@ -240,12 +240,17 @@ impl Shared {
     }
 
     pub(crate) fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, d: &Bound) {
+        self.dispatch_groups(pass, d, d.grid);
+    }
+
+    /// Encodes a dispatch with another number of workgroups.
+    pub(crate) fn dispatch_groups(&self, pass: &mut wgpu::ComputePass<'_>, d: &Bound, groups: [u32; 3]) {
         pass.set_pipeline(&self.pipelines[d.kernel].pipeline);
         pass.set_bind_group(0, &d.bind_group, &[]);
         if !d.immediates.is_empty() {
             pass.set_immediates(0, &d.immediates);
         }
-        pass.dispatch_workgroups(d.grid[0], d.grid[1], d.grid[2]);
+        pass.dispatch_workgroups(groups[0], groups[1], groups[2]);
     }
 }
 

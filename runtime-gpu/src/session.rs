@@ -4,6 +4,7 @@ use crate::cache::CacheFolder;
 use crate::constants::{Upload, load_constant, same_constants};
 use crate::device::Gpu;
 use crate::error::GpuError;
+use crate::first_dispatch::compile_in_driver;
 use crate::host_functions::HostFunctions;
 use crate::pipelines::{Built, PipelineCache, build_all};
 use crate::pool::Pool;
@@ -126,17 +127,21 @@ impl Session {
         let cache = options.cache.as_ref().and_then(|folder| PipelineCache::open(&gpu, plan, folder));
         let built = build_all(&gpu, plan, cache.as_ref().map(PipelineCache::driver), progress)?;
         if let Some(cache) = cache {
-            cache.store(built.shared == 0);
+            cache.store(built.new.len() == built.list.len());
         }
         crate::subgroup_sizes::check(&gpu, plan, &constants)?;
         times.pipelines = milliseconds(mark);
-        (opened.pipelines, opened.shared_pipelines) = (built.list.len() - built.shared, built.shared);
+        (opened.pipelines, opened.shared_pipelines) = (built.new.len(), built.list.len() - built.new.len());
         let device_functions = options.host_functions.prepare(&gpu, plan)?;
         let host_functions = options.host_functions.clone();
         let pipelines = Arc::new(built.list.clone());
         let shared =
             Shared { gpu, plan: plan.clone(), pipelines, constants, host_constants, host_functions, device_functions };
-        let pool = Pool::of((0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect());
+        let runs: Vec<Resources> = (0..options.runs_in_flight.max(1)).map(|_| Resources::new(&shared)).collect();
+        let mark = Instant::now();
+        compile_in_driver(&shared, &runs[0], &built.new, progress)?;
+        times.pipelines += milliseconds(mark);
+        let pool = Pool::of(runs);
         times.total = milliseconds(start);
         Ok((Session { shared: Arc::new(shared), pool, times, opened }, Made { built, constants: made }))
     }

@@ -22,6 +22,14 @@ pub enum EmitError {
         /// What the device has.
         available: u64,
     },
+    /// The kernel uses something that the device does not have.
+    #[error("kernel `{kernel}` uses {what}, which the device does not have")]
+    Lacks {
+        /// The kernel.
+        kernel: Name,
+        /// What it uses.
+        what: String,
+    },
     /// An index that 32-bit integers do not hold.
     #[error("kernel `{kernel}`: block `{block}` has {what} in an index, beyond {bits} bits")]
     IndexTooWide {
@@ -59,7 +67,9 @@ impl From<EmitError> for EmitFailure {
     fn from(e: EmitError) -> EmitFailure {
         let text = e.to_string();
         match e {
-            EmitError::Limit { .. } | EmitError::IndexTooWide { .. } => EmitFailure::BeyondDevice(text),
+            EmitError::Limit { .. } | EmitError::Lacks { .. } | EmitError::IndexTooWide { .. } => {
+                EmitFailure::BeyondDevice(text)
+            }
             EmitError::NoKernel(_)
             | EmitError::PackedStore { .. }
             | EmitError::Unsupported(_)

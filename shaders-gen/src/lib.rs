@@ -60,6 +60,7 @@ pub use lines::lines_by_names;
 
 use std::any::Any;
 use std::sync::Arc;
+use tensor_ir::int::Int;
 use tensor_ir::name::Name;
 use tensor_ir::plan::{EmitFailure, EmitKernel, EmittedKernel};
 use tensor_ir::profile::DeviceProfile;
@@ -100,6 +101,7 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     let axes = grid::Axes::of(kernel, body, &symbols)?;
     let grid = axes.grid(kernel, profile)?;
     check_subgroups(f, kernel, &axes, profile)?;
+    check_matrices(f, kernel, profile)?;
 
     let mut ranges = tensor_ir::int::Facts::in_words(symbols);
     let root = expand::Expander::new(f, kernel, &axes, &mut ranges).stmt(body)?;
@@ -194,6 +196,23 @@ fn check_subgroups(
                 "kernel `{kernel}`: `{}` is distributed over {size} lanes; the device has subgroups of {} to {}, the workgroup {x} threads along x",
                 b.name, profile.subgroup.0, profile.subgroup.1
             )));
+        }
+    }
+    Ok(())
+}
+
+/// Matrices in fragments need matrix units of the device that have their types and extents.
+fn check_matrices(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) -> Result<(), EmitError> {
+    for (_, body) in f.kernels().iter().filter(|k| k.0 == kernel) {
+        for block in body.blocks() {
+            let b = &f.buffers[block.buffer];
+            let Scope::Fragment(role) = b.scope else { continue };
+            let extents: Vec<i64> = b.shape.iter().rev().take(2).rev().filter_map(Int::as_const).collect();
+            let fits = profile.matrix_shapes.iter().any(|s| s.fits(role, b.dtype, &extents));
+            if !fits {
+                let what = format!("matrix units for {} matrices of {}{extents:?}", role.word(), b.dtype);
+                return Err(EmitError::Lacks { kernel, what });
+            }
         }
     }
     Ok(())

@@ -2,16 +2,33 @@
 //! several carried values, collected rows, values captured from outside, loops that run zero times.
 //!
 //! A network follows from its seed alone. `PROPTEST_CASES` draws more than every run of the tests does, `WEFT_SEED` others.
+//!
+//! A difference of values that are equal but for their rounding (`a - a` computed in two ways) is all rounding, `tanh` of tiny values
+//! is nothing but the error that shaders may make in it, and a condition may stand at its bound. Such a network says nothing about the
+//! device, so it is drawn a second time with computed values moved by [`NOISE`] and [`TANH_NOISE`]; where that moves the interpreter's
+//! own results past half of the tolerance, another seed takes its place.
 
 use super::targets::Target;
 use super::{check_compiled, inputs_of};
+use compiler::agreement::{Tolerance, agree_in_slices};
+use compiler::dtype::DType;
+use compiler::graph::Module;
 use compiler::interpreter::run_function;
 use compiler::passes::{FuseMode, PipelineOptions};
+use compiler::tensor::Tensor;
 use compiler::text::parse_module;
 use std::fmt::Write;
 
 /// Every value is of this type, but for conditions and numbers.
 const TYPE: &str = "f32[3,4]";
+
+/// Relative error that a device may make in one operation: four roundings of f32.
+const NOISE: f32 = 4.0 * f32::EPSILON / 2.0;
+/// Absolute error that a device may make in `tanh`: WGSL bounds it by an absolute error (of 1e-5), and devices make it from `exp`, which
+/// rounds near 1.
+const TANH_NOISE: f32 = f32::EPSILON;
+/// Most networks that may say nothing, of those drawn.
+const MOST_SILENT: f64 = 0.1;
 
 /// Random numbers: splitmix64 (Steele, Lea and Flood, 2014).
 struct Draw(u64);
@@ -48,6 +65,8 @@ struct Drawn {
 struct Text<'d> {
     draw: Draw,
     drawn: &'d mut Drawn,
+    /// Computed values are moved by [`NOISE`], up and down in turn.
+    noise: bool,
     body: String,
     names: usize,
     /// Names and types of results whose rows only a run counts.
@@ -67,6 +86,10 @@ impl Text<'_> {
         let name = self.fresh();
         self.line(depth, &format!("{name} = {text}"));
         name
+    }
+    /// The value as a device with other rounding may have it, where that is wanted.
+    fn moved(&mut self, depth: usize, name: String, op: &str, by: &str) -> String {
+        if self.noise { self.value(depth, &format!("{op} {name}, {by} : {TYPE}")) } else { name }
     }
     /// A bool that follows from a value: mostly computed on the device, sometimes always or never true.
     fn condition(&mut self, depth: usize, scope: &[String]) -> String {
@@ -91,7 +114,9 @@ impl Text<'_> {
         if !text.starts_with("softmax") && !text.starts_with("neg") {
             // Values stay small however often a loop runs.
             name = self.value(depth, &format!("tanh {name} : {TYPE}"));
+            name = self.moved(depth, name, "add", ["%more", "%less"][scope.len() % 2]);
         }
+        name = self.moved(depth, name, "mul", ["%up", "%down"][scope.len() % 2]);
         scope.push(name);
     }
     fn yields(&mut self, count: usize, scope: &[String]) -> Vec<String> {
@@ -202,11 +227,12 @@ impl Text<'_> {
 }
 
 /// The network of a seed.
-fn network(seed: u64, drawn: &mut Drawn) -> String {
-    let mut text = Text { draw: Draw(seed), drawn, body: String::new(), names: 0, grown: vec![] };
+fn network(seed: u64, noise: bool, drawn: &mut Drawn) -> String {
+    let mut text = Text { draw: Draw(seed), drawn, noise, body: String::new(), names: 0, grown: vec![] };
     let numbers = [("never", -9.0), ("always", 9.0), ("low", 0.2), ("high", 0.6), ("zero", 0.0), ("two", 2.3)];
+    let moved = [("up", 1.0 + NOISE), ("down", 1.0 - NOISE), ("more", TANH_NOISE), ("less", -TANH_NOISE)];
     let mut head = String::new();
-    for (name, number) in numbers {
+    for (name, number) in numbers.into_iter().chain(moved.into_iter().filter(|_| noise)) {
         let _ = writeln!(head, "const @{name} : f32[] = [{number:?}]");
         text.line(0, &format!("%{name} = const @{name}"));
     }
@@ -234,26 +260,54 @@ fn network(seed: u64, drawn: &mut Drawn) -> String {
     )
 }
 
+/// A network of a seed, with inputs and the interpreter's results; `None` where rounding alone decides the results.
+struct Drawing {
+    text: String,
+    module: Module,
+    inputs: Vec<Tensor>,
+    want: Vec<Tensor>,
+}
+
+fn drawing(seed: u64, drawn: &mut Drawn) -> Option<Drawing> {
+    let run = |text: &str| {
+        let module = parse_module(text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+        let inputs = inputs_of(&module, seed);
+        let results =
+            run_function(&module, module.entry, &inputs).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+        (module, inputs, results)
+    };
+    let text = network(seed, false, drawn);
+    let (module, inputs, want) = run(&text);
+    let (_, _, moved) = run(&network(seed, true, &mut Drawn::default()));
+    let whole = Tolerance::new(DType::F32, None, None);
+    let half = Tolerance { rtol: whole.rtol / 2.0, atol: whole.atol / 2.0 };
+    let bears = moved.iter().zip(&want).all(|(m, w)| agree_in_slices(m, w, &half).pass);
+    bears.then_some(Drawing { text, module, inputs, want })
+}
+
 #[test]
 fn control_flow_agrees() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let (first, cases) = (number("WEFT_SEED").unwrap_or(0), number("PROPTEST_CASES").unwrap_or(60));
-    println!("control flow: seeds {first} to {}", first + cases - 1);
     let mut drawn = Drawn::default();
-    let mut failed = vec![];
-    for seed in first..first + cases {
-        let text = network(seed, &mut drawn);
-        let m = parse_module(&text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
-        let inputs = inputs_of(&m, seed);
-        let want = run_function(&m, m.entry, &inputs).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{text}"));
+    let (mut silent, mut failed) = (vec![], vec![]);
+    let mut tried = 0;
+    while tried < cases {
+        let seed = first + tried + silent.len() as u64;
+        let Some(d) = drawing(seed, &mut drawn) else {
+            silent.push(seed);
+            assert!(silent.len() as f64 <= 10.0 + MOST_SILENT * cases as f64, "too many say nothing: seeds {silent:?}");
+            continue;
+        };
+        tried += 1;
         let fuse = [FuseMode::Full, FuseMode::Classic, FuseMode::Off][seed as usize % 3];
         let options = PipelineOptions { fuse, ..PipelineOptions::default() };
-        if let Err(e) = check_compiled(&m, options, &Target::device(), &inputs, &want) {
-            println!("seed {seed}: {e}\n{text}");
+        if let Err(e) = check_compiled(&d.module, options, &Target::device(), &d.inputs, &d.want) {
+            println!("seed {seed}: {e}\n{}", d.text);
             failed.push(seed);
         }
     }
-    println!("control flow: {drawn:?}");
+    println!("control flow: {cases} networks from seed {first} on, {drawn:?}; rounding alone decides {silent:?}");
     assert!(failed.is_empty(), "{} of {cases} networks fail: seeds {failed:?}", failed.len());
     let least = [drawn.branches, drawn.loops, drawn.nested, drawn.computed_trips, drawn.conditions, drawn.grown];
     assert!(cases < 60 || least.iter().all(|&n| n > 5), "too few of some kind were drawn: {drawn:?}");

@@ -12,12 +12,17 @@ pub(super) const DEVICE: &str = "Device";
 pub(super) const MODEL: &str = "Model";
 pub(super) const COMPILER: &str = "Compiler";
 pub(super) const OUTPUT: &str = "Output";
+/// Options of one command that do not stand first.
+const OWN: &str = "More";
 
-/// The headings of the shared options that each command honours, single ones it does not, and two examples.
+/// The headings of the shared options that each command honours, single ones it does not, the options that its help shows
+/// first, and two examples.
 struct Use {
     command: &'static str,
     headings: &'static [&'static str],
     without: &'static [&'static str],
+    /// In their order; the others stand under headings below. Empty: there are few.
+    first: &'static [&'static str],
     examples: [&'static str; 2],
 }
 
@@ -28,12 +33,14 @@ const USES: &[Use] = &[
         command: "devices",
         headings: &[OUTPUT],
         without: &[],
+        first: &[],
         examples: ["weft devices", "weft devices --profiles       what --target takes"],
     },
     Use {
         command: "inspect",
         headings: &[MODEL, OUTPUT],
         without: &[],
+        first: &[],
         examples: [
             "weft inspect model.onnx",
             "weft inspect a.trace -v        what a compilation did, with its weights",
@@ -43,6 +50,7 @@ const USES: &[Use] = &[
         command: "compile",
         headings: ALL,
         without: &[],
+        first: &["output", "device", "target", "amp", "layout", "fuse", "emit", "emit_dir", "dim", "json"],
         examples: [
             "weft compile resnet50 -o resnet50.trace",
             "weft compile model.onnx --target apple --emit msl --emit-dir kernels",
@@ -52,6 +60,7 @@ const USES: &[Use] = &[
         command: "opt",
         headings: &[DEVICE, COMPILER, OUTPUT],
         without: &["json", "host_call", "host_functions"],
+        first: &["output", "passes", "emit", "device", "target", "amp", "layout", "fuse", "disable_pass"],
         examples: [
             "weft opt module.weft --passes 'fold-constants,fuse-ops {mode=classic}'",
             "weft compile squeezenet1_1 --emit weft | weft opt --passes apply-schedules --emit wgsl",
@@ -61,6 +70,7 @@ const USES: &[Use] = &[
         command: "run",
         headings: ALL,
         without: &[],
+        first: &["files", "output", "device", "top", "labels", "preset", "amp", "dim", "batch", "json"],
         examples: [
             "weft run model.onnx -i cat.jpg --preset imagenet --top 5 --labels classes.txt",
             "weft run model.onnx -i in.npz -o out.npz --device cpu",
@@ -70,52 +80,60 @@ const USES: &[Use] = &[
         command: "bench",
         headings: ALL,
         without: &[],
+        first: &["device", "runs", "amp", "layout", "fuse", "dim", "batch", "sweep", "format", "output"],
         examples: [
-            "weft bench --ceilings resnet50 --runs 20",
-            "weft bench resnet18 mobilenet_v2 --sweep amp=off,fp16 batch=1,8",
+            "weft bench --ceilings squeezenet1_1 --runs 20",
+            "weft bench model.onnx --sweep amp=off,fp16 batch=1,8",
         ],
     },
     Use {
         command: "compare",
         headings: ALL,
         without: &[],
-        examples: ["weft compare model.onnx -i in.npz -v", "weft compare resnet50 --amp fp16 --against fp32"],
+        first: &["files", "against", "device", "amp", "keep_f32", "write_keep", "data", "dim", "output", "json"],
+        examples: ["weft compare model.onnx -i in.npz -v", "weft compare squeezenet1_1 --amp fp16 --against fp32"],
     },
     Use {
         command: "explain",
         headings: ALL,
         without: &[],
+        first: &["node", "kernel", "sort", "device", "target", "amp", "layout", "fuse", "dim", "json"],
         examples: ["weft explain resnet50 --node layer2.0.conv1", "weft explain a.trace"],
     },
     Use {
         command: "export",
         headings: ALL,
         without: &["json"],
+        first: &["output", "optimized", "device", "target", "amp", "layout", "fuse", "dim", "batch"],
         examples: ["weft export resnet50 -o resnet50.onnx", "weft export model.onnx --optimized -o small.onnx"],
     },
     Use {
         command: "view",
         headings: ALL,
         without: &["json"],
+        first: &["pass", "select", "view", "screenshot", "beside", "device", "target", "amp", "dim", "dark"],
         examples: ["weft view resnet50", "weft view a.trace --screenshot fused.png --pass fuse-ops --view compare"],
     },
     Use {
         command: "diff",
         headings: &[OUTPUT],
         without: &[],
+        first: &[],
         examples: ["weft diff before.trace after.trace", "weft diff before.trace after.trace --json=diff.json"],
     },
     Use {
         command: "report",
         headings: &[OUTPUT],
         without: &["json"],
+        first: &[],
         examples: ["weft compile resnet50 -o resnet50.trace", "weft report resnet50.trace -o resnet50.html"],
     },
-    Use { command: "zoo", headings: &[OUTPUT], without: &[], examples: ["weft zoo", "weft zoo --json"] },
+    Use { command: "zoo", headings: &[OUTPUT], without: &[], first: &[], examples: ["weft zoo", "weft zoo --json"] },
     Use {
         command: "completions",
         headings: &[],
         without: &[],
+        first: &[],
         examples: [
             "weft completions bash > ~/.local/share/bash-completion/completions/weft",
             "weft completions fish > ~/.config/fish/completions/weft.fish",
@@ -125,6 +143,7 @@ const USES: &[Use] = &[
         command: "cases",
         headings: ALL,
         without: &[],
+        first: &[],
         examples: ["weft cases < list", "weft cases --device cpu < list"],
     },
 ];
@@ -144,6 +163,18 @@ impl Use {
     fn honours(&self, id: &str, heading: &str) -> bool {
         self.headings.contains(&heading) && !self.without.contains(&id)
     }
+    /// Puts the options that matter most first; others without a heading get one.
+    fn in_order(&self, c: clap::Command) -> clap::Command {
+        if self.first.is_empty() {
+            return c;
+        }
+        let place = |a: clap::Arg| match self.first.iter().position(|f| a.get_id() == f) {
+            Some(i) => a.help_heading(None).display_order(i),
+            None if a.is_positional() || a.get_help_heading().is_some() => a,
+            None => a.help_heading(OWN),
+        };
+        c.mut_args(place)
+    }
 }
 
 /// The whole command line: what a command has no use for is hidden in it.
@@ -156,6 +187,7 @@ pub fn command() -> clap::Command {
                     c = c.mut_arg(id, |a| a.hide(true));
                 }
             }
+            let c = u.in_order(c);
             c.after_help(format!("Examples:\n  {}\n  {}", u.examples[0], u.examples[1]))
         })
     })
@@ -277,6 +309,12 @@ mod tests {
         let options = shared_options();
         for u in USES {
             assert!(u.without.iter().all(|w| options.iter().any(|o| o.0 == *w)), "{}", u.command);
+            let command = command();
+            let c = command.find_subcommand(u.command).expect("a command");
+            for first in u.first {
+                let shown = c.get_arguments().any(|a| a.get_id() == first && !a.is_hide_set());
+                assert!(shown, "`{first}` of {}", u.command);
+            }
         }
         command().debug_assert();
     }
@@ -290,36 +328,6 @@ mod tests {
                 line(words.trim()).unwrap_or_else(|e| panic!("{words}: {e}"));
             }
         }
-    }
-
-    /// `weft bench resnet18` of `weft bench    resnet18   what it does`: words behind two blanks describe the line, and so
-    /// do words that stand more than ten blanks behind the command's name.
-    fn without_description(line: &str) -> Option<String> {
-        let rest = line.trim().strip_prefix("$ ").unwrap_or(line.trim()).strip_prefix("weft ")?.trim();
-        let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        let is_command = USES.iter().any(|u| u.command == name);
-        let arguments = if rest.starts_with(&" ".repeat(10)) { "" } else { rest.trim() };
-        is_command.then(|| format!("weft {name} {}", arguments.split("  ").next().unwrap_or_default()))
-    }
-
-    #[test]
-    fn commands_in_the_pages_parse() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let pages = std::fs::read_dir(root.join("docs")).expect("the pages").map(|e| e.expect("an entry").path());
-        let pages = pages.filter(|p| p.extension().is_some_and(|e| e == "md")).chain([root.join("README.md")]);
-        let mut parsed = 0;
-        for page in pages {
-            let text = std::fs::read_to_string(&page).expect("a page");
-            let indented = text.lines().filter(|l| l.starts_with("    ") || l.starts_with("$ "));
-            // Commands in the tables of the README have all their arguments.
-            let inline = if page.ends_with("README.md") { text.as_str() } else { "" };
-            let inline = inline.split('`').skip(1).step_by(2).filter(|c| c.split(' ').count() > 2 && !c.contains('\n'));
-            for shown in indented.chain(inline).filter_map(without_description) {
-                line(shown.trim()).unwrap_or_else(|e| panic!("{}: {shown}: {e}", page.display()));
-                parsed += 1;
-            }
-        }
-        assert!(parsed > 20, "only {parsed} commands were found");
     }
 
     #[test]

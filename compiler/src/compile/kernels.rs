@@ -190,6 +190,7 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
     let emit = |(kernel, _)| {
         emitter.emit(&function, kernel, profile).map_err(|e| match e {
             EmitFailure::BeyondDevice(message) if !written => CompileError::NeedsCpu(format!("@{}: {message}", t.name)),
+            EmitFailure::BeyondDevice(message) => CompileError::OtherDevice { function: t.name.to_string(), message },
             other => fail(format!("kernel {kernel}: {other}")),
         })
     };

@@ -355,6 +355,14 @@ pub enum CompileError {
     /// The module cannot run on a device as it stands (recursion, data-dependent sizes): the CPU executor can.
     #[error("{0}")]
     NeedsCpu(String),
+    /// A tensor function came with a schedule for another device.
+    #[error("tensor function @{function} is scheduled for another device: {message}")]
+    OtherDevice {
+        /// The function.
+        function: String,
+        /// What this device lacks.
+        message: String,
+    },
     /// A dimension is not known.
     #[error("dimension `{dim}` of `{value}` is open")]
     OpenDim {

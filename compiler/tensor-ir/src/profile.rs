@@ -7,6 +7,9 @@ pub mod quirks;
 pub use devices::KnownDevice;
 pub use quirks::{Quirk, Quirks};
 
+use crate::dtype::DType;
+use crate::tir::MatrixRole;
+
 /// Operations in f32 that a core of a middling GPU does in a nanosecond: what is taken for a device whose rate is not known, and by
 /// which a measured rate tells cores that are not.
 pub const OPERATIONS_A_CORE: f64 = 192.0;
@@ -20,6 +23,18 @@ pub struct MatrixShape {
     pub ab: String,
     /// Component type of C and the result.
     pub cr: String,
+}
+impl MatrixShape {
+    /// Whether an operand or a result in this role may have these extents (rows, columns) and this type.
+    pub fn fits(&self, role: MatrixRole, dtype: DType, extents: &[i64]) -> bool {
+        let [m, n, k] = self.mnk.map(i64::from);
+        let (shape, ty) = match role {
+            MatrixRole::A => ([m, k], &self.ab),
+            MatrixRole::B => ([k, n], &self.ab),
+            MatrixRole::C => ([m, n], &self.cr),
+        };
+        extents == shape && *ty == dtype.to_string()
+    }
 }
 
 crate::attr_enum! {

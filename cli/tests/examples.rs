@@ -1,0 +1,192 @@
+//! Every example in `--help`, the README and docs/ runs as it stands, in a folder with the files that examples name.
+//!
+//! An example that is not run is in [`NOT_RUN`] with the reason. Words in capitals (`MODEL`, `NODE=LAYOUT`) make a line a form.
+
+use compiler::dtype::DType;
+use compiler::text::random_tensor;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+/// How examples begin that are not run, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("weft view", "opens a window; `view.rs` takes pictures of what it shows"),
+    ("cargo install", "builds for ten minutes what is built here already"),
+    ("cargo build", "builds in another profile what is built here already"),
+    ("cargo test", "runs tests that the page adds itself; continuous integration runs all others"),
+    ("cargo xtask", "continuous integration runs `cargo xtask test`, and the others are commands of it"),
+];
+
+/// A network of the kind that examples name: an image in, 1000 classes out. Small, since examples run in a debug build.
+const CLASSIFIER: &str = "const @w : f32[16,3,7,7] = random(1)
+const @d : f32[16,1000] = random(2)
+graph @main(%image: f32[1,3,224,224]) -> (classes: f32[1,1000]) {
+  %w = const @w : f32[16,3,7,7]
+  %c = conv %image, %w {strides=[4,4], pads=[3,3,3,3]} : f32[1,16,56,56] !from(\"stem\")
+  %r = relu %c : f32[1,16,56,56] !from(\"stem_relu\")
+  %p = reduce %r {kind=mean, axes=[2,3]} : f32[1,16] !from(\"pool\")
+  %d = const @d : f32[16,1000]
+  %classes = matmul %p, %d : f32[1,1000] !from(\"classes\")
+  return %classes
+}
+";
+
+/// An example, and where it stands.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Example {
+    line: String,
+    place: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn weft(folder: &Path, arguments: &[&str]) -> Output {
+    let o = shell(folder, "exec \"$WEFT\" \"$@\"", arguments);
+    assert!(o.status.success(), "weft {arguments:?}: {}", String::from_utf8_lossy(&o.stderr));
+    o
+}
+
+/// Runs a line of a shell that finds `weft`, with a home folder and caches of its own.
+fn shell(folder: &Path, line: &str, arguments: &[&str]) -> Output {
+    let binary = Path::new(env!("CARGO_BIN_EXE_weft"));
+    let own = binary.parent().expect("a folder").display().to_string();
+    let path = format!("{own}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut c = Command::new("sh");
+    c.args(["-c", line, "sh"]).args(arguments).current_dir(folder);
+    c.env("PATH", path).env("WEFT", binary).env("HOME", folder).env("WEFT_CACHE", folder.join("cache"));
+    c.env("NO_COLOR", "1").output().expect("a shell")
+}
+
+/// The line without its description: words behind two blanks, or `#`, describe it.
+fn command(line: &str) -> String {
+    let line = line.trim().trim_start_matches("$ ");
+    let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let (verb, rest) = rest.trim_start().split_once(' ').unwrap_or((rest.trim_start(), ""));
+    // Arguments stand in a column of their own: `weft run     model.onnx   what it does`.
+    let rest = if rest.starts_with(&" ".repeat(10)) { "" } else { rest.trim() };
+    let rest = rest.split(" #").next().unwrap_or_default().split("  ").next().unwrap_or_default();
+    format!("{name} {verb} {rest}").trim_end().to_string()
+}
+
+/// True when the line says how a command is written and not one command: it has a word in capitals.
+fn is_form(line: &str) -> bool {
+    let capitals = |w: &str| w.len() > 1 && w.chars().all(|c| c.is_ascii_uppercase());
+    line.contains("...") || line.split([' ', '=', '@', '.']).any(|w| capitals(w) || w == "M" || w == "F")
+}
+
+/// The examples at the end of the help of each command.
+fn help_examples(folder: &Path) -> Vec<Example> {
+    let help = |arguments: &[&str]| String::from_utf8_lossy(&weft(folder, arguments).stdout).into_owned();
+    let all = help(&["--help"]);
+    let commands = all.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    let commands: Vec<&str> = commands.filter_map(|l| l.split_whitespace().next()).filter(|c| *c != "help").collect();
+    assert!(commands.len() > 10, "{all}");
+    let examples = |text: &str, place: &str| -> Vec<Example> {
+        let lines = text.lines().map(str::trim).filter(|l| l.starts_with("weft "));
+        lines.map(|l| Example { line: command(l), place: place.to_string() }).collect()
+    };
+    let mut found = examples(&all, "weft --help");
+    for c in commands {
+        let text = help(&[c, "--help"]);
+        let of_command = examples(text.split("Examples:").nth(1).unwrap_or_default(), &format!("weft {c} --help"));
+        assert!(!of_command.is_empty(), "the help of `weft {c}` has no examples");
+        found.extend(of_command);
+    }
+    found
+}
+
+/// True where code in a text names a command and some of its options, and leaves out what they are for.
+fn is_mention(code: &str) -> bool {
+    let mut words = code.split_whitespace().skip(1);
+    let takes_nothing = words.next().is_some_and(|c| c == "devices" || c.starts_with('-'));
+    !takes_nothing && words.next().is_none_or(|w| w.starts_with('-'))
+}
+
+/// The commands that pages show: indented lines, and code in the text.
+fn page_examples() -> Vec<Example> {
+    let pages = std::fs::read_dir(root().join("docs")).expect("the pages").map(|e| e.expect("an entry").path());
+    let pages = pages.filter(|p| p.extension().is_some_and(|e| e == "md")).chain([root().join("README.md")]);
+    let mut found = vec![];
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        let place = page.file_name().expect("a name").to_string_lossy().into_owned();
+        let indented = text.lines().filter(|l| l.starts_with("    ") || l.starts_with("$ ")).map(str::trim);
+        let inline = text.split('`').skip(1).step_by(2).filter(|c| !c.contains('\n') && !is_mention(c));
+        let shown = indented.chain(inline).map(|l| l.trim_start_matches("$ "));
+        let shown = shown.filter(|l| l.starts_with("weft ") || l.starts_with("cargo "));
+        found.extend(shown.map(|l| Example { line: command(l), place: place.clone() }));
+    }
+    found
+}
+
+/// A folder with the files that examples name.
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
+    let _ = std::fs::remove_dir_all(&folder);
+    for sub in ["photos", ".local/share/bash-completion/completions", ".config/fish/completions"] {
+        std::fs::create_dir_all(folder.join(sub)).expect("a folder");
+    }
+    let image = image::open(root().join("docs/hills.png")).expect("a picture").to_rgb8();
+    for name in ["cat.jpg", "cat.png", "photos/one.png", "photos/two.png"] {
+        image.save(folder.join(name)).expect("the picture is written");
+    }
+    let classes: Vec<String> = (0..1000).map(|i| format!("class {i}")).collect();
+    std::fs::write(folder.join("classes.txt"), classes.join("\n")).expect("the classes are written");
+    std::fs::write(folder.join("keep.txt"), "").expect("the list is written");
+    std::fs::write(folder.join("classifier.weft"), CLASSIFIER).expect("the classifier is written");
+    for name in ["model.onnx", "a.onnx", "b.onnx"] {
+        weft(&folder, &["export", "classifier.weft", "-o", name, "-q"]);
+    }
+    weft(&folder, &["compile", "model.onnx", "-q", "-o", "a.trace"]);
+    weft(&folder, &["compile", "model.onnx", "-q", "--fuse", "off", "-o", "b.trace"]);
+    for (from, to) in [("b", "before"), ("a", "after")] {
+        std::fs::copy(folder.join(from).with_extension("trace"), folder.join(to).with_extension("trace"))
+            .expect("copies");
+    }
+    weft(&folder, &["compile", "resnet18", "-q", "-o", "resnet18.trace"]);
+    let text = weft(&folder, &["compile", "model.onnx", "-q", "--target", "lavapipe", "--emit", "weft"]).stdout;
+    std::fs::write(folder.join("module.weft"), text).expect("the text is written");
+    let model: serde_json::Value =
+        serde_json::from_slice(&weft(&folder, &["inspect", "model.onnx", "--json"]).stdout).expect("JSON");
+    let input = model["inputs"][0]["name"].as_str().expect("an input").to_string();
+    let x = random_tensor(DType::F32, &[1, 3, 224, 224], 1);
+    cli::arrays::write_npz(&folder.join("in.npz"), &[(input, x)]).expect("the input is written");
+    folder
+}
+
+/// Runs one example; the reason why it failed.
+fn failure(folder: &Path, e: &Example) -> Option<String> {
+    let o = shell(folder, &e.line, &[]);
+    let said = String::from_utf8_lossy(&o.stderr);
+    // A comparison that fails is an answer, not a failure of the command.
+    let fine = o.status.success() || e.line.starts_with("weft compare") && o.status.code() == Some(1);
+    (!fine).then(|| format!("{}: `{}` ends with {}\n{said}", e.place, e.line, o.status))
+}
+
+#[test]
+fn every_example_runs() {
+    let folder = folder();
+    let all: Vec<Example> = help_examples(&folder).into_iter().chain(page_examples()).collect();
+    let all: Vec<Example> = all.into_iter().filter(|e| !is_form(&e.line)).collect();
+    let mut used = BTreeSet::new();
+    let mut run = BTreeSet::new();
+    let mut failed = vec![];
+    for e in &all {
+        let reason = NOT_RUN.iter().find(|(begin, _)| e.line.starts_with(begin) && !e.line.contains("--screenshot"));
+        if let Some((begin, why)) = reason {
+            println!("not run: {} ({}): {why}", e.line, e.place);
+            used.insert(*begin);
+        } else if run.insert(e.line.clone()) {
+            let start = Instant::now();
+            failed.extend(failure(&folder, e));
+            println!("{:5.1} s  {} ({})", start.elapsed().as_secs_f64(), e.line, e.place);
+        }
+    }
+    assert!(run.len() > 40, "only {} examples were found", run.len());
+    let unused: Vec<_> = NOT_RUN.iter().filter(|(begin, _)| !used.contains(begin)).collect();
+    assert!(unused.is_empty(), "no example begins so: {unused:?}");
+    assert!(failed.is_empty(), "{} of {} examples fail:\n{}", failed.len(), run.len(), failed.join("\n"));
+}
