@@ -40,7 +40,7 @@ pub trait AttrValue: Sized + Clone + PartialEq {
     fn to_attr(&self) -> Attr;
     /// From the text form; `None` when the kind of value is wrong.
     fn from_attr(attr: &Attr) -> Option<Self>;
-    /// The values there are, where they are few; empty otherwise.
+    /// All values, if there are few; empty otherwise.
     fn choices() -> Vec<&'static str> {
         vec![]
     }
@@ -270,7 +270,7 @@ pub fn field_name(field: &'static str) -> &'static str {
     field.strip_prefix("r#").unwrap_or(field)
 }
 
-/// What is wrong with the value of an attribute, with the values there are where they are few.
+/// An error message for a wrong value of an attribute. It lists the valid values if there are few.
 pub fn wrong_value<T: AttrValue>(owner: &str, key: &str, value: &Attr) -> String {
     let shown = print::print_value(value);
     match T::choices().as_slice() {

@@ -1,4 +1,4 @@
-//! Structural hashes: two things with the same fingerprint are the same, in this process and in any other.
+//! Structural hashes: two values with the same fingerprint are equal, in this process and in any other.
 //!
 //! A fingerprint is the first half of a SHA-256 over a self-delimiting encoding: every text and list is preceded by its
 //! length, every variant by a tag. Names count by their text, never by their number in the interner.

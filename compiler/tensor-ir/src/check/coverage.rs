@@ -1,9 +1,11 @@
-//! Whether every element of a result is stored exactly once.
+//! Checks that every element of a result is stored exactly once.
 //!
-//! The elements that a block *defines* (a store, or a reduction that sets its identity) are counted; a reduction that only
-//! adds to them defines nothing. By proof: the index is a number in mixed radix whose digits are the loops, or the digits of
-//! loops, so that it takes every value of a range once, and a guard cuts the range at the end of the buffer. Otherwise all
-//! iterations of the loops that the index and the guards use are tried.
+//! Only the elements that a block *defines* are counted: those of a plain store, and those of a reduction that sets its
+//! identity. A reduction that only adds to existing elements defines nothing.
+//!
+//! The proof: the index is a number in mixed radix whose digits are the loops, or digits of the loops. Such an index
+//! takes every value of a range once, and a guard cuts the range at the end of the buffer. If an index does not have
+//! this form, all iterations of the loops that the index and the guards use are tried.
 
 use super::bounds::ranges;
 use super::digits::{Digit, Radix, Sum};
@@ -96,8 +98,8 @@ fn overwritten(f: &TensorFunction, leaf: &Leaf<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The ranges of the indices, dimension by dimension, that a block stores to exactly once; empty for all of a buffer whose
-/// shape has symbols. `None` where there is no proof.
+/// The index ranges, one per dimension, that a block stores to exactly once; empty for the whole of a buffer with
+/// symbols in its shape. `None` without a proof.
 fn covered(f: &TensorFunction, leaf: &Leaf<'_>) -> Option<Vec<(i64, i64)>> {
     let buffer = &f.buffers[leaf.block.buffer];
     let bounds = ranges(f, leaf);

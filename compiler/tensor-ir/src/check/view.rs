@@ -1,11 +1,11 @@
-//! A kernel as the checker sees it: its leaves with the loops around them, and the axes that run at the same time.
+//! A kernel as the checker sees it: its leaves with the loops around them, and the axes that run in parallel.
 
 use crate::int::{Facts, Int, IntNode, Interval};
 use crate::name::Name;
 use crate::tir::{Block, BufferId, Expr, For, LoopKind, Scope, Stmt, TensorFunction};
 use rustc_hash::FxHashSet;
 
-/// What runs iterations of a loop at the same time. Loops bound to one axis share its index.
+/// An axis that runs iterations of a loop in parallel. Loops bound to one axis share its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Parallel {
     /// The workgroups along x, y or z.

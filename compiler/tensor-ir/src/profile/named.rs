@@ -1,7 +1,8 @@
-//! Profiles by name: devices that need not be here.
+//! Profiles by name, for compiling without the device.
 //!
-//! Limits, subgroup sizes and matrix shapes of [`GPUS`] are what wgpu reports with Mesa 26.2's drivers (RADV, ANV, NVK), those of
-//! `hopper` and `apple` public data. Cores, registers and rates are those of a product in the table of `devices`.
+//! Limits, subgroup sizes and matrix shapes of [`GPUS`] are the values that wgpu reports with Mesa 26.2's drivers
+//! (RADV, ANV, NVK); those of `hopper` and `apple` are public data. Cores, registers and rates come from a product in
+//! the table of `devices`.
 
 use super::{DeviceProfile, KnownDevice, MatrixShape, Nan, Quirks, Versions};
 

@@ -1,4 +1,5 @@
-//! Who schedules a tensor function that comes without a schedule: the rules, or a table of tuned choices, an expert's text, a search.
+//! Schedule providers: they schedule a tensor function that has no schedule. The rules are one provider; a table of
+//! tuned choices, an expert's text or a search may be others.
 
 use super::ScheduleError;
 use super::rules::{self, FunctionVersion, Scheduled};
@@ -18,7 +19,7 @@ pub trait ScheduleProvider: Send + Sync {
         constants: &[BufferId],
         profile: &DeviceProfile,
     ) -> Result<Scheduled, ScheduleError>;
-    /// Kernels for some sizes only of a function of open sizes, where `all` is its schedule for every size.
+    /// Versions of a function of open sizes: kernels for some sizes only. `all` is its schedule for every size.
     fn versions(
         &self,
         function: &TensorFunction,
@@ -29,8 +30,8 @@ pub trait ScheduleProvider: Send + Sync {
         let _ = (function, constants, profile, all);
         vec![]
     }
-    /// What its schedules depend on beside function and profile: part of the key of cached plans. Plans are not cached where it is
-    /// `None`.
+    /// Everything besides function and profile that its schedules depend on, as part of the key of cached plans. With
+    /// `None`, plans are not cached.
     fn identity(&self) -> Option<String>;
 }
 

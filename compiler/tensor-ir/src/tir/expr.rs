@@ -198,8 +198,8 @@ impl Expr {
     pub fn guarded(conds: Vec<Cond>, a: Expr, b: Expr) -> Expr {
         if conds.is_empty() { a } else { Expr::select(Expr::All(conds), a, b) }
     }
-    /// The value rounded to `to` where that is f16 or bf16, and converted: unlike a cast alone, which a shader leaves in f32
-    /// until the value is stored, this rounds wherever it is computed.
+    /// The value converted to `to`, and rounded at once if that is f16 or bf16. With a plain cast, a shader keeps f32
+    /// until the value is stored.
     pub fn rounded_cast(self, from: DType, to: DType) -> Expr {
         let round = match to {
             DType::F16 => UnaryOp::QuantizeF16,

@@ -1,8 +1,8 @@
-//! The fingerprint of a tensor function: everything that decides its kernels, and nothing else.
+//! The fingerprint of a tensor function. It covers everything that decides the function's kernels, and nothing else.
 //!
-//! Every struct is taken apart field by field, so that a new field does not compile until it is decided here whether it
-//! counts. The function's own name, the instructions applied so far and provenance do not count: they leave the kernels as
-//! they are.
+//! Every struct is destructured field by field, so a new field does not compile until it is decided here whether it
+//! counts. The function's own name, the applied instructions and the provenance do not count: they do not change the
+//! kernels.
 
 use super::{Block, Buffer, BufferId, Cond, Expr, For, Prepack, Reduce, Scalar, Stmt, TensorFunction};
 use crate::arena::Id;

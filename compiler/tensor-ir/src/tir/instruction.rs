@@ -1,5 +1,5 @@
-//! What a schedule instruction is to a tensor function: the trace and the pending instructions hold some. The instructions, their
-//! table and how they are applied are in [`schedule`](crate::schedule).
+//! The interface of a schedule instruction to a tensor function, which holds a trace and pending instructions. The
+//! instructions, their table and their application are in [`schedule`](crate::schedule).
 
 use super::TensorFunction;
 use crate::attr::AttrObject;

@@ -1,4 +1,4 @@
-//! A part of a tensor function's result: a few rows at a time, where the whole would take too much memory.
+//! A part of a tensor function's result: a few rows at a time, if the whole result would take too much memory.
 
 use super::{Access, LoopKind, Stmt, TensorFunction};
 use crate::int::Int;

@@ -1,4 +1,4 @@
-//! Bytes that the lanes of a subgroup touch in one access, counted as passes and as sectors.
+//! Passes and sectors of one access, from the bytes that the lanes of a subgroup touch.
 
 use super::{BANK_BYTES, BANKS, SECTOR_BYTES};
 use rustc_hash::FxHashSet;

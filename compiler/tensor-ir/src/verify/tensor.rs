@@ -25,7 +25,7 @@ pub(super) struct Verifier<'f> {
     pub(super) kernel: Option<Name>,
     /// The kernel that uses a local buffer.
     users: FxHashMap<BufferId, Name>,
-    /// Ranges of symbols and loop variables, where a divisor has asked for them.
+    /// Ranges of symbols and loop variables, computed when a divisor needs them.
     pub(super) bounds: OnceCell<Bounds>,
 }
 
@@ -212,7 +212,8 @@ impl Verifier<'_> {
             }
         }
     }
-    /// Symbols count as positive: where one is 0, the dimension that it is a divisor for has no elements, and nothing asks for them.
+    /// Symbols count as positive: if one is 0, the dimension whose index it divides has no elements, so the index is
+    /// never evaluated.
     fn is_positive(&self, e: &Int) -> bool {
         let bounds = || {
             let mut bounds = self.f.bounds();

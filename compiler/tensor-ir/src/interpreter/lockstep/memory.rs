@@ -1,4 +1,4 @@
-//! The interpreter's memory, and who touched it.
+//! The interpreter's memory, with the threads that accessed each element.
 
 use super::value::Value;
 use crate::dtype::DType;

@@ -1,4 +1,4 @@
-//! What the rules made of a function's units, in words.
+//! A description in words of the schedule of each unit.
 
 use crate::name::Name;
 use crate::schedule::loops::{LoopHead, loops_around_block};

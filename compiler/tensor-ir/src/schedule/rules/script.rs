@@ -1,8 +1,8 @@
-//! What is given of a schedule before the rules are asked: values of choices, and parts that are written already.
+//! Requests to the rules: values of choices, and parts of a schedule that are written already.
 //!
-//! A schedule as text is read in parts. A part begins with the line that says how a unit is scheduled (`choose` of
-//! `function`, `windows` or `rule`) and goes up to the next such line. Parts without an edited choice are applied as they are
-//! written; for the others the rules are asked again, with the values that the part's lines have.
+//! A schedule in text is read in parts. A part begins with the line that says how a unit is scheduled (`choose` of
+//! `function`, `windows` or `rule`) and ends before the next such line. A part without an edited choice is applied as
+//! it is written; for any other part the rules are asked again, with the values of its lines.
 
 use super::sketch::{Decline, Sketch};
 use crate::attr::print::print_value;
@@ -33,7 +33,7 @@ pub struct Choice {
     pub value: Attr,
 }
 
-/// A choice; where it is not required, the default takes its place when the domain lacks it.
+/// A requested choice. If it is not required and the domain lacks the value, the default is used.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     choice: Choice,
@@ -49,16 +49,16 @@ struct Part {
     instructions: Vec<InstrRef>,
 }
 
-/// What is given of a schedule.
+/// The given parts of a schedule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Script {
     wishes: Vec<Wish>,
-    /// Instructions before the first part; `None` where the rules prepare the function.
+    /// Instructions before the first part; `None` if the rules prepare the function.
     pub before: Option<Vec<InstrRef>>,
     parts: Vec<Part>,
     /// `cut-kernel` and what follows.
     pub end: Option<Vec<InstrRef>>,
-    /// Concatenations of reductions stay in one nest: where they would be cut apart, no size says.
+    /// Concatenations of reductions stay in one nest, since the positions of the cuts are open sizes.
     pub whole: bool,
 }
 
@@ -75,7 +75,7 @@ impl Script {
         Script { wishes, ..Script::default() }
     }
 
-    /// True where nothing is given: the rules are on their own.
+    /// True if nothing is given: the rules decide everything.
     pub fn is_empty(&self) -> bool {
         self.wishes.is_empty() && self.parts.is_empty() && self.before.is_none() && self.end.is_none() && !self.whole
     }

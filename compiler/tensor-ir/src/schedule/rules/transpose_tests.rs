@@ -1,4 +1,5 @@
-//! Transposes through workgroup memory: who takes them, what they do to memory, and that every tile keeps the results.
+//! Transposes through workgroup memory: which functions the rule takes, their memory traffic, and equal results for
+//! every tile.
 
 use super::{Choice, choices, schedule, schedule_with};
 use crate::profile::DeviceProfile;

@@ -1,5 +1,6 @@
-//! What the instructions' tests share: small functions to schedule, instructions from text, and the comparison of results.
-//! The interpreter refuses accesses out of bounds and races, and gives NaN for what was never written.
+//! Support for tests of instructions: small functions to schedule, instructions from text, and the comparison of
+//! results. The interpreter refuses accesses out of bounds and races, and gives NaN for elements that were never
+//! written.
 
 mod composite;
 mod proposals;
