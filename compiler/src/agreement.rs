@@ -1,4 +1,5 @@
-//! What agreement of two tensors means: the one place that states the tolerances.
+//! Agreement of two tensors: the one definition of tolerances, for the command and the tests. Tests also compare each
+//! slice along each axis (channels, columns), and the interpreter with itself to 1e-5.
 
 use crate::dtype::DType;
 use crate::tensor::Tensor;

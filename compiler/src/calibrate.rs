@@ -1,18 +1,18 @@
 //! Calibration of mixed precision: which nodes must stay in f32 for given inputs.
 //!
-//! [`calibrate`] runs the f32 graph, as it is right before the pass `mixed-precision`, on the host. Nodes whose results come near
-//! the largest f16 number stay in f32. Then the graph runs with every tensor rounded that the compiled module would store in
-//! f16. Where that takes more of the tolerance (see [`agreement`](crate::agreement)) than [`Limits::used`], kernels are rounded
-//! in parts: how much a rounding matters depends on what comes after it, which a node's own error does not tell. Those stay in
-//! f32 that mend most for each byte they cost, as few as bring the result within the limit; a run with the rest rounded says
-//! whether they do.
+//! [`calibrate`] runs the f32 graph, as it is right before the pass `mixed-precision`, on the host. Nodes whose results
+//! come near the largest f16 number stay in f32. Then the graph runs with every tensor rounded that the compiled module
+//! would store in f16. If the result uses more of the tolerance (see [`agreement`](crate::agreement)) than
+//! [`Limits::used`], parts of the kernels are rounded in separate runs: the effect of a rounding depends on the nodes
+//! after it, so the error of a node alone does not show it. The kernels that reduce the error most per byte stay in
+//! f32, as few as bring the result within the limit; a run with the other kernels rounded checks that.
 //!
-//! The work is bounded: all runs together are [`Limits::runs`] runs of the f32 network, and the passes run five times at most. The outcome
-//! is never worse than that of `--amp fp16` in both error and bytes: that is measured too, and taken where it is better.
+//! The work is bounded: all runs together cost at most [`Limits::runs`] runs of the f32 network, and the passes run at
+//! most five times. `--amp fp16` is measured too, and used if it is better in both error and bytes.
 //!
-//! [`accumulate`] says how errors grow along the graph, and at which node a result leaves the tolerance.
+//! [`accumulate`] shows how errors grow along the graph, and at which node a result leaves the tolerance.
 //!
-//! Deliberately absent: devices and time. Kernels compute in f32 registers, so that the host's rounding stands for theirs.
+//! Deliberately absent: devices and time. Kernels compute in f32 registers, so the host's rounding has the same effect.
 
 mod accumulate;
 mod search;

@@ -1,4 +1,4 @@
-//! What a model is, without compiling it: inputs, outputs, operators, size, and what is not supported.
+//! Describes a model without compiling it: inputs, outputs, operators, size, and unsupported operators.
 
 use crate::graph::{Function, Module, TensorType};
 use crate::int::Dim;

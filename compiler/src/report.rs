@@ -1,4 +1,4 @@
-//! What a compilation says of its groups, memory and layout changes: compiled modules and traces both hold it.
+//! Reports of groups, memory and layout changes. Compiled modules and traces both hold them.
 
 /// How a group is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]

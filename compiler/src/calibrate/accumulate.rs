@@ -1,4 +1,4 @@
-//! How errors of f16 storage grow along a graph: what a failing comparison says about its cause.
+//! Growth of errors of f16 storage along a graph, to explain a failing comparison.
 
 use super::storage::{Graph, Kernel};
 use super::trial::Trial;

@@ -1,8 +1,8 @@
-//! Which kernels' rounding moves the results, and the cheapest of them to keep in f32.
+//! Finds the kernels whose rounding changes the results, and the cheapest set of them to keep in f32.
 //!
-//! Errors of rounding are small, so those of several kernels add up, element by element: what half of a part does follows from
-//! what the part does and what its other half does alone. Parts of neighbouring kernels are halved where kernels would be kept,
-//! so that few runs, most of them of the network's end alone, find the kernels that matter.
+//! Errors of rounding are small, so errors of several kernels add up element by element: the effect of one half of a
+//! part is the effect of the part minus the effect of the other half. Parts of neighbouring kernels are halved where
+//! kernels would be kept. So few runs, most of them of the end of the network only, find the kernels that matter.
 
 use super::storage::Kernel;
 use super::trial::Trial;

@@ -1,5 +1,5 @@
-//! What a module stores in f16 once it is compiled. Found by running the passes as far as the groups, so that what stays in
-//! a kernel's registers does not count: mixed precision there costs nothing, and rounds nothing.
+//! The values that a compiled module stores in f16. The passes run up to the groups to find them, since values in a
+//! kernel's registers do not count: mixed precision costs nothing there and rounds nothing.
 
 use crate::arena::Id;
 use crate::dtype::DType;

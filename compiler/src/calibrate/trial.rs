@@ -1,4 +1,4 @@
-//! Runs of the f32 graph in which some values are rounded to f16: how far its results move.
+//! Runs of the f32 graph with some values rounded to f16, to measure the change of its results.
 
 use super::storage::Kernel;
 use crate::agreement::{Difference, Tolerance, agree};

@@ -1,7 +1,13 @@
-//! Functions that stay calls, joined with the entry function for planning: each is a region of one node behind the entry function's
-//! last, so that all values that the plan has places for are values of one function.
+//! Functions that stay calls (those that call themselves, directly or through others), joined with the entry function
+//! for planning.
 //!
-//! Only the plan is made of the joined function. The module gets what its nodes became back into the functions that they are of.
+//! A called function becomes a region of one node at the end of the entry function, so that all values of the plan
+//! belong to one function. Its body is planned once, with buffers that nothing else shares. Operands are copied there
+//! and results back, on the device; the host reads only conditions. Parameter and result types of a function are the
+//! same in all calls, so shapes cannot depend on the depth of recursion. Calls nest 256 deep, as in the interpreter
+//! (`interpreter::MAX_CALL_DEPTH`).
+//!
+//! Only the plan uses the joined function. Afterwards the nodes are moved back into their own functions.
 
 use crate::arena::Id;
 use crate::attr_struct;

@@ -1,4 +1,4 @@
-//! What a module must be to have a plan; anything else is for the CPU executor, or has open dimensions.
+//! Checks that a module can have a plan. Any other module runs on the CPU executor, or has open dimensions.
 
 use super::CompileError;
 use super::callees::Callees;

@@ -1,4 +1,4 @@
-//! What a lowered group is on a device: a view, or buffers with storage forms.
+//! The device form of a lowered group: a view, or buffers with storage forms.
 
 use crate::dtype::DType;
 use crate::int::{Bounds, Int, flatten_index, simplify};

@@ -1,4 +1,4 @@
-//! The report of a group: what it holds, how it runs, what it costs.
+//! The report of a group: its nodes, how it runs, and its cost.
 
 use super::names::{Sources, label};
 use super::work::{node_flops, node_macs};

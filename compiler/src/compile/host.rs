@@ -1,4 +1,4 @@
-//! What host steps compute, and the part of the module that they need.
+//! The computations of host steps, and the part of the module that they need.
 
 use super::callees::join;
 use crate::arena::Id;

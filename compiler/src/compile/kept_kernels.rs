@@ -1,7 +1,9 @@
-//! Kernels of open sizes as bytes: scheduling again is what a second start would take longest for.
+//! Kernels of open sizes as bytes, for the cache on disk: without them a second start would spend most of its time on
+//! scheduling.
 //!
-//! A plan of open sizes follows from the module behind its passes and its kernels, so the kernels are kept, each with the fingerprint of
-//! what it was made of. Where one does not fit, all are made anew.
+//! A plan of open sizes follows from the module after its passes and from its kernels, so a second start runs passes
+//! and planning again and only the kernels are kept, each with the fingerprint of its input. If one does not match, all
+//! are made again.
 
 use super::CompileError;
 use super::kernels::{Built, BuiltVersion, Request, Requests};

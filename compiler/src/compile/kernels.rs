@@ -1,8 +1,8 @@
-//! Scheduling and reuse: tensor functions become kernels, equal ones once.
+//! Scheduling and reuse: tensor functions become kernels, and equal functions share one.
 //!
-//! Equal means: the same [`TensorFunction::fingerprint`] and the same parameters that are constants; rules and shader
-//! generator are functions of these and the profile, which is one for all. Different functions are scheduled and emitted in parallel,
-//! and each on its own, so that neither names nor order nor text depends on which is done first.
+//! Functions are equal if they have the same [`TensorFunction::fingerprint`] and the same constant parameters. Rules
+//! and shader generator depend only on these and on the profile, which is the same for all. Different functions are
+//! scheduled and emitted in parallel and independently, so names, order and text do not depend on which is done first.
 
 use super::{Backend, CompileError, Progress};
 use crate::arena::Id;

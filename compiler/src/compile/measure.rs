@@ -1,4 +1,4 @@
-//! What nodes cost by measurement: each is compiled alone, its kernels are timed by whoever has a device, and their times looked up.
+//! Measured costs of nodes: each node is compiled alone, a device times its kernels, and the times are looked up.
 
 use super::{CompileOptions, Compiled, compile};
 use crate::cost::{CostModel, EstimatedCost, Measurement, Measurements, NodeForm, single_node_module};

@@ -1,8 +1,8 @@
-//! The one pipeline: graph passes, lowering of groups to tensor functions, schedules, kernels, plan.
+//! The compilation pipeline: graph passes, lowering of groups to tensor functions, schedules, kernels, plan.
 //!
-//! [`lower_module`] takes a module whose entry function consists of constants, calls of primitive functions (fused
-//! groups) and, where the device cannot take part, other nodes; it leaves `call_tensor`s, tensor functions and a
-//! [`Plan`].
+//! [`compile`] runs all of it, [`compile_graph`] the passes only. [`lower_module`] does the part after the passes. It
+//! takes a module whose entry function consists of constants, calls of primitive functions (fused groups) and, if the
+//! device cannot run them, other nodes; it leaves `call_tensor`s, tensor functions and a [`Plan`].
 
 mod callees;
 mod check;

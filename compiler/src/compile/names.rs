@@ -1,7 +1,9 @@
-//! Names of groups and kernels: the source node that stands for a group, and what is fused with it.
+//! Names of groups and kernels: the source node that represents a group, and the ops fused with it.
 //!
-//! A name follows from the model alone: its first call's anchor and the source ops in the group, in the model's order. It
-//! does not depend on other kernels, unless two would be called the same.
+//! A name depends on the model alone: the anchor of the group's first call, and its source ops in the model's order. It
+//! does not depend on other kernels, unless two would have the same name. The name (`PlanKernel::name`) is the same in
+//! `compile`, `bench`, traces, file names and the labels that GPU debuggers show. The shader's entry point keeps the
+//! name of the tensor function's kernel instead, so that equal code is equal text.
 
 use super::Group;
 use crate::graph::Module;

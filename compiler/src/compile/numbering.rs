@@ -1,4 +1,4 @@
-//! The plan's buffers: each storage location has one, made on first use.
+//! Numbers of the plan's buffers: each storage location gets a buffer when it is first used.
 
 use super::memory::SlotId;
 use super::residency::value_encoding;

@@ -1,4 +1,41 @@
-//! A plan whose sizes are open: everything but numbers is decided, and each list of sizes gives a plan with the same kernels.
+//! Plans of open sizes: everything except numbers is decided once, and each list of sizes gives a plan with the same
+//! kernels.
+//!
+//! The *ranges* of open dimensions (`CompileOptions::dims`, [`DimRange`]) are known when a network is compiled; their
+//! sizes only at run time. Passes, groups and tensor functions hold the sizes as expressions. Rules choose schedules
+//! for typical sizes (`schedule::rules`), and estimates use typical sizes too. Kernels get sizes as immediates and a
+//! grid as expressions (`plan::OpenGrid`, folded if an axis may be too long). They are proved for the whole range, or
+//! keep clamps. Steps, lifetimes and kernels are decided once.
+//!
+//! [`OpenPlan::at`] makes the plan for given sizes by numbering: it shares memory anew for these sizes, and binds the
+//! attributes of operators and host steps. A session over it shares pipelines and constants with the others
+//! (`runtime_gpu::OpenSession`, which keeps 16 lists of sizes). Sizes are checked against the ranges before anything is
+//! dispatched.
+//!
+//! - *A value beyond one binding*: the positions of the slices are part of the kernels, so a value must fit one binding
+//!   at the sizes of a run. Sizes at which it does not get a plan of their own, compiled for them alone
+//!   (`OpenSession::with_plans_alone`). If there is none, the CPU executor runs.
+//! - *Loops*: the number of iterations, the bytes of a collected row and the buffers of carried values are computed
+//!   from the sizes too.
+//! - *Values that are sizes* are expressions (`Op::infer_value`): shape arithmetic, and comparisons, choices and logic
+//!   on it. A comparison that the ranges do not decide is an expression of minima and maxima with value 0 or 1
+//!   (`Cond::truth`). So the shape that exporters write for an expansion (`Shape`, `Concat`, `Equal` to -1, `Where`,
+//!   `Expand`) is an expression. So is the number of iterations of a loop that compares a counter with a size
+//!   (`onnx/import/trips.rs`). A node that decides a size in another way splits the network (`stages.rs`), and a remark
+//!   names it.
+//! - *Sizes that the model does not accept* may be within a range: for example, two operands of a concatenation differ,
+//!   or a window does not fit. For each new list of sizes, [`OpenPlan::at`] infers the types of the source network, and
+//!   names the node that refuses them. If a value gets another shape than its expression says (for example a slice
+//!   beyond the end), these sizes get a plan of their own. Sample runs of schedules skip sizes at which the unscheduled
+//!   function fails too.
+//! - *Empty sizes*: a range may begin at 0, as for a cache of keys that begins empty. A kernel whose results then have
+//!   no elements gets a grid of no workgroups, and is proved for sizes from 1 on; other kernels are proved for 0 too.
+//!   If a range begins at 1, size 0 gets a plan of its own.
+//! - *Versions*: kernels for some of the sizes only (`schedule::rules::versions`).
+//! - *Work*: the operations and bytes of a dispatch are expressions too (`work.rs`). A session reports the numbers for
+//!   its sizes, and a trace can compute them for any sizes (`trace::OpenCall`).
+//!
+//! The facade decides which dimensions of a model stay open, and the sizes of the others (`weft::Sizes`).
 
 use super::memory::Pool;
 use super::numbering::Packers;

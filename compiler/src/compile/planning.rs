@@ -1,8 +1,9 @@
 //! From a module of groups to tensor functions, kernels and the plan.
 //!
-//! `check` refuses what has no plan; `residency` says what each call becomes and which values live on the device;
-//! `kernels` schedules and emits the different tensor functions; `groups` reports; here the nodes of the entry function
-//! become steps, in order, and its values storage locations (`storage`), to which `memory` and `numbering` give buffers.
+//! `check` refuses a module that cannot have a plan. `residency` decides how each call runs and which values are on the
+//! device. `kernels` schedules and emits the different tensor functions, and `groups` reports. This file turns the
+//! nodes of the entry function into steps, in order, and its values into storage locations (`storage`); `memory` and
+//! `numbering` assign buffers to these.
 
 use super::callees::{Callees, called, join};
 use super::check::check;

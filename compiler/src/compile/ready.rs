@@ -1,4 +1,4 @@
-//! What the groups of a module become: tensor functions with kernels, views, host steps.
+//! The forms of a module's groups: tensor functions with kernels, views, or host steps.
 
 use super::kept_kernels::{self, KeepKernels};
 use super::kernels::{Built, Requests};

@@ -1,5 +1,9 @@
-//! What owns regions in the entry function: branches and loops. Their steps stand in the one list of pending ones, between a
-//! beginning and an end.
+//! Nodes with regions in the entry function: branches and loops. Their steps are in the one list of pending steps,
+//! between a begin and an end marker.
+//!
+//! The steps of both sides of a branch follow each other, and the body of a loop is listed once, so their buffers are
+//! planned once. A value that a loop reads from outside lives until the end of the loop. The result of a region is
+//! computed directly in its buffer if possible, else copied.
 
 use super::callees::Bodies;
 use super::numbering::BufferKey;

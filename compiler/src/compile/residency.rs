@@ -1,7 +1,7 @@
-//! What calls become, and where values live: in device memory where a kernel touches them, in host memory otherwise.
+//! How each call runs, and where values live: in device memory if a kernel uses them, else in host memory.
 //!
-//! A view shares its operand's memory, so both live in the same place. Constants are not asked: host steps read them from the
-//! module, kernels from a device buffer of their own.
+//! A view shares its operand's memory, so both live in the same place. Constants have no such location: host steps read
+//! them from the module, kernels from a device buffer for each constant.
 
 use super::CompileError;
 use super::callees::Bodies;

@@ -1,8 +1,18 @@
-//! A network in parts, where sizes are known only when some of its nodes have run: what comes before, the nodes that decide sizes,
-//! and what comes after, which is planned for the sizes that they give.
+//! Splits a network in which some sizes are known only after some of its nodes have run.
 //!
-//! Of a node whose sizes a few operands decide ([`Op::size_operands`](crate::ops::Op::size_operands)) those alone are read: it is in
-//! what comes after, with them as attributes. Others run in a part of their own.
+//! [`split_stages`] cuts it at the nodes that define sizes (`Op::defined_symbols`):
+//! - the *head*: everything that does not depend on such a node. It is one plan, an open plan if the network has open
+//!   dimensions;
+//! - the nodes that decide sizes. If a few operands say the sizes of a node
+//!   ([`Op::size_operands`](crate::ops::Op::size_operands): a shape, axes, `k`, the bounds of a slice), the host reads
+//!   only those, and the node becomes part of the tail as a node of known sizes (`Op::with_sizes`). For an `if` whose
+//!   branches differ in shape, the condition is that operand, and the region that is taken replaces the node
+//!   (`Op::region_taken`). A loop that decides sizes runs as a plan. Other nodes run on the host, one by one;
+//! - the *tail*: everything else, compiled for the sizes that came out. `runtime_gpu::Staged` keeps 16 of these, by
+//!   shapes and by the values that were read. A tail may be split again.
+//!
+//! Values that the host neither reads nor computes stay on the device: results of one part are bound as inputs of the
+//! next.
 
 use super::check::is_known;
 use super::open::{SizeError, sizes_of};

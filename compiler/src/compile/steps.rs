@@ -1,4 +1,7 @@
-//! From what is planned, in order, to the tree of steps, with numbered buffers.
+//! From the list of pending steps to the tree of steps, with numbered buffers.
+//!
+//! All pending steps are in one list, and buffer lifetimes are computed in its order. The tree is that of
+//! [`plan::steps`](crate::plan).
 
 use super::callees::Bodies;
 use super::constant_encodings::constant_encodings;

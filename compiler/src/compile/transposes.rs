@@ -1,4 +1,4 @@
-//! Counting layout changes.
+//! Counts layout changes.
 
 use crate::graph::Module;
 use crate::ops::control::Const;

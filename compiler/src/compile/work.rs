@@ -1,8 +1,8 @@
-//! Floating-point operations: of nodes, of stages, of dispatches.
+//! Floating-point operations of nodes, stages and dispatches.
 //!
-//! A tensor function that somebody wrote has the operations that its loops say ([`operations`](crate::tir::operations)).
-//! A node's operations are shared out to its stages and a stage's to the kernels that compute it, by their iterations: the
-//! dispatches of a group sum to the group's, however often it is split.
+//! A tensor function that was written by hand has the operations of its loops ([`operations`](crate::tir::operations)).
+//! The operations of a node are distributed over its stages, and those of a stage over the kernels that compute it, by
+//! their iterations. So the dispatches of a group add up to the group's operations, however often it is split.
 
 use super::kernels::Built;
 use crate::graph::{Function, NodeId, TensorType, ValueId};

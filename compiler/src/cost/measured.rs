@@ -1,7 +1,7 @@
-//! Times of kernels on devices, as they are kept, and the modules that are timed.
+//! Measured times of kernels, with their text form, and the modules that are timed.
 //!
-//! A time belongs to a digest of the code that ran (shaders, grids, workgroups) on a device with its processor and driver
-//! version. A changed rule or lowering emits other code, so that it never meets the time of the old one.
+//! The key of a time is a digest of the code that ran (shaders, grids, workgroups), the device, its driver version and
+//! the processor. A changed rule or lowering emits other code, so its kernels never get the old times.
 
 use super::NodeForm;
 use crate::fault::Fault;

@@ -1,10 +1,13 @@
-//! What running an op or a group costs: estimated, or measured on a device.
+//! The cost of an op or a group: estimated, or measured on a device.
 //!
-//! A [`CostModel`] answers for one node by its op and the types around it, so that a pass can ask about forms that are
-//! not in the graph, and for tensor functions. [`EstimatedCost`] asks [`schedule::estimate`](crate::schedule::estimate), the one
-//! estimate there is; [`MeasuredCost`](crate::compile::MeasuredCost) looks the node's kernels up in [`Measurements`] and falls back to the estimate, scaled to what
-//! was measured. [`RecordingCost`] remembers what was asked, which is the list of kernels to measure. Costs are nanoseconds.
-//! Deliberately absent: the clock; whoever has a device measures.
+//! A [`CostModel`] answers for one node by its op and the types around it, so a pass can ask about nodes that are not
+//! in the graph; and for tensor functions. [`EstimatedCost`] uses the one estimate,
+//! [`schedule::estimate`](crate::schedule::estimate), and asks each question once.
+//! [`MeasuredCost`](crate::compile::MeasuredCost) looks the node's kernels up in [`Measurements`]; if they are missing,
+//! it uses the estimate, scaled to the measured times. [`RecordingCost`] records the questions: they are the list of
+//! kernels to measure. Costs are nanoseconds.
+//!
+//! Deliberately absent: the clock. A caller with a device measures (`compile::MeasureKernel`).
 
 mod measured;
 

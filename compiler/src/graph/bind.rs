@@ -1,4 +1,4 @@
-//! Specialising a module: open dimensions and input shapes become numbers, and types follow.
+//! Specialises a module: open dimensions and input shapes become numbers, and types are inferred again.
 
 use super::builder::possible;
 use super::instantiate::instantiate_functions;

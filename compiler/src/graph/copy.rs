@@ -1,4 +1,4 @@
-//! Nodes of one function copied into another: what inlines a call, and what joins functions for a plan.
+//! Copies nodes of one function into another, to inline a call or to join functions for a plan.
 
 use super::{Block, BlockId, Function, Node, NodeId, Origins, ValueDef, ValueId};
 use crate::arena::Id;

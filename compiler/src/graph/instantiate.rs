@@ -1,4 +1,5 @@
-//! Graph functions for all sizes: symbols of a function's parameters are its own, and each call says what they are.
+//! Graph functions with symbols: the symbols of a function's parameters are local to it, and each call gives them
+//! values.
 //!
 //! ```text
 //! %1 = call @f %x : f32[3,4]                      %1 = call @f_1 %x : f32[3,4]
@@ -10,7 +11,7 @@
 //!                                                 graph @f_2(%x: f32[5,4]) -> f32[5,4] { ... }
 //! ```
 //!
-//! A function that calls itself does so with its parameters' types, so that there is an end of its instances.
+//! A function that calls itself must use the types of its own parameters, so the number of instances is finite.
 
 use super::bind::{BindError, reinfer, substitute_function_dims};
 use super::{Function, Module, NodeId, TensorType, ValueId};

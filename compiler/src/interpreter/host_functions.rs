@@ -1,7 +1,7 @@
-//! Functions of host tensors that `call_host` nodes name: an expert's own code, an external library.
+//! Functions on host tensors that `call_host` nodes name: an expert's own code, or an external library.
 //!
-//! A function either returns its results ([`HostFunctions::register`]) or writes them into memory that is there already
-//! ([`HostFunctions::register_into`]). Results are held to the types that the call declares.
+//! A function either returns its results ([`HostFunctions::register`]) or writes them into given memory
+//! ([`HostFunctions::register_into`]). Results must have the types that the call declares.
 
 use crate::dtype::DType;
 use crate::name::Name;

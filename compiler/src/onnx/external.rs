@@ -1,7 +1,7 @@
 //! Tensor data outside the model file.
 //!
-//! The compiler knows no files: it asks an [`ExternalData`] for a lazy source, after it has checked that the location
-//! stays inside the model's folder.
+//! The compiler opens no files: it gets a lazy source from an [`ExternalData`], after checking that the location is
+//! inside the model's folder.
 
 use crate::tensor::DataSource;
 use std::sync::Arc;

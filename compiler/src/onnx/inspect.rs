@@ -1,4 +1,4 @@
-//! The summary of an ONNX model, which works for models with unsupported operators too.
+//! The summary of an ONNX model; it also works for models with unsupported operators.
 
 use super::error::ImportError;
 use super::external::ExternalData;

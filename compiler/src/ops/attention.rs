@@ -1,4 +1,4 @@
-//! Scaled dot-product attention and rotary embeddings, composed of other ops when a model comes in.
+//! Scaled dot-product attention and rotary embeddings, composed of other ops on import.
 
 use super::OpResult;
 use super::binary::{Add, And, Div, Greater, Less, LessOrEqual, Mul, Sub};

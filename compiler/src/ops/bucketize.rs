@@ -1,4 +1,4 @@
-//! How many of some sorted bounds an element reaches (NumPy's `searchsorted`, PyTorch's `bucketize`).
+//! Counts the sorted bounds that are at or below each element (NumPy's `searchsorted`, PyTorch's `bucketize`).
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;

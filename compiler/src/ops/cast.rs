@@ -1,4 +1,11 @@
 //! Conversion between element types.
+//!
+//! A value that an op computes in f16 or bf16 has *excess precision* until it is stored, in a model of f16 tensors as
+//! in mixed precision: the number of intermediate roundings depends on fusion. A cast that the model's author wrote is
+//! the exception. It rounds to f16 or bf16 wherever it is computed (in tensor IR `quantizef16` and `quantizebf16`),
+//! unless it has `excess_precision`, like the casts that mixed precision inserts. No pass removes a cast whose operand
+//! may have excess precision. Shaders round on bits (`shaders-gen/src/half.rs`), so the result is the same on every
+//! device, also for subnormals and infinities.
 
 use super::narrow::{self, Narrow, PowerRounding};
 use super::{InferContext, Op, OpResult};

@@ -1,5 +1,11 @@
-//! Ops whose data decide how many elements they give, as ops of known sizes: room for all that there could be, and the number of
-//! those that there are, which come first.
+//! Ops whose number of results depends on data (`non_zero`, `compress`, `unique`, `non_max_suppression`), expressed by
+//! ops of known sizes.
+//!
+//! Each result is allocated at its upper bound; the first `count` entries are valid
+//! ([`Op::counted`](super::Op::counted)). The pass `count-results`, which `compile::split_stages` runs, applies this;
+//! the host then reads only the count. Running sums of blocks find the positions of the entries that stay. Suppression
+//! is a loop of rounds over all classes at once, for up to 256 boxes per class. `unique` compares each slice with each
+//! other one, for up to 2,048 slices.
 
 use super::OpRef;
 use super::binary::{Add, Div, LessOrEqual, Min, Mod, Mul, Sub};

@@ -1,5 +1,4 @@
-//! Cutting and unpooling, composed of other ops when a model comes in: `CenterCropPad`, `MaxUnpool` and
-//! `MeanVarianceNormalization`.
+//! `CenterCropPad`, `MaxUnpool` and `MeanVarianceNormalization`, composed of other ops on import.
 
 use super::OpResult;
 use super::binary::{Add, Div, Mul, Sub};

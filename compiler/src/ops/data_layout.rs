@@ -1,5 +1,5 @@
-//! Data layouts: where batch, channels and spatial axes of an op's data stand, plain and packed, and what an op says
-//! about the layout that it computes in.
+//! Data layouts: the positions of batch, channels and spatial axes in an op's data, plain or packed; and the layout
+//! rules of ops.
 //!
 //! A packed layout `NCHW16c` splits the channels: `[n, c / 16, h, w, 16]`, channel `16 * i + j` at place `i` of the
 //! second axis and `j` of the last (TVM's name and meaning).

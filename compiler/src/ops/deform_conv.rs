@@ -1,4 +1,4 @@
-//! Convolution whose taps are moved by offsets that are data (J. Dai et al., Deformable Convolutional Networks).
+//! Convolution with taps that are moved by an operand of offsets (J. Dai et al., Deformable Convolutional Networks).
 //!
 //! Two stages give the moved coordinates, one the bilinear samples of all taps (zeros outside), and the last contracts them
 //! with the weights.

@@ -1,4 +1,4 @@
-//! Boxes and regions of object detectors. Samples of a region depend on data, so they are taken on the host.
+//! Boxes and regions of object detectors. The sample positions of a region depend on data, so the host computes them.
 
 use super::arg_reduce::ArgReduce;
 use super::binary::{Add, And, Div, Equal, Greater, Less, Max, Min, Mul, Or, Sub};

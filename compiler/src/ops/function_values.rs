@@ -1,4 +1,9 @@
-//! Function values: graph functions that are passed around, with values that they captured.
+//! Function values: graph functions as values, with the values that they captured. Their type has a signature; in the
+//! interpreter a number represents one (`interpreter/closures.rs`).
+//!
+//! Two passes before inlining remove them: `lift-lambdas` makes graph functions of closures, and `specialize-functions`
+//! turns the application of a known function into a call. No plan has function values; a module that still has some
+//! needs the CPU executor.
 
 use super::{InferContext, Op, OpResult};
 use crate::attr_struct;

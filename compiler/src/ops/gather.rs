@@ -1,7 +1,7 @@
-//! Elements at indices that are data.
+//! Gathers: elements at indices from an operand.
 //!
-//! An index outside of `-d..d`, which ONNX forbids, takes the nearest element ([`super::out_of_range`]), which also proves every access in
-//! bounds.
+//! ONNX forbids an index outside of `-d..d`. Weft then takes the nearest element ([`super::out_of_range`]), which also
+//! proves that every access is in bounds.
 
 use super::out_of_range::{load_nearest, nearest};
 use super::permute::{PermutedOp, normalize_axis, permuted_axis};

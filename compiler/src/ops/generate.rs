@@ -1,4 +1,4 @@
-//! Tensors made from nothing but numbers and shapes.
+//! Tensors that are made from numbers and shapes only.
 
 use super::cast::{Cast, dtype_of_onnx, onnx_code};
 use super::host_copy::{check_count, check_sizes};

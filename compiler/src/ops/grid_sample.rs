@@ -1,4 +1,4 @@
-//! Sampling at coordinates that are data, and the grids of affine maps.
+//! Sampling at coordinates from an operand, and the grids of affine maps.
 //!
 //! For each spatial axis two small stages give the source index and the weight of every tap; the result is a reduction over
 //! the combinations of taps. Padding is decided per tap, so the source index is always inside.

@@ -1,4 +1,4 @@
-//! Normalisation by the statistics of groups of channels.
+//! Normalisation with the statistics of groups of channels.
 
 use super::conv::check_vector;
 use super::data_layout::data_layout_rule;

@@ -1,5 +1,5 @@
-//! `GroupQueryAttention`: several query heads share a head of keys and values, whose cache and rotation are a part of
-//! the operator. Composed of other ops when a model comes in.
+//! `GroupQueryAttention`: several query heads share one head of keys and values. The operator includes the cache of
+//! keys and values and their rotation. Composed of other ops on import.
 
 use super::OpResult;
 use super::attention::{Scores, merge_heads, own_result, places, rotate, split_heads};

@@ -1,4 +1,5 @@
-//! What inference knows of a node's operands: their types, constant values, and integers through shape arithmetic.
+//! The knowledge of shape inference about a node's operands: types, constant values, and integers from shape
+//! arithmetic.
 
 use super::OpResult;
 use super::binary::{Div, Mul};

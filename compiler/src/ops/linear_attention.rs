@@ -1,5 +1,5 @@
-//! Attention with a state that grows by one token at a time, and the convolution that goes with it; composed of other ops when a
-//! model comes in. The recurrence is unrolled, so the number of tokens must be known.
+//! Attention with a state that is updated token by token, and its convolution; composed of other ops on import. The
+//! recurrence is unrolled, so the number of tokens must be known.
 
 use super::OpResult;
 use super::activation::Swish;

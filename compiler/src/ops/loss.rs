@@ -1,4 +1,4 @@
-//! Losses, composed of other ops when a model comes in: `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`.
+//! Losses, composed of other ops on import: `NegativeLogLikelihoodLoss` and `SoftmaxCrossEntropyLoss`.
 
 use super::OpResult;
 use super::binary::{Div, Equal, Mul};

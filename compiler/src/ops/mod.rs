@@ -1,8 +1,8 @@
-//! Ops: one file per family, one place per op, one line per op in the `ops!` table below.
+//! Ops: one file per family, and one line per op in the `ops!` table below.
 //!
-//! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. From its
-//! tensor expression ([`Op::compute`]) follow the fusion kind, the CPU oracle and the GPU kernel; passes ask for
-//! properties or downcast to the typed struct, and never look at names.
+//! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. Its tensor
+//! expression ([`Op::compute`]) gives its fusion kind, its meaning on the CPU and its GPU kernel. Passes ask for
+//! properties, or downcast to the typed struct; they never look at names.
 
 pub mod activation;
 pub mod arg_reduce;

@@ -1,6 +1,5 @@
-//! Attention and rotary embeddings in the forms of ONNX Runtime (`MultiHeadAttention`, `Attention` with weights of its
-//! own,
-//! `RotaryEmbedding`), composed of other ops when a model comes in.
+//! Attention and rotary embeddings in ONNX Runtime's forms (`MultiHeadAttention`, `Attention` with its own weights,
+//! `RotaryEmbedding`), composed of other ops on import.
 
 use super::OpResult;
 use super::attention::{Scores, causal, merge_heads, own_result, places, rotate, split_heads};

@@ -1,4 +1,5 @@
-//! Activations that attributes of recurrent and fused operators name (`Tanh`, `LeakyRelu` ...), with their factors.
+//! Activations that are named by attributes of recurrent and fused operators (`Tanh`, `LeakyRelu` ...), with their
+//! factors.
 
 use super::OpResult;
 use super::activation::{Elu, HardSigmoid, LeakyRelu, Swish, ThresholdedRelu};

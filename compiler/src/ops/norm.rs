@@ -1,4 +1,4 @@
-//! Normalisation by statistics of the data itself.
+//! Normalisation with the statistics of the data itself.
 
 use super::broadcast::operand_index;
 use super::permute::{PermutedOp, normalize_axis};

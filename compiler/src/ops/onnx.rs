@@ -1,4 +1,4 @@
-//! What an op's file sees of ONNX: attributes, operands, and places to put nodes.
+//! The interface between an op's file and ONNX: attributes, operands, and the insertion of nodes.
 
 use crate::dtype::DType;
 use crate::fault::Fault;

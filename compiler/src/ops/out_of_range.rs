@@ -1,10 +1,10 @@
-//! Operands that name elements which are not there: indices of gathers and scatters beyond a dimension, and divisors of
-//! integers that are 0.
+//! Operands that name elements which do not exist (indices of gathers and scatters beyond a dimension), and integer
+//! divisors that are 0.
 //!
-//! ONNX forbids both. A constant one is refused where the model is imported. Of data there is one rule on every device
-//! (docs/ir.md): a gather takes the nearest element, or 0 if the dimension is empty; a scatter drops the update; an integer
-//! divided by 0 is 0, with remainder 0. An index of `-d..0` counts from the end of a dimension of `d`. The interpreter counts
-//! such elements on request.
+//! ONNX forbids both. A constant one is refused on import. For all other data there is one rule on every device
+//! (docs/ir.md): a gather takes the nearest element, or 0 if the dimension is empty; a scatter drops the update; an
+//! integer divided by 0 is 0, with remainder 0. An index of `-d..0` counts from the end of a dimension of `d`. The
+//! interpreter counts such elements on request.
 
 use crate::dtype::DType;
 use crate::graph::TensorType;

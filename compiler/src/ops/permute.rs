@@ -1,4 +1,4 @@
-//! Axes and permutations: what axis-carrying ops answer to the layout pass.
+//! Axes and permutations: the answers of axis-carrying ops to the layout pass.
 
 use super::{OpRef, OpResult};
 

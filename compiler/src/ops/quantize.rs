@@ -1,4 +1,4 @@
-//! Quantisation to narrow integers, composed of other ops when a model comes in, so that it fuses with its neighbours.
+//! Quantisation to narrow integers, composed of other ops on import, so that it fuses with its neighbours.
 //!
 //! Integer products are exact: operands become i32 without their zero points before they are multiplied.
 

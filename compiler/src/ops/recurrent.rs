@@ -1,5 +1,5 @@
-//! `RNN`, `GRU` and `LSTM`, composed of other ops when a model comes in: the products with the inputs of all steps are one
-//! matrix product; a few steps are unrolled, more are a loop.
+//! `RNN`, `GRU` and `LSTM`, composed of other ops on import. The products with the inputs of all steps are one matrix
+//! product; a few steps are unrolled, more become a loop.
 
 use super::OpResult;
 use super::binary::{Add, Greater, Mul, Sub};

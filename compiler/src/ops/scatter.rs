@@ -1,10 +1,10 @@
-//! Updates at indices that are data.
+//! Scatters: updates at indices from an operand.
 //!
-//! Several updates may meet in one element, so no kernel stores by index: each element of the result looks for the updates
-//! that are meant for it, of those that can be, in their order. That is quadratic; where it is more than 2^26 comparisons, the host
-//! scatters.
+//! Several updates may have the same target, so no kernel stores by index: each element of the result searches the
+//! updates that can target it, in their order. The cost is the number of elements times these updates. Above 2^26
+//! comparisons, the host scatters.
 //!
-//! An update whose index is outside of `-d..d`, which ONNX forbids, is dropped ([`super::out_of_range`]).
+//! ONNX forbids an index outside of `-d..d`; its update is dropped ([`super::out_of_range`]).
 
 use super::broadcast::{same_dim, unify_dims};
 use super::host_copy::for_each_index;

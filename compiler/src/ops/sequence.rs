@@ -1,4 +1,4 @@
-//! Elements of sequences whose lengths and places are data.
+//! Elements of sequences with lengths and positions from operands.
 
 use super::permute::normalize_axis;
 use super::{InferContext, Op, OpResult};

@@ -1,5 +1,5 @@
-//! Distinct elements or slices. The number of them is known only when the op has run. Where there are few enough, each is compared with
-//! each on a device, which gives room for all and the number; else the host sorts.
+//! Distinct elements or slices. Their number is known only at run time. If there are few slices, a device compares each
+//! with each (`counted.rs`); else the host sorts.
 
 use super::binary::{And, Equal, Less, Min, Mul, Or};
 use super::counted::{Counted, CountedOperand, Counting};

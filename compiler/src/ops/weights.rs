@@ -1,5 +1,5 @@
-//! Where an op with weights keeps the channels of its data and of its result: what folding factors and offsets into weights
-//! asks of an op.
+//! The positions of an op's data channels and result channels in its weights, for folding factors and offsets into
+//! weights.
 
 use super::{DataLayout, OpRef};
 

@@ -1,14 +1,14 @@
 //! Convolution by Winograd's minimal filtering: the transforms around a batched matrix product.
 //!
-//! F(m, 3) computes m x m neighbouring results of a 3x3 convolution of step 1 from t x t elements, t = m + 2, with t * t products
-//! instead of 9 * m * m for each pair of channels: `Y = A ((G w G') * (B x B')) A'`, where the products of all tiles and channels
-//! are t * t matrix products. Source of the method: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks
-//! (arXiv:1509.09308); of the points: Barabasz et al., Error Analysis and Improving the Accuracy of Winograd Convolution
-//! (arXiv:1803.10986). Sums of a tile are rounded more often than those of the convolution: the largest error relative to the
-//! results' root mean square is about 2e-6 for F(2, 3) and 1e-5 for F(4, 3) with 256 channels of normal data in f32, where the
-//! convolution itself has 1e-6 (`tests::errors_are_as_stated`).
+//! F(m, 3) computes m x m neighbouring results of a 3x3 convolution of step 1 from t x t elements, t = m + 2, with t *
+//! t products instead of 9 * m * m for each pair of channels: `Y = A ((G w G') * (B x B')) A'`, where the products of
+//! all tiles and channels are t * t matrix products. Source of the method: Lavin and Gray, Fast Algorithms for
+//! Convolutional Neural Networks (arXiv:1509.09308); of the points: Barabasz et al., Error Analysis and Improving the
+//! Accuracy of Winograd Convolution (arXiv:1803.10986). The sums of a tile have more roundings than those of the
+//! convolution. With 256 channels of normal data in f32, the largest error relative to the results' root mean square is
+//! about 2e-6 for F(2, 3) and 1e-5 for F(4, 3); the convolution itself has 1e-6 (`tests::errors_are_as_stated`).
 //!
-//! Tiles that reach beyond the result are computed whole. No importer makes these ops; the pass `winograd` does.
+//! Tiles that reach beyond the result are computed completely. The pass `winograd` makes these ops; no importer does.
 
 use super::data_layout::DataLayout;
 use super::window::tidy;

@@ -7,8 +7,9 @@
 //! %3 = matmul %1, %2
 //! ```
 //!
-//! A transpose that only a product uses vanishes into it, also through elementwise ops with scalars in between; so does
-//! one that is the only user of a product. It leaves alone what has other users, since the transpose would stay.
+//! A transpose that only a product uses is merged into the product, also through elementwise ops with scalars in
+//! between. A transpose that is the only user of a product is merged too. A value with other users is not changed,
+//! since its transpose would remain.
 
 use super::fusion_kind::describe_node;
 use super::rewriter::Rewriter;

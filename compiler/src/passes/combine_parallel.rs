@@ -1,14 +1,14 @@
-//! Siblings that read the same data and have constant weights, as one wider op and a split: what `combine-parallel-conv`
-//! and `combine-parallel-matmul` share.
+//! Combines sibling ops that read the same data and have constant weights into one wider op and a split: the common
+//! part of `combine-parallel-conv` and `combine-parallel-matmul`.
 //!
-//! It pays when the data are read once instead of often, launches are saved, and a device is filled that each sibling
-//! leaves partly idle, for more than it costs: whoever reads a part now reads a slice. A transpose or a concatenation takes
-//! a slice for free, since it moves the data anyway; for any other reader the slice is a copy, and what was the epilogue of
-//! a sibling becomes a kernel of its own. An anchor or a reduction takes a slice for free where vectors stay whole. All of it is
-//! what the estimate says of the siblings, the wider op and the copies.
+//! The gain: the data are read once, there are fewer launches, and a device is filled that each sibling leaves partly
+//! idle. The cost: users of a part now read a slice. A transpose or a concatenation takes a slice for free, since it
+//! moves the data anyway. An anchor or a reduction takes a slice for free if vectors stay whole. For any other user the
+//! slice is a copy, and the epilogue of a sibling becomes a kernel of its own. The estimate weighs the siblings against
+//! the wider op and the copies.
 //!
-//! Limits: the wider weights and result take no more bindings than the largest of the siblings'. Weights of more than
-//! 1 MiB are joined when they are read.
+//! Limits: the wider weights and result take no more bindings than the largest of the siblings. Weights above 1 MiB are
+//! joined when they are read.
 
 use super::fold_constants::folded_constant;
 use super::fusion_kind::describe_node;

@@ -1,4 +1,4 @@
-//! What passes share: options, target, instruments, remarks, statistics.
+//! The context of passes: options, target, instruments, remarks, statistics.
 
 use super::{PassBase, PassDef, PassError, PassInstrument, find_pass};
 use crate::attr::{AttrStruct, Attrs};

@@ -1,5 +1,4 @@
-//! eliminate-dead: removes nodes whose results nobody uses and that have no effects, constants that nobody reads, and
-//! fused groups that nobody calls.
+//! eliminate-dead: removes nodes without users and effects, constants without readers, and fused groups without calls.
 //!
 //! ```text
 //! %0 = relu %x
@@ -7,7 +6,7 @@
 //! return %0                    return %0
 //! ```
 //!
-//! Operands of a removed node die with it; stateful nodes, and all that they need, stay.
+//! Operands of a removed node are removed if they have no other users. Stateful nodes and their operands stay.
 
 use super::remove_unused_functions::{reachable, remove_unread_constants};
 use super::{Pass, PassContext, PassError};

@@ -1,4 +1,4 @@
-//! fuse-ops: groups nodes that become one kernel each.
+//! fuse-ops: forms groups of nodes, each of which becomes one kernel.
 //!
 //! ```text
 //! %0 = conv %x, %w                 func @fused_conv_add_relu_0(%x, %w, %b) { conv; add; relu }
@@ -7,11 +7,13 @@
 //! ```
 //!
 //! The classic rules are TVM's FuseOps: fusion kinds from the index maps of each op's tensor expression, the
-//! post-dominator tree, a union-find with at most one anchor a group, three phases (see `fuse_ops/`). Each group becomes
-//! a primitive graph function and a call; names and origins stay on the copies. Constants stay outside, except literals
-//! (one element) and operands that only decide an op's form. No group exceeds the device's storage buffers.
+//! post-dominator tree, a union-find with at most one anchor a group, three phases (see `fuse_ops/`). Each group
+//! becomes a primitive graph function and a call; the copied nodes keep names and origins. Constants stay outside,
+//! except literals (one element) and operands that only decide an op's form. No group exceeds the device's storage
+//! buffers.
 //!
-//! `full` starts from the classic groups and goes on by the named rules of `fuse_ops/full.rs`; `off`, the default of opt level 0, makes each node its own group.
+//! `full` starts from the classic groups and applies the rules of `fuse_ops/full.rs`; `off`, the default of opt level
+//! 0, makes each node its own group.
 
 mod dominators;
 mod forward;

@@ -1,4 +1,4 @@
-//! What fusion knows about a node: its kind, and which operands its kernel reads.
+//! Properties of a node for fusion: its kind, and the operands that its kernel reads.
 
 use crate::graph::{BlockId, Function, Module, NodeId, TensorType, ValueDef, ValueId};
 use crate::int::Int;

@@ -5,7 +5,7 @@
 //! %0 = relu %x : f32[n*1 + 0,4]     =>      %0 = relu %x : f32[n,4]
 //! ```
 //!
-//! A graph function that is called with several sizes becomes one for each ([`instantiate_functions`]).
+//! A graph function that is called with different sizes becomes one function per size ([`instantiate_functions`]).
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;

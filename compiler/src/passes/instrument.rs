@@ -1,4 +1,4 @@
-//! Callbacks around passes: printing, timing, one's own.
+//! Callbacks around passes: printing, timing, or others.
 
 use super::{PassContext, PassStats};
 use crate::graph::Module;

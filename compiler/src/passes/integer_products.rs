@@ -9,10 +9,15 @@
 //! %y = matmul %1, (cast @w)                %y = sub %1, (%zx - 128) * sums of @w2
 //! ```
 //!
-//! Both operands come out as i8: of u8, 128 is taken off values and zero points alike (`z` is what is left of `%zx`, and stands in the
-//! padding). The zero point of data comes off the sums behind the product, times the sums of the weights; that of
-//! weights comes off the weights. Every sum is exact: what a model computes in floats between `DequantizeLinear` and
-//! `QuantizeLinear` is rounded once, by the scale. The product is left as it is where a condition does not hold, and a remark says which.
+//! Both operands become i8: for u8, 128 is subtracted from values and zero points (`z` is `%zx` minus 128, and the
+//! padding value). After the product, the zero point of the data times the sums of the weights is subtracted. The zero
+//! point of the weights is subtracted from the weights. Every sum is exact: the values between `DequantizeLinear` and
+//! `QuantizeLinear`, which a model computes in floats, are rounded once, by the scale. If a condition does not hold,
+//! the product is not changed, and a remark names the condition.
+//!
+//! The pass runs if the device multiplies words of four bytes at once (`DeviceProfile::multiplies_bytes`); otherwise
+//! quantised models remain products of floats. The kernels use the intrinsics `dot4_i8` and `dot4_u8`
+//! ([`crate::tir::intrinsic`]).
 
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::scaled_weights::constant_of;

@@ -1,4 +1,4 @@
-//! lift-lambdas: closures become graph functions; what they capture becomes their first parameters.
+//! lift-lambdas: closures become graph functions; captured values become their first parameters.
 //!
 //! ```text
 //! %f = lambda : function(f32[4]) -> f32[4] (%a: f32[4]) {      %f = function @main_lambda_0 %k

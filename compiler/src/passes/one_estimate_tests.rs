@@ -1,5 +1,5 @@
-//! The one estimate: fusion and layouts change with it, and with nothing else here. The schedule rules have a test of
-//! their own beside the estimate (`rules_ask_the_estimate`).
+//! Tests that fusion and layouts depend on the estimate and on no other cost model. Schedule rules have their own test
+//! beside the estimate (`rules_ask_the_estimate`).
 
 use super::auto_layout::AutoLayout;
 use super::fuse_ops::FuseOps;

@@ -1,5 +1,5 @@
-//! remove-unused-functions: removes graph functions and tensor functions that no call reaches from the entry, and the
-//! constants that nobody else reads.
+//! remove-unused-functions: removes graph functions and tensor functions that no call reaches from the entry function,
+//! and constants that only these read.
 //!
 //! ```text
 //! graph @main ... { call @a ... }
@@ -8,8 +8,8 @@
 //! const @only_in_b
 //! ```
 //!
-//! `keep` names further functions that others may call from outside. Prepacking functions belong to their tensor function
-//! and are no functions of the module.
+//! `keep` names further functions that may be called from outside. Prepacking functions belong to their tensor
+//! function, not to the module.
 
 use super::{Pass, PassContext, PassError};
 use crate::attr_struct;

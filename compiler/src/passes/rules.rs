@@ -1,10 +1,10 @@
-//! Tables of rewrite rules: an equation, a [pattern](crate::pattern) and what takes the place of a match.
+//! Tables of rewrite rules: an equation, a [pattern](crate::pattern) and the replacement of a match.
 //!
 //! A [`RuleSet`] tries the rules at each node, in order of the table, and sweeps over a function until nothing changes.
 //! Only the rules whose pattern starts with the node's op, or with a property of ops, are tried. `simplify` and `canonicalize-ops` are such tables.
 //!
-//! Always holds: the new value has the type of the old one; it has the origins of every node that the pattern spells
-//! out, except those that make its operands.
+//! Always holds: the new value has the type of the old one, and the origins of every node that the pattern spells out,
+//! except nodes that compute its operands.
 
 use super::rewriter::{Rewriter, rewrite_functions};
 use super::{PassBase, PassContext};

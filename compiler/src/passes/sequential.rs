@@ -1,4 +1,4 @@
-//! Running passes one after another, with TVM's rules.
+//! Runs passes one after another, by TVM's rules.
 
 use super::context::count_nodes;
 use super::{Pass, PassContext, PassError, PassInfo, PassStats};

@@ -1,4 +1,5 @@
-//! specialize-functions: function values that are known before a run go: what applies one calls the function, and a function that takes one is copied for it.
+//! specialize-functions: removes function values that are known at compile time. An application of one becomes a call
+//! of the function, and a function that takes one as an argument is copied for it (recursive functions too).
 //!
 //! ```text
 //! %f = function @scale %k                                      %y = call @twice_scale %k, %x
@@ -9,9 +10,10 @@
 //!     %1 = apply %f, %0; return %1 }                             return %1 }
 //! ```
 //!
-//! What the function captured goes along as operands, also from one call of a recursive function to the next. A call that gives a
-//! function is put in place of its callee's nodes. One of two functions that an `if` chooses becomes an `if` around what uses it. What is left
-//! is a function value that only a run knows: a parameter of a loop, a result of recursion, more functions than `max_functions` or `max_depth`.
+//! Captured values become operands, also between the calls of a recursive function. A call that returns a function is
+//! inlined. If an `if` chooses between two functions, the use moves into an `if` of the same condition. Function values
+//! that are known only at run time stay: parameters of loops, results of recursion, and any beyond `max_functions` or
+//! `max_depth`.
 
 mod choices;
 

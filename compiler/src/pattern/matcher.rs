@@ -1,4 +1,4 @@
-//! Matching, with the named values of the match or the place that did not fit.
+//! Matching. The result has the named values of the match, or the place of the mismatch.
 
 use super::{Kind, Operands, Pattern, Subject};
 use crate::graph::{NodeId, ValueDef, ValueId};

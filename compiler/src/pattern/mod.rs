@@ -1,5 +1,5 @@
-//! A pattern language over the graph: what a rewrite looks for, written down as a value that matches, prints itself and
-//! says why it did not match.
+//! A pattern language over the graph. A pattern is a value: it matches, prints itself, and reports why it did not
+//! match.
 //!
 //! A pattern is matched against a value and looks at the nodes behind it. In the printed form:
 //!
@@ -15,8 +15,8 @@
 //! | [`commuted`] | `add{*, const}` | the result of that op on two such operands, in either order |
 //! | [`is`] | `relu(..)` | the result of that op on anything |
 //! | [`either`] | `(relu(*) \| clip(*))` | the first alternative that matches |
-//! | [`Pattern::optional`] | `relu?(conv(..))` | with that op around it, or without |
-//! | [`Pattern::attr`], [`Pattern::when`] ... | `conv(..)[group=1]` | what also passes the test: attributes, types, shapes, uses |
+//! | [`Pattern::optional`] | `relu?(conv(..))` | the pattern, with or without that op around it |
+//! | [`Pattern::attr`], [`Pattern::when`] ... | `conv(..)[group=1]` | a value that also passes the test: attributes, types, shapes, uses |
 //! | [`Pattern::result`] | `split(..).1` | that result of a node |
 //! | [`Pattern::named`], [`var`] | `w:const`, `x` | remembers the value under a name; a name that occurs twice is one value |
 //! | [`dominator`] | `conv(..) => relu(..)* => mul(*, const)` | see there |

@@ -1,4 +1,4 @@
-//! What patterns are matched against.
+//! The interface of a graph to patterns.
 
 use crate::graph::{Function, Module, ValueId};
 

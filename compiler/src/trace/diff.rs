@@ -1,4 +1,5 @@
-//! What differs between two traces: of one model compiled in two ways, or by two versions of Weft.
+//! Differences between two traces of one model that was compiled with different options or by different versions of
+//! Weft.
 //!
 //! Passes are paired by name and occurrence, groups by their source nodes, kernels through the groups that run them (their
 //! names may change), remarks by their content.

@@ -1,8 +1,8 @@
-//! What the compiler of a device's driver says of the kernels that it made, in its own words and in common figures.
+//! Statistics that a driver's compiler reports about its kernels: in the driver's own terms, and as common figures.
 //!
-//! Drivers name their statistics as they like (`VK_KHR_pipeline_executable_properties` sets no names). The list is kept as
-//! it came; [`Executable::figures`] finds in it what several drivers count, under one name. A statistic that no row of
-//! `KNOWN` names stays in the list alone.
+//! Drivers name their statistics freely (`VK_KHR_pipeline_executable_properties` defines no names). The list is kept
+//! unchanged; [`Executable::figures`] finds statistics in it that several drivers have, under one name. A statistic
+//! without a row in `KNOWN` is only in the list.
 
 use super::CompileTrace;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What the kernels of a compilation are estimated to cost, told from its scheduled tensor functions.
+//! Estimated costs of a compilation's kernels, computed from its scheduled tensor functions.
 
 use super::CompileTrace;
 use crate::graph::Module;

@@ -1,4 +1,4 @@
-//! What a trace says of dimensions that stay open.
+//! Open dimensions in a trace.
 
 use super::CompileTrace;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Buffers and steps of a plan, as a trace keeps them.
+//! Buffers and steps of a plan in a trace.
 
 use super::open::OpenCall;
 use crate::dtype::DType;

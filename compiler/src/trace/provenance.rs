@@ -1,7 +1,8 @@
 //! From kernels to source nodes and back: blocks, loops, instructions and lines of shaders.
 //!
-//! A kernel knows the stages of its tensor function that its parts compute, a group the source nodes of each stage. Since equal groups
-//! share kernels, a part of a kernel leads to the nodes of all of them; with a group at hand, to those of that group.
+//! A kernel knows which stages of its tensor function each part computes; a group knows the source nodes of each stage.
+//! Equal groups share kernels, so a part of a kernel leads to the nodes of all these groups, or of one group if that is
+//! given.
 
 use super::{CompileTrace, Group, Kernel};
 use crate::name::Name;

@@ -1,4 +1,4 @@
-//! What a trace keeps of a weight: its hash, its shape and how its values are distributed.
+//! Weights in a trace: hash, shape and histogram of each.
 
 use crate::dtype::DType;
 use crate::graph::Constant;

@@ -1,4 +1,4 @@
-//! What is in the buffers of a plan at one point of a run.
+//! The content of a plan's buffers at one point of a run.
 
 use crate::graph::ValueId;
 use crate::name::Name;

@@ -1,4 +1,5 @@
-//! Good plans are broken on purpose: the verifier says which step reads the wrong value, and who overwrote it.
+//! Breaks good plans on purpose: the verifier must name the step that reads the wrong value, and the step that
+//! overwrote it.
 
 use super::*;
 use crate::compile::callees::join;

@@ -1,8 +1,12 @@
-//! What a name of a model stands for while the model is imported.
+//! Meanings of a model's names during import.
 //!
-//! Modules have tensors alone. A sequence is the list of its tensors, an optional is its element or nothing: both are
-//! known when the model is imported and leave no trace. A tensor of a narrow type is one of bytes with that type beside
-//! it.
+//! Modules have only tensors. Sequences, optionals and narrow types exist only during import:
+//! - a sequence is the list of its tensors, so lengths and positions must be known, and a loop that carries one is
+//!   unrolled. As an input or result of the model, element `i` of `x` is named `x.i`;
+//! - an optional is its element, or nothing;
+//! - a tensor of a narrow type (int4, float8 ...) is a tensor of bytes, with the type kept beside it. An importer that
+//!   supports such types takes them (`ImportContext::take_narrow`), ops with `keeps_elements` move them, and all others
+//!   refuse them.
 
 use super::element_name;
 use crate::graph::ValueId;

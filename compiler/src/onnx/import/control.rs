@@ -1,4 +1,7 @@
 //! Operators that are part of the importer: constants and control flow.
+//!
+//! The shapes may forbid one branch of an `If` whose condition is known only at run time. That branch becomes a `trap`:
+//! taking it is an error.
 
 use super::super::OnnxAttrs;
 use super::super::error::ImportError;

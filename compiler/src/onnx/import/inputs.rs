@@ -1,4 +1,4 @@
-//! A model's inputs: their types, and what sequences and optionals among them hold.
+//! A model's inputs: their types, and the elements of sequences and optionals among them.
 
 use super::super::error::ImportError;
 use super::super::proto::{DimensionProto, DimensionValue, GraphProto, TypeValue, ValueInfoProto};

@@ -1,5 +1,5 @@
-//! `Loop` and `Scan`: a few iterations are unrolled, more are a loop of the graph. One whose iterations have values of different
-//! shapes can only be unrolled.
+//! `Loop` and `Scan`: a few iterations are unrolled, more become a loop of the graph. A loop whose values change their
+//! shapes between iterations can only be unrolled.
 
 use super::super::error::ImportError;
 use super::super::proto::GraphProto;

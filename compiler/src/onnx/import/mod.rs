@@ -1,12 +1,12 @@
 //! ONNX models to modules.
 //!
-//! The whole model is looked through first, so that all unsupported operators are reported at once; then the graph is
-//! imported node by node, each through the row that the op's own file has for it. Model-local functions are inlined.
-//! A symbol of the graph's inputs becomes a symbol of the module; a dimension without a name (or with the name `?` or a
-//! negative number) becomes a symbol of its own: `input.dim0`.
+//! The whole model is scanned first, so that all unsupported operators are reported together. Then the graph is
+//! imported node by node, each by the import row in its op's file. Model-local functions are inlined. A symbol of the
+//! graph's inputs becomes a symbol of the module; a dimension without a name (or with the name `?` or a negative
+//! number) becomes a symbol of its own: `input.dim0`.
 //!
-//! Deliberately absent: shape hints of the file (`value_info`): types are inferred, since hints are often wrong after a
-//! model was edited.
+//! Deliberately absent: the file's shape hints (`value_info`). Types are inferred, since hints are often wrong in
+//! edited models.
 
 mod attributes;
 mod binding;

@@ -1,4 +1,4 @@
-//! One node: through its op's row, as a control structure, or by inlining a function of the model.
+//! Imports one node: by its op's row, as a control structure, or by inlining a function of the model.
 
 use super::super::error::{ImportError, UnsupportedOp};
 use super::super::proto::{AttributeProto, FunctionProto, NodeProto};

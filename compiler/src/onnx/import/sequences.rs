@@ -1,5 +1,5 @@
-//! Sequences and optionals: what they hold is known when a model is imported, so their operators make no nodes, but for
-//! the parts of a tensor and their concatenation. Positions and lengths must be known then.
+//! Sequences and optionals. Their elements are known during import, so their operators make no nodes, except for
+//! splitting a tensor and concatenating the parts. Positions and lengths must be known then.
 
 use super::super::error::ImportError;
 use super::super::{ImportContext, OnnxAttr, OnnxAttrs};

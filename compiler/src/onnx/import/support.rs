@@ -1,4 +1,4 @@
-//! Looks through a whole model for operators that cannot be imported, before anything is imported.
+//! Scans a whole model for unsupported operators before anything is imported.
 
 use super::super::OnnxImport;
 use super::super::error::UnsupportedOp;

@@ -1,4 +1,4 @@
-//! How often a loop runs whose condition compares a counter with a size, as exporters write `while i < n`.
+//! The number of iterations of a loop whose condition compares a counter with a size, as exporters write `while i < n`.
 //!
 //! ```text
 //! loop (i = a) { i' = i + c; yield i' < n, i' }   runs   max(0, ceil((n - a) / c))   times, where a < n is asked before

@@ -1,5 +1,4 @@
-//! Callbacks of one's own that say for an op on a target in which layout it has to run, or which op takes its place: TVM's
-//! FTVMAlterOpLayout.
+//! Callbacks of other crates that set the layout of an op on a target, or replace the op: TVM's FTVMAlterOpLayout.
 
 use super::propagation::Propagation;
 use super::scheme::Scheme;

@@ -1,9 +1,9 @@
 //! The choice: a layout for each convertible node at the least total cost, as a minimum cut.
 //!
-//! A value that is made in one layout and wanted in the other by anybody costs one transform, however many want it. With
-//! the two colours 0 and 1 this is a sum of `cost * [maker is 0 and some user is 1]` and its mirror image; a helper node
-//! for "some user is 1" makes each a single edge. Costs are the cost model's: what an anchor costs in either layout, and
-//! each transform that moves data.
+//! A value that is made in one layout and used in the other costs one transform, for any number of users. With the two
+//! colours 0 and 1 the cost is a sum of `cost * [maker is 0 and some user is 1]` and its mirror image; an extra vertex
+//! for "some user is 1" makes each term a single edge. The cost model gives the costs: each anchor in either layout,
+//! and each transform that moves data.
 
 use super::min_cut::{CutGraph, INFINITE, ONE, ZERO};
 use super::propagation::{Convertible, Form, Propagation, unsqueezed};

@@ -1,9 +1,9 @@
-//! What can be converted: the layout that each value has as it stands (its source layout), and the converted form of each node.
+//! Layout propagation: the source layout of each value, and the converted form of each node that can be converted.
 //!
-//! Layouts are the two colours of a [`Scheme`]. An anchor says in which of them its data stand; from there source layouts spread
+//! Layouts are the two colours of a [`Scheme`]. An anchor says the layout of its data; from there source layouts spread
 //! through every op that has a converted form. A transpose between the two layouts makes the same tensor in the other
-//! one: it dissolves, and whoever uses its result just wants the other layout. What depends on constants only has no
-//! source layout: it is laid out at compile time, as whoever uses it wants.
+//! one: it is removed, and its users simply want the other layout. A value that depends only on constants has no source
+//! layout: it is transformed at compile time, as its users want it.
 
 use super::scheme::Scheme;
 use super::{TO_NCHW, TO_NHWC};

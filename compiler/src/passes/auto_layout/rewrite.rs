@@ -1,5 +1,5 @@
-//! Rewriting a block to its chosen layouts: converted nodes are built again, and a value gets at most one transform to each
-//! layout, right before its first user there.
+//! Rewrites a block to the chosen layouts: converted nodes are built again, and a value gets at most one transform to
+//! each layout, right before its first user in that layout.
 
 use super::choose::root_of;
 use super::propagation::{Convertible, Form, Propagation, unsqueezed};

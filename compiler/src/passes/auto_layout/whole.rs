@@ -1,5 +1,8 @@
-//! What a module costs as a whole, as it would be fused: the choice by anchors sees no epilogues, and none of the kernels between
-//! anchors, whose own costs a layout changes too.
+//! The cost of a whole module after fusion. The choice by anchors does not see epilogues, or the kernels between
+//! anchors, whose costs a layout changes too.
+//!
+//! If a module has few different groups ([`MOST_SCHEDULED`]), the kernels that the rules make are weighed; else the
+//! estimate of the unscheduled groups is used.
 
 use super::pins::{Anchors, Pins};
 use super::{AutoLayout, channels_first, stands_in_nhwc};

@@ -1,4 +1,4 @@
-//! Softmax and normalisations that are written out of other ops.
+//! Softmax and normalisations that are written as several ops.
 
 use crate::graph::{Constant, ValueId};
 use crate::ops::binary::{Add, Div, Mul, Pow, Sub};

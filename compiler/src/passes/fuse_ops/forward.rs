@@ -1,8 +1,7 @@
 //! The graph that fusion works on: nodes of one block in post-DFS order, with edges to their users.
 //!
-//! Besides the block's own nodes there are two that stand for nothing in the IR, as in TVM: the operand list of a
-//! concat (a tuple), and each used result of a node with several results (an injective projection). Constants and block
-//! arguments are not in the graph.
+//! As in TVM, two kinds of nodes have no counterpart in the IR: the operand list of a concat (a tuple), and each used
+//! result of a node with several results (an injective projection). Constants and block arguments are not in the graph.
 
 use crate::arena::Id;
 use crate::graph::{BlockId, Function, NodeId, ValueDef, ValueId};

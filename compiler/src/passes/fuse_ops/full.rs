@@ -1,6 +1,6 @@
-//! Fusion beyond the classic rules. The rules of [`FUSION_RULES`] run one after another on the classic groups; each file says when its
-//! rule applies; those that weigh one kernel against two ask the estimate. A rule only joins whole groups, and never beyond the
-//! device's storage buffers for a kernel.
+//! Fusion beyond the classic rules: the rules of [`FUSION_RULES`] run one after another on the classic groups. The file
+//! of each rule says when it applies; a rule that weighs one kernel against two asks the estimate. A rule only joins
+//! whole groups, and never exceeds the device's storage buffers for a kernel.
 
 mod attention;
 mod concat_in_place;

@@ -1,4 +1,4 @@
-//! Turns groups of nodes into fused graph functions and calls of them.
+//! Moves groups of nodes into primitive graph functions, and calls these.
 
 use crate::arena::Id;
 use crate::graph::{Block, BlockId, Function, Module, Node, NodeId, Origins, TensorType, Value, ValueDef, ValueId};

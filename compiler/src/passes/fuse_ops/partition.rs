@@ -1,6 +1,6 @@
 //! Groups: a union-find over the forward graph, merged in TVM's three phases.
 //!
-//! A group has at most one anchor (an out-elementwise-fusable node). What a group reads and writes is counted as it
+//! A group has at most one anchor (an out-elementwise-fusable node). Reads and writes of a group are counted as it
 //! grows, so that no group needs more storage buffers than the device has.
 
 use super::dominators::PostDominators;

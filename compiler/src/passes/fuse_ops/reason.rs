@@ -1,4 +1,4 @@
-//! Why two nodes are in different groups: the failed condition with its values.
+//! Reasons why two nodes are in different groups: the failed condition with its values.
 
 use super::forward::{ForwardGraph, Source};
 use crate::graph::Function;

@@ -1,4 +1,4 @@
-//! Which nodes are in f16: forward over the operands, then back from the users.
+//! Decides which nodes are in f16: forward over the operands, then backward from the users.
 
 use super::fit::{Fit, fit_constant, fit_values};
 use super::keep::KeepF32;

@@ -1,4 +1,4 @@
-//! Which numbers f16 holds.
+//! Tests whether numbers fit f16.
 
 use crate::graph::Constant;
 use half::f16;

@@ -1,4 +1,4 @@
-//! One of two functions that an `if` chooses: what uses it is done inside an `if` of the same condition.
+//! An `if` that chooses between two functions: the use of the function moves into an `if` of the same condition.
 //!
 //! ```text
 //! %f = if %c { %g = function @a %k; yield %g }          %y = if %c { %0 = call @a %k, %x; yield %0 }
@@ -6,7 +6,8 @@
 //! %y = apply %f, %x
 //! ```
 //!
-//! What a function captured inside its branch is a further result of the `if`, with zeros from the other branch that nobody reads.
+//! A value that a function captured inside its branch becomes a further result of the `if`; the other branch yields
+//! zeros, which are not read.
 
 use crate::arena::Id;
 use crate::graph::{Block, Function, Module, Node, NodeId, ValueDef, ValueId};

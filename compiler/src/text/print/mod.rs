@@ -1,4 +1,4 @@
-//! Printing. Every function here is total: an invalid module prints too, so that a verifier's message can show it.
+//! Printing. Every function here is total: invalid modules print too, so that messages of the verifier can show them.
 
 mod constants;
 mod graph;

@@ -272,7 +272,7 @@ impl Unification<'_> {
             }
         }
     }
-    /// True if the loop `var` runs over the elements of one packed word of `buffer`.
+    /// Checks that the loop `var` runs over the elements of one packed word of `buffer`.
     fn word(&self, buffer: &Buffer, indices: &[Int], var: Name) -> Result<(), String> {
         if buffer.encoding != Encoding::ByteQuad {
             return Err(format!("`{}` is no memory of packed bytes", buffer.name));

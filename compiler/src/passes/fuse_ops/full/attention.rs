@@ -1,12 +1,23 @@
-//! `attention`: a product, a softmax of its rows and a product of that are one kernel.
+//! `attention`: a product, a softmax of its rows and a second product become one kernel.
 //!
 //! ```text
 //! matmul + add ─ softmax ─ matmul    =>    matmul + add + softmax + matmul, whose scores stay in workgroup memory
 //! ```
 //!
-//! Applies when nobody else uses the scores and what is made of them, when the schedule rule `attention` takes the whole, and when
-//! one kernel costs less than those apart, or the rule is asked for by name: no score is stored and loaded again, but each block of
-//! rows reads all keys and values.
+//! It applies if the intermediate values have no other users, if the schedule rule `attention` takes the group, and if
+//! one kernel is estimated cheaper than several, or the rule was requested by name. The pattern is recognised by
+//! structure: product, row reductions with a maximum, product. One kernel stores no scores, but each block of rows
+//! reads all keys and values.
+//!
+//! All scores of a block of rows are in workgroup memory. Maximum and sum are computed from there before the second
+//! product, so accumulators are never rescaled and no score is computed twice. If a row of scores does not fit into
+//! workgroup memory, several kernels remain, with a remark: that would need accumulators in workgroup memory per block
+//! of keys.
+//!
+//! Both products are those of `matmul-tiled` or `matmul-matrix`; the estimates of the scheduled candidates decide
+//! which, and how many rows a block has. Matrix units are used if all operands are f16 in memory, also the softmax's
+//! results. Software devices keep several kernels; matrix units need a request there (`--rules
+//! attention,matmul-matrix`).
 
 use super::super::forward::Source;
 use super::prologue::key_of;

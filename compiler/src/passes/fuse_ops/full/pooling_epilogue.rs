@@ -1,12 +1,13 @@
-//! `pooling-epilogue`: a reduction over windows of a convolution's results is the end of the convolution's kernel.
+//! `pooling-epilogue`: a reduction over windows of a convolution's results becomes the end of the convolution's kernel.
 //!
 //! ```text
 //! conv + relu ─ max_pool 2x2 stride 2    =>    conv + relu + max_pool, whose tiles hold whole windows
 //! ```
 //!
-//! Applies when nobody else uses what the windows are of, when a tile of registers holds a window, and when one kernel costs less
-//! than two: what windows share is computed once for each, but no result is stored and loaded again. Windows that do not overlap
-//! share nothing.
+//! It applies if the convolution's results have no other users, if a register tile holds a window, and if one kernel is
+//! estimated cheaper than two. One kernel does not store the convolution's results, but computes results that several
+//! windows share once per window. Windows that do not overlap share none. On matrix units the two kernels stay
+//! separate, with a remark: the estimate has no matrix tile for windows.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};

@@ -1,15 +1,16 @@
-//! `prologue`: elementwise and moving work in front of an anchor or a reduction is done where its result is read.
+//! `prologue`: elementwise ops and ops that move data, before an anchor or a reduction, are computed where the anchor
+//! reads them.
 //!
 //! ```text
 //! mul (x, scale)  ─ conv 1x1    =>    conv 1x1 of x * scale
 //! ```
 //!
-//! The classic rules never fuse into an anchor, since it reads each element many times: together, the work is repeated for each
-//! load that a tile does not share; apart, it stores its result and the anchor loads it, in one more kernel. The estimate knows
-//! both, and what it costs when neighbouring elements of an operand are no longer read together.
+//! The classic rules never fuse into an anchor, since it reads each element many times. Fused, the ops are repeated for
+//! each load that a tile does not share. Separate, one more kernel stores the result, and the anchor loads it. The
+//! estimate compares both, including the cost of reads that are no longer contiguous.
 //!
-//! Applies when only the anchor's group uses the work, when one kernel costs less than two, and when the device binds what it then
-//! reads.
+//! It applies if the anchor's group is the only user, if one kernel is estimated cheaper than two, and if the kernel's
+//! buffers fit the device's bindings.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made};
