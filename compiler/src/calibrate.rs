@@ -45,7 +45,7 @@ const CHOICES: usize = 3;
 /// What the last of them leaves to rounding, as a share of what the first one does.
 const LAST_CHOICE: f64 = 0.02;
 
-/// What calibration aims at, and what it may cost.
+/// The target of calibration, and the limit of its work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// The tolerance of results.
@@ -62,12 +62,12 @@ impl Default for Limits {
     }
 }
 
-/// What was measured of one node.
+/// The measurement of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeMeasure {
     /// Name of the node.
     pub node: Name,
-    /// A name of the model that means it: its own, else that of a node of the model that it stands for.
+    /// A name in the model for it: its own, or the name of a source node.
     pub listed: Name,
     /// Largest finite magnitude of its f32 results.
     pub largest: f64,
@@ -80,13 +80,13 @@ pub struct Calibration {
     pub nodes: Vec<NodeMeasure>,
     /// The nodes to keep in f32, with the values that demand it.
     pub keep: Vec<KeepF32>,
-    /// Compile as for `--amp fp16`: its guess about the first layers is better than what calibration found.
+    /// Compile as for `--amp fp16`: its heuristic is better than the result of the calibration.
     pub plain: bool,
     /// The largest error of a result in mixed precision, with those nodes kept.
     pub error: f64,
     /// The largest share of the tolerance that a result takes.
     pub used: f64,
-    /// Bytes that f16 saves in constants and in what kernels give.
+    /// Bytes that f16 saves in constants and results of kernels.
     pub saved: u64,
     /// Runs of the f32 network that it has taken.
     pub runs: f64,
@@ -135,7 +135,7 @@ pub enum CalibrationError {
 /// of the network that are done: 0 right before the exact one, 1 behind it.
 ///
 /// # Errors
-/// What a pass or the CPU executor says.
+/// An error of a pass or of the CPU executor.
 pub fn calibrate(
     module: &Module,
     pipeline: &PipelineOptions,
@@ -225,8 +225,8 @@ impl Chooser<'_, '_, '_> {
         Ok(Choice { keep: vec![], plain: true, outcome, storage })
     }
 
-    /// Besides the nodes of `few`, with which the results are `results`, those kernels that bring them within the limit; all nodes
-    /// where no choice does.
+    /// Searches for kernels to keep in f32 besides the nodes of `few` (which give `results`), so that the results are
+    /// within the limit; all nodes if no choice is.
     fn search(&mut self, few: &Choice, results: &[Tensor], nodes: &[NodeMeasure]) -> Result<Choice, CalibrationError> {
         let limit = self.limits.used;
         let mut search = Search::new(self.trial, &few.storage.kernels, results);
@@ -245,7 +245,7 @@ impl Chooser<'_, '_, '_> {
             if outcome.used <= limit {
                 break;
             }
-            // Nodes that are kept make other groups, which may round what was not rounded before.
+            // Keeping nodes changes the groups, and these may round other values than before.
             target *= (limit / outcome.used).clamp(0.1, 0.9);
             target = if choice + 1 == CHOICES { target.min(limit * LAST_CHOICE) } else { target };
         }

@@ -125,7 +125,7 @@ pub fn inspect_module(module: &Module) -> Inspection {
     }
 }
 
-/// Calls nest at most this deep in what is counted: recursion has no static count.
+/// Largest depth of calls that is counted: recursion has no static count.
 const CALL_DEPTH: usize = 32;
 
 fn count_ops(module: &Module, f: &Function, ops: &mut IndexMap<String, usize>, depth: usize) {

@@ -11,15 +11,16 @@ use crate::interpreter::ExecError;
 use crate::tensor::Tensor;
 use std::ops::Range;
 
-/// A share beyond this is no small error: what it adds to others is not known.
+/// Above this share, an error is not small, and its effect does not simply add to others.
 const WILD: f32 = 1e6;
 
 /// Neighbouring kernels that are rounded together.
 pub(super) struct Part {
     pub kernels: Range<usize>,
-    /// What their rounding alone takes of the tolerance.
+    /// The fraction of the tolerance that their rounding alone uses.
     pub used: f64,
-    /// What their rounding alone adds to each element of the float results, as a share of what the element may differ by.
+    /// The error that their rounding alone adds to each element of the float results, as a fraction of the element's
+    /// tolerance.
     errors: Vec<f32>,
     bytes: f64,
 }
@@ -85,7 +86,8 @@ impl<'s> Search<'s> {
             add(&self.parts[best.1], -1.0, &mut sums, &mut squares);
             kept.push(best.1);
         }
-        // Only together do they show which errors the same elements take: the dearest that is kept in vain goes back to f16.
+        // Only together they show which errors affect the same elements: the most expensive kernel that is kept without
+        // effect goes back to f16.
         let mut order = kept.clone();
         order.sort_by(|a, b| self.parts[*b].bytes.total_cmp(&self.parts[*a].bytes));
         for i in order {
@@ -168,7 +170,8 @@ impl<'s> Search<'s> {
 }
 
 impl Elements {
-    /// What errors take of the tolerance: as they are, whose sum luck may make small, and as their squares tell.
+    /// The fraction of the tolerance that errors use: the larger of the actual sums, which may cancel by chance, and an
+    /// estimate from their squares.
     fn used(&self, sums: &[f64], squares: &[f64]) -> f64 {
         let (mut most, mut from) = (0.0f64, 0);
         for &end in &self.ends {
@@ -183,8 +186,9 @@ impl Elements {
         most
     }
 
-    /// What the square of an element's error counts: where elements are nearest to their limit, the derivative of the sum of the
-    /// errors' eighth powers, which stands for that of the largest; else what it adds to the norm.
+    /// The weight of the square of an element's error. If single elements are nearest to their limit, it is the
+    /// derivative of the sum of the errors' eighth powers, as an approximation of the largest error; else its
+    /// contribution to the norm.
     fn mended(&self, squares: &[f64]) -> Vec<f64> {
         let elements = squares.iter().map(|s| s.powi(4)).sum::<f64>().powf(0.25);
         let norms = squares.iter().zip(&self.weights).map(|(s, w)| s * f64::from(*w).powi(2));

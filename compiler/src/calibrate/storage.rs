@@ -10,11 +10,11 @@ use crate::passes::{AmpMode, KeepF32, PassContext, PassError, PipelineOptions, S
 use crate::profile::DeviceProfile;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What one kernel rounds. Nodes and values are those of the f32 graph that the pass `mixed-precision` finds.
+/// The values that one kernel rounds. Nodes and values are those of the f32 graph before the pass `mixed-precision`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kernel {
-    /// Nodes that stay in f32 for nothing of this to be rounded: those that read the constants, that give the results, and
-    /// that read these. What else is in their kernels may be f16 in registers.
+    /// Nodes that must stay in f32 so that nothing of this is rounded: the readers of the constants, the makers of the
+    /// results, and the readers of these. Other values in their kernels may be f16 in registers.
     pub nodes: Vec<Name>,
     /// What it stores in f16, and the constants that it reads so.
     pub values: Vec<ValueId>,
@@ -27,7 +27,7 @@ pub(super) struct Kernel {
 pub(super) struct Storage {
     /// The kernels that round something, in execution order.
     pub kernels: Vec<Kernel>,
-    /// Bytes of everything in f32: constants, and what kernels give.
+    /// Bytes of constants and results of kernels, all in f32.
     pub single: u64,
 }
 impl Storage {

@@ -87,7 +87,7 @@ impl<'a> Trial<'a> {
         self.interpreter.rerun(self.module.entry, values, &change)
     }
 
-    /// What rounding in `kernels` does to the results.
+    /// The effect of rounding in `kernels` on the results.
     pub fn outcome<'k>(&mut self, kernels: impl IntoIterator<Item = &'k Kernel> + Clone) -> Result<Outcome, ExecError> {
         let got = self.run(kernels, &mut |_, _| ())?;
         Ok(self.judge(&got))

@@ -72,7 +72,7 @@ impl Bodies {
     }
 }
 
-/// What was joined: the entry function as it was, and which node of which function each copy is of.
+/// The record of a join: the original entry function, and for each copied node its function and original node.
 pub(super) struct Joined {
     entry: Function,
     copies: Vec<(NodeId, Name, NodeId)>,
@@ -111,7 +111,7 @@ pub(super) fn join(module: &mut Module) -> Option<Joined> {
 }
 
 impl Joined {
-    /// Takes the functions apart again; nodes keep what they became.
+    /// Separates the functions again. Nodes keep the changes that planning made.
     pub fn part(self, module: &mut Module) {
         let mut entry = self.entry;
         let joined = module.main().clone();

@@ -14,9 +14,10 @@ use crate::plan::{EmitKernel, EmittedKernel};
 use crate::text::parse_instructions;
 use crate::tir::TensorFunction;
 
-/// Where the kernels of one module are kept, for one device and list of options: whoever implements it tells builds of the program apart.
+/// Storage for the kernels of one module, one device and one list of options. The implementation must distinguish
+/// builds of the program.
 pub trait KeepKernels: Send + Sync {
-    /// What [`KeepKernels::write`] was given, if anything is there.
+    /// The bytes that [`KeepKernels::write`] stored, if any.
     fn read(&self) -> Option<Vec<u8>>;
     /// Keeps the kernels; a place that cannot be written costs the next start its time.
     fn write(&self, bytes: &[u8]);
@@ -73,7 +74,7 @@ impl Kept {
     }
 }
 
-/// What the kernels of a request follow from, beside the device.
+/// The inputs of a request's kernels, besides the device.
 fn key(request: &Request) -> Fingerprint {
     Fingerprint::of(|w| {
         w.text(request.function.name.as_str());

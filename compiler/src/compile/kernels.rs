@@ -53,8 +53,8 @@ impl Requests {
         Requests { list: vec![], known: FxHashMap::default(), taken: own.collect() }
     }
 
-    /// The id of the request, which is that of an equal one where there was one. One of the module's `own` functions keeps
-    /// its name, unless it is requested once more with other constants; other functions get a name that is free.
+    /// The id of the request; an equal earlier request has the same id. A function of the module (`own`) keeps its
+    /// name, unless it is requested again with other constants; other functions get a free name.
     pub fn add(&mut self, mut function: TensorFunction, constants: Vec<BufferId>, own: bool) -> FunctionId {
         let next = FunctionId::from_index(self.list.len());
         let id = *self.known.entry((function.fingerprint(), constants.clone())).or_insert(next);
@@ -203,7 +203,8 @@ fn build(request: &Request, backend: Backend<'_>) -> Result<Built, CompileError>
     Ok(Built { before, function, rule, applied, declined, kernels, versions })
 }
 
-/// The kernels of a version; none where the device does not take them, since the function for all sizes is there.
+/// The kernels of a version; `None` if the device does not support them, since the function for all sizes can run
+/// instead.
 fn version(
     v: rules::FunctionVersion,
     base: Name,

@@ -10,7 +10,7 @@ use crate::schedule::estimate::Estimate;
 use crate::tir::{BufferId, TensorFunction};
 use std::sync::{Arc, Mutex};
 
-/// Measured times with the shader generator whose kernels they are of.
+/// Measured times, and the shader generator that made the measured kernels.
 pub struct KernelTimes {
     /// The times.
     pub measurements: Measurements,
@@ -24,7 +24,7 @@ pub struct MeasuredCost {
     profile: DeviceProfile,
     estimated: EstimatedCost,
     scale: f64,
-    /// What was asked before: a time follows from the node's kernels, which take a while to make.
+    /// Answers to earlier questions: a time needs the node's kernels, and compiling these takes time.
     known: Mutex<Vec<(NodeForm, Option<f64>)>>,
 }
 
@@ -65,7 +65,7 @@ impl CostModel for MeasuredCost {
     }
 }
 
-/// Times a compiled module on a device; implemented by whoever has one.
+/// Times a compiled module on a device. The runtime implements it.
 pub trait MeasureKernel {
     /// The time of one run on the device, in nanoseconds: inputs and results resident, the least disturbed of several
     /// runs.

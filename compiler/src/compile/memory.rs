@@ -55,7 +55,8 @@ impl Pool {
     fn push(&mut self, life: Lifetime, scratch: bool) -> PoolId {
         self.values.push(PoolValue { life, open: None, scratch, function: self.function })
     }
-    /// What is added from here on are values of that function: of each call that is under way, beside those of all others.
+    /// Values that are added from here on belong to that function. Each active call has its own copies of them, so they
+    /// share no slots with other values.
     pub fn enter(&mut self, function: Option<usize>) {
         self.function = function;
     }
@@ -65,7 +66,7 @@ impl Pool {
             self.values[id].open = Some((elements.clone(), dtype, encoding));
         }
     }
-    /// The pool with numbers for open sizes; what has none counts nothing.
+    /// The pool with numbers for open sizes. A size without a number counts as 0.
     pub fn at(&self, size: &dyn Fn(Name) -> Option<i64>) -> Pool {
         let mut pool = self.clone();
         for (_, v) in pool.values.iter_mut() {
@@ -81,7 +82,7 @@ impl Pool {
         let last = &mut self.values[id].life.last;
         *last = (*last).max(at);
     }
-    /// The steps behind `first` up to `last` run again and again: what was there before and is used in them stays until the last.
+    /// The steps after `first` up to `last` are a loop: values from before it that are used in it live until `last`.
     pub fn extend_over(&mut self, first: usize, last: usize) {
         for (_, v) in self.values.iter_mut() {
             if v.life.first < first && v.life.last > first {

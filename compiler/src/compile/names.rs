@@ -41,13 +41,13 @@ impl Sources {
 
 /// What a group is called.
 pub(super) struct Label {
-    /// The source node that stands for it.
+    /// The source node that represents it.
     pub layer: Name,
-    /// The node's short name and what is fused with it.
+    /// The node's short name and the ops fused with it.
     pub text: String,
 }
 
-/// The label of a group whose nodes have these names, ops and origins; `main` is the one that stands for it.
+/// The label of a group whose nodes have these names, ops and origins; `main` is the node that represents it.
 pub(super) fn label(
     origins: &[Name],
     main: (&'static str, &[Name], Name),
@@ -56,7 +56,7 @@ pub(super) fn label(
 ) -> Label {
     let (op, own, name) = main;
     let of_main = sources.ordered(own);
-    // The source node of the same op, else (for what a pass has put there) the one that it serves.
+    // The source node of the same op; or, for an inserted node, the node that it serves.
     let exact = of_main.iter().find(|s| s.1 == op).copied();
     let (layer, layer_op) = exact.or(of_main.first().copied()).unwrap_or((own.first().copied().unwrap_or(name), op));
     let short = short_name(layer.as_str(), layer_op);
@@ -110,8 +110,8 @@ pub(super) struct KernelNames {
 }
 
 impl KernelNames {
-    /// The name of a kernel whose first call is in `group`; `part` tells it from others of the same function, the conditions `when` from
-    /// those for other sizes.
+    /// The name of a kernel whose first call is in `group`. `part` distinguishes kernels of the same function, the
+    /// conditions `when` versions.
     pub fn give(&mut self, group: &Group, part: Option<Name>, when: &[Cond]) -> String {
         let mut base = match part {
             None => group.label.clone(),

@@ -33,7 +33,7 @@ impl Packers {
     }
 }
 
-/// What tells the buffers of a plan apart.
+/// The identity of a buffer of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum BufferKey {
     /// The n-th input of the entry function.

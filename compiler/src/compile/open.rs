@@ -54,11 +54,11 @@ use indexmap::IndexMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
-/// What makes the plan for given sizes. It holds the steps before buffers have numbers, and sizes as expressions.
+/// Makes the plan for given sizes. It has the steps before buffers are numbered, and sizes as expressions.
 pub struct OpenPlan {
     /// Functions and constants, with open sizes; the entry function as it was planned.
     pub(super) module: Module,
-    /// The network as it came: what its nodes make of sizes.
+    /// The source network, to check which sizes its nodes accept.
     pub(super) source: Option<Module>,
     pub(super) profile: DeviceProfile,
     pub(super) ranges: DimRanges,
@@ -70,7 +70,7 @@ pub struct OpenPlan {
     pub(super) growing: FxHashSet<ValueId>,
     pub(super) pending: Vec<Pending>,
     pub(super) kernels: Vec<PlanKernel>,
-    /// What plans are held against, where they are verified.
+    /// The reference for verifying plans, if they are verified.
     pub(super) values: Option<PlanValues>,
 }
 
@@ -122,14 +122,14 @@ pub enum SizeError {
         /// The node, and what it says.
         why: BindError,
     },
-    /// A dimension of which the inputs say nothing.
+    /// A dimension that no input shape determines.
     #[error("the inputs do not say how large `{0}` is")]
     Unknown(Name),
-    /// Beyond what the kernels for any sizes do on this device: a tensor that one binding does not hold, too many rounds of a loop. There may be a
-    /// plan for these sizes alone.
+    /// Beyond the limits of the kernels for all sizes: a tensor that exceeds one binding, or too many loop iterations.
+    /// There may be a plan for these sizes alone.
     #[error("{0}")]
     BeyondOpenPlan(String),
-    /// What the device does not have for these sizes.
+    /// These sizes exceed a limit of the device.
     #[error("{0}")]
     BeyondDevice(String),
     /// A bug of ours.
@@ -159,13 +159,13 @@ pub struct KernelVersion {
     pub kernel: KernelIndex,
     /// The group whose dispatch it is.
     pub group: usize,
-    /// What must hold for the open dimensions.
+    /// The conditions on open dimensions.
     pub when: Vec<Cond>,
 }
 
 impl OpenPlan {
-    /// The kernels that run for some sizes only: for each group in the order in which a plan for given sizes asks them. Where the
-    /// conditions of none hold, the group has its kernels for all sizes.
+    /// The kernels for some sizes only, per group in the order in which their conditions are tested. If no condition
+    /// holds, the group's kernels for all sizes run.
     pub fn versions(&self) -> Vec<KernelVersion> {
         let of = |p: &Pending| match p {
             Pending::Dispatch { kernel, group, version: Some(v), .. } => {
@@ -176,7 +176,7 @@ impl OpenPlan {
         self.pending.iter().filter_map(of).collect()
     }
 
-    /// The groups whose dispatches a kernel is, for any sizes.
+    /// The groups that dispatch a kernel, at any sizes.
     pub(super) fn groups_of(&self, kernel: KernelIndex) -> Vec<usize> {
         let of = |p: &Pending| match p {
             Pending::Dispatch { kernel: own, group, .. } if *own == kernel => Some(*group),
@@ -191,7 +191,7 @@ impl OpenPlan {
         open_dims(&self.module)
     }
 
-    /// What the dimensions may be.
+    /// The ranges of the dimensions.
     pub fn ranges(&self) -> &DimRanges {
         &self.ranges
     }
@@ -272,7 +272,7 @@ impl OpenPlan {
         Ok((plan, memory))
     }
 
-    /// Each value must fit one binding: where a value is cut is a part of kernels.
+    /// Each value must fit one binding: positions of slices are part of the kernels.
     fn check_bindings(&self, plan: &Plan) -> Result<(), SizeError> {
         let open = |b: &&crate::plan::PlanBuffer| matches!(b.content, Content::Input(_) | Content::Pool);
         match plan.buffers.iter().filter(open).find(|b| b.bytes > self.profile.max_binding) {
@@ -319,7 +319,7 @@ fn check_range(ranges: &DimRanges, (dim, size): (Name, i64)) -> Result<(), SizeE
 /// Refuses sizes of inputs of these shapes that are beyond the ranges of the network's open dimensions.
 ///
 /// # Errors
-/// [`SizeError::OutOfRange`] alone: whoever runs the network refuses other shapes.
+/// Only [`SizeError::OutOfRange`]; the caller that runs the network refuses other wrong shapes.
 pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) -> Result<(), SizeError> {
     match sizes_of(module, shapes, ranges) {
         Err(e @ SizeError::OutOfRange { .. }) => Err(e),
@@ -327,8 +327,7 @@ pub fn check_ranges(module: &Module, shapes: &[&[usize]], ranges: &DimRanges) ->
     }
 }
 
-/// The network that sizes are checked against: a function has the types that it is called with. None where that cannot be, which
-/// type inference says.
+/// The network for checking sizes: each function has the types that it is called with. `None` if type inference fails.
 pub(super) fn as_called(module: &Module) -> Option<Module> {
     let mut source = module.clone();
     instantiate_functions(&mut source).ok()?;

@@ -31,19 +31,19 @@ use crate::remark::{Remark, RemarkKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// The pass of remarks about what groups become.
+/// The pass name in remarks about the forms of groups.
 pub(super) const LOWERING: &str = "lower-groups";
 
 /// The pass of remarks about schedules.
 pub(super) const SCHEDULING: &str = "schedule";
 
-/// What the nodes of the entry function become.
+/// The forms of the entry function's nodes.
 pub(super) type Lowering = FxHashMap<NodeId, Lowered>;
 
-/// What nodes' kernels come from.
+/// The origins of nodes' kernels.
 pub(super) type Origins = FxHashMap<NodeId, Origin>;
 
-/// What a node's kernels come from.
+/// The origin of a node's kernels.
 pub(super) struct Origin {
     pub(super) function: FunctionId,
     /// The nodes of the tensor function's stages, in the primitive function that was lowered.
@@ -52,7 +52,7 @@ pub(super) struct Origin {
     pub(super) work: Arc<GroupWork>,
 }
 
-/// Plans a module whose groups are formed; with `verify`, plans are held against the graph.
+/// Plans a module whose groups are formed; with `verify`, the plan is verified against the graph.
 ///
 /// # Errors
 /// Open dimensions, modules only the CPU executor can run, bugs.
@@ -167,7 +167,7 @@ pub(super) struct Planner<'a> {
     /// The node of each group.
     planned: Vec<NodeId>,
     pub(super) aliases: Aliases,
-    /// Values that a region computes right where they are needed behind it.
+    /// Values that a region computes directly in the buffers of its results.
     pub(super) results: FxHashMap<ValueId, PoolId>,
     /// Values that grow as a loop runs.
     pub(super) growing: FxHashSet<ValueId>,
@@ -315,7 +315,7 @@ impl Planner<'_> {
         self.host_step(n);
     }
 
-    /// Gives a new value its place: in the pool, or in host memory where no kernel touches it.
+    /// Assigns a storage location to a new value: in the pool, or in host memory if no kernel uses it.
     pub(super) fn new_value(&mut self, ty: &TensorType, v: ValueId, step: usize) {
         if !self.on_device.contains(&v) {
             let location = self.on_host_value();

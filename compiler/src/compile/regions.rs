@@ -85,14 +85,14 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What a branch computes as a result of its own is computed right where the results of the `if` live.
+    /// Lets a branch compute its results directly in the buffers of the `if`'s results.
     fn aim(&mut self, n: NodeId, region: BlockId) {
         let main = self.main;
         let to: Vec<StorageLocation> = main.nodes[n].outputs.iter().map(|v| self.location[v]).collect();
         self.aim_at(region, main.blocks[region].results.iter().copied().zip(to));
     }
 
-    /// Results of a region that it computes itself are computed right where they are needed.
+    /// Lets a region compute its own results directly in their final buffers.
     fn aim_at(&mut self, region: BlockId, results: impl Iterator<Item = (ValueId, StorageLocation)>) {
         let main = self.main;
         self.results.clear();
@@ -105,7 +105,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A loop: what it carries has two places, one that an iteration reads and one where it leaves it for the next.
+    /// A loop: each carried value has two buffers, one that an iteration reads and one that it writes for the next.
     pub(super) fn repeat(&mut self, n: NodeId, lowered: &Lowering, functions: &Origins) -> Result<(), CompileError> {
         let main = self.main;
         let node = &main.nodes[n];

@@ -33,7 +33,7 @@ pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<En
     }
 }
 
-/// What a group becomes.
+/// The form of a group.
 pub(super) enum Lowered {
     /// Its operand under another shape.
     View,
@@ -113,7 +113,7 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
     }
 }
 
-/// What the symbols of the tensor function `t` are, that node `n` calls: dimensions of operands and results.
+/// The values of the symbols of tensor function `t`, which node `n` calls, from the dimensions of operands and results.
 fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Name, Int> {
     let node = &main.nodes[n];
     let values = node.inputs.iter().flatten().chain(&node.outputs).map(|&v| main.ty(v).shape.as_slice());
@@ -124,8 +124,9 @@ fn unify_symbols(main: &Function, n: NodeId, t: &TensorFunction) -> FxHashMap<Na
     }
 }
 
-/// The symbols of the tensor function that node `n` calls, as expressions of the module's: those of what a group was lowered to
-/// are the module's own, those of a function that came with it follow from the types of operands and results.
+/// The symbols of the tensor function that node `n` calls, as expressions in the module's symbols. A lowered group uses
+/// the module's symbols directly; for a function of the source module they follow from the types of operands and
+/// results.
 pub(super) fn symbols_of(main: &Function, n: NodeId, f: &TensorFunction) -> Vec<(Name, Int)> {
     let known = unify_symbols(main, n, f);
     let of = |s: &(Name, i64, i64)| (s.0, known.get(&s.0).cloned().unwrap_or_else(|| Int::var(s.0)));
@@ -165,7 +166,7 @@ impl Aliases {
     pub fn root(&self, v: ValueId) -> ValueId {
         self.source.get(&v).copied().unwrap_or(v)
     }
-    /// True when nothing behind node `n`, and no other operand of it, needs the memory of its operand `v`.
+    /// True if no later node, and no other operand of `n`, needs the memory of its operand `v`.
     pub fn ends_at(&self, main: &Function, v: ValueId, n: NodeId) -> bool {
         let root = self.root(v);
         let same = |u: &ValueId| self.root(*u) == root;
@@ -190,8 +191,8 @@ fn uses(main: &Function, n: NodeId) -> Vec<ValueId> {
     out
 }
 
-/// The values of `main` that live on the device: those that kernels touch, or host functions that work on device buffers; with the
-/// results of an `if` those that its branches yield.
+/// The values of `main` that live on the device: operands and results of kernels, and of host functions on device
+/// buffers. The results of an `if` include the values that its branches yield.
 pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered>) -> FxHashSet<ValueId> {
     let aliases = Aliases::of(main, lowered);
     let (nodes, bodies) = (main.walk(), Bodies::of(main));
@@ -224,8 +225,8 @@ pub(super) fn device_values(main: &Function, lowered: &FxHashMap<NodeId, Lowered
     all.filter(|&v| touched.contains(&aliases.root(v))).collect()
 }
 
-/// The values around the regions of node `n` that live in the same kind of memory: results with what is yielded for them, what a
-/// loop carries with its first value and its argument, and the operands and results of a call with those of the callee.
+/// Sets of values at the regions of node `n` that must live in the same kind of memory: a result and the yielded
+/// values; a carried value, its first value and its argument; operands and results of a call and those of the callee.
 fn values_together(main: &Function, n: NodeId, bodies: &Bodies) -> Vec<Vec<ValueId>> {
     let node = &main.nodes[n];
     if let Some((_, body)) = bodies.called(main, n) {
@@ -250,7 +251,7 @@ fn values_together(main: &Function, n: NodeId, bodies: &Bodies) -> Vec<Vec<Value
     node.outputs.iter().enumerate().filter(|_| !node.regions.is_empty()).map(class).collect()
 }
 
-/// What a host function on device buffers works on has a form there.
+/// Checks that the operands and results of host functions on device buffers have a device form.
 ///
 /// # Errors
 /// The first call that has an operand or a result without: the CPU executor can run its reference.
@@ -311,7 +312,7 @@ pub(super) fn lower_all(
     out
 }
 
-/// What one element of a result needs is bound to one kernel, each tensor with all its slices: that must fit what a kernel has.
+/// Checks that each kernel's tensors, with all their slices, fit the bindings of a kernel.
 ///
 /// # Errors
 /// The first group that takes more: the CPU executor has no such limit.

@@ -32,13 +32,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub enum StageValue {
     /// The n-th input of the network.
     Input(usize),
-    /// The n-th result of what comes before.
+    /// The n-th result of the head.
     Head(usize),
     /// The n-th result of the nodes that decide sizes.
     Sizing(usize),
 }
 
-/// A node of what comes after that defines sizes, and the operands that say them, but for constants.
+/// A node of the tail that defines sizes, and its operands that determine them, without constants.
 #[derive(Clone, Debug)]
 pub struct SizedNode {
     /// The node, of the tail's entry function.
@@ -50,13 +50,13 @@ pub struct SizedNode {
 /// The parts of a network: modules whose entry functions take values of the parts before.
 #[derive(Clone, Debug)]
 pub struct Stages {
-    /// What depends on no such size. It takes the network's inputs.
+    /// Everything that does not depend on such sizes. It takes the network's inputs.
     pub head: Module,
     /// The nodes that have to run to decide sizes, and depend on no other such node.
     pub sizing: Module,
     /// Its operands.
     pub sizing_operands: Vec<StageValue>,
-    /// What is left, perhaps with further nodes that decide sizes. Its results are the network's.
+    /// The rest, possibly with further nodes that decide sizes. Its results are the network's.
     pub tail: Module,
     /// Its operands.
     pub tail_operands: Vec<StageValue>,
@@ -65,7 +65,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The values that decide sizes, to be read before what comes after is known.
+    /// The values that determine sizes. They are read before the tail is compiled.
     pub fn reads(&self) -> Vec<StageValue> {
         self.sized.iter().flat_map(|s| s.operands.iter().map(|o| o.1)).collect()
     }
@@ -88,7 +88,8 @@ impl Stages {
         Ok(module)
     }
 
-    /// What comes after, for these sizes of the network's open dimensions, operands of these shapes, and these values of [`Stages::reads`].
+    /// The tail for these sizes of the network's open dimensions, operands of these shapes, and these values of
+    /// [`Stages::reads`].
     ///
     /// # Errors
     /// Sizes that there cannot be, or that a later node refuses.
@@ -114,7 +115,8 @@ fn set_sizes(module: &mut Module, dims: &[(Name, i64)], shapes: &[Vec<usize>]) -
     set_shapes_in_order(module, &shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// Gives a node the sizes that operands say, and notes what its symbols are; of one with regions the one that they choose stays.
+/// Makes the sizes that operands determine attributes of a node, and records the values of its symbols. A node with
+/// regions is replaced by the region that its operands choose.
 fn size_node(
     module: &mut Module,
     n: NodeId,
@@ -153,11 +155,11 @@ fn size_node(
     Ok(())
 }
 
-/// The parts of a network in which nodes decide sizes; none where no node of the entry function does, with calls inlined, or all that
-/// there are do and depend on no other.
+/// The parts of a network in which nodes decide sizes. `None` if no node of the entry function does (after inlining
+/// calls), or if all nodes do and depend on no other.
 ///
 /// # Errors
-/// What inlining says.
+/// An error of inlining.
 pub fn split_stages(module: &Module) -> Result<Option<Stages>, PassError> {
     let mut module = module.clone();
     let mut cx = PassContext::default();

@@ -46,7 +46,7 @@ impl NodeForm {
     }
 }
 
-/// What nodes and groups cost, in nanoseconds.
+/// Costs of nodes and groups, in nanoseconds.
 pub trait CostModel: Send + Sync {
     /// The cost of one node that runs alone.
     fn node(&self, form: &NodeForm) -> u64;
@@ -78,7 +78,7 @@ impl EstimatedCost {
             let found = self.function(&te, &constants);
             found.as_ref().as_ref().map(Estimate::total).map_err(String::clone)
         });
-        // What has no tensor expression moves its operands and results once.
+        // A node without a tensor expression moves its operands and results once.
         let moved = || {
             let types = form.inputs.iter().flatten().map(|t| &t.0).chain(&form.outputs);
             let bytes = types.map(|ty| self.estimator.elements(&ty.numel()) * ty.dtype.size() as f64).sum::<f64>();

@@ -333,7 +333,7 @@ pub fn substitute_function_dims(f: &mut Function, map: &FxHashMap<Name, Int>) {
     }
 }
 
-/// What the symbols in dimensions are where the value with them has become one of another shape.
+/// Learns the values of symbols from the old (symbolic) and the new dimensions of a value.
 pub fn learn_dims(old: &[Dim], new: &[Dim], map: &mut FxHashMap<Name, Int>) {
     map.extend(
         old.iter().zip(new).filter(|(old, new)| old != new).filter_map(|(old, new)| Some((old.as_var()?, new.clone()))),

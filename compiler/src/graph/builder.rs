@@ -135,7 +135,7 @@ impl<'m> FunctionBuilder<'m> {
     pub(crate) fn enter(&mut self, block: BlockId) -> BlockId {
         std::mem::replace(&mut self.block, block)
     }
-    /// Runs `f`; where that fails, the nodes that it has added to the current block go again.
+    /// Runs `f`; if it fails, the nodes that it added to the current block are removed again.
     ///
     /// # Errors
     /// As `f`.

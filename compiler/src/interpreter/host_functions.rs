@@ -115,7 +115,7 @@ fn write_results(
     }
     for d in declared {
         results.push(match d.in_place_of {
-            // Its place among the operands is taken by an empty tensor, so that nobody else holds the memory.
+            // An empty tensor replaces it among the operands, so that its memory is not shared.
             Some(operand) => {
                 let held = inputs.get_mut(operand).ok_or_else(|| format!("there is no operand {operand}"))?;
                 TensorMut::in_place(std::mem::replace(held, Tensor::zeros(held.dtype(), vec![0])), operand)

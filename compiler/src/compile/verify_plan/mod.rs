@@ -42,30 +42,31 @@ use control::Interface;
 use rustc_hash::{FxHashMap, FxHashSet};
 use state::{Held, State, Writer};
 
-/// What plans of a module are held against.
+/// The reference for verifying plans of a module.
 #[derive(Clone)]
 pub(super) struct PlanValues {
     /// The node of each group.
     nodes: Vec<NodeId>,
     /// The operands of views, by their results.
     views: FxHashMap<ValueId, ValueId>,
-    /// What each binding of each kernel is.
+    /// The role of each binding of each kernel.
     kernels: Vec<Vec<Role>>,
 }
 
-/// What a kernel binds.
+/// The role of a binding.
 #[derive(Clone, Copy)]
 enum Role {
     /// The n-th operand of the group's node.
     Operand(usize),
     /// The n-th result.
     Result(usize),
-    /// What one kernel of the group leaves for another.
+    /// Scratch: written by one kernel of the group for another.
     Scratch(BufferId),
 }
 
 impl PlanValues {
-    /// Those of `main`, joined with what it calls, whose groups became `kernels` of `module`; `is_view` tells groups that became none.
+    /// The reference of `main`, joined with its callees, whose groups became `kernels` of `module`; `is_view` is true
+    /// for groups without kernels.
     pub fn of(module: &Module, main: &Function, is_view: impl Fn(usize) -> bool, kernels: &[PlanKernel]) -> PlanValues {
         let planned = |n: &NodeId| !main.nodes[*n].op.is::<Const>() && !main.nodes[*n].op.is::<Callees>();
         let nodes: Vec<NodeId> = main.walk().into_iter().filter(planned).collect();
@@ -143,7 +144,7 @@ fn fault<T>(place: &str, message: String) -> Verified<T> {
 }
 
 impl Verifier<'_> {
-    /// What is there before the first step: inputs and constants.
+    /// The state before the first step: inputs and constants.
     fn start(&mut self) -> State {
         let mut state = State::default();
         for (buffer, b) in self.plan.buffers.iter().enumerate() {
@@ -158,7 +159,7 @@ impl Verifier<'_> {
         state
     }
 
-    /// What holds a value: a view is its operand.
+    /// The content that represents a value: for a view, its operand.
     fn held(&self, v: ValueId) -> Held {
         let mut v = v;
         while let Some(&from) = self.values.views.get(&v) {

@@ -13,7 +13,7 @@ use crate::graph::ValueId;
 use crate::name::Name;
 use crate::ops::narrow::Narrow;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Binding {
     /// An operand that is left out, or an optional without an element.
@@ -72,7 +72,7 @@ impl Binding {
             }
         })
     }
-    /// True where both hold as many tensors in the same places, of the same narrow types.
+    /// True if both have the same number of tensors in the same positions, with the same narrow types.
     pub(super) fn is_like(&self, other: &Binding) -> bool {
         match (self, other) {
             (Binding::Absent, Binding::Absent) => true,

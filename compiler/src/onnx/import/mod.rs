@@ -62,19 +62,19 @@ pub fn import_onnx(bytes: Bytes, external: &dyn ExternalData) -> Result<Module, 
     import_onnx_with(bytes, external, &ImportOptions::default())
 }
 
-/// What is fixed when a model is imported, so that everything computed from it is known.
+/// Values that are fixed on import, so that everything computed from them is known.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The first dimension of every input that has dimensions.
     pub batch: Option<usize>,
     /// Sizes of named dimensions.
     pub dims: Vec<(Name, i64)>,
-    /// Whole shapes of inputs; they go before the others. Element `i` of the sequence `x` is the input `x.i`: of a
-    /// sequence there are as many as have shapes here, and an optional is there where it has one.
+    /// Shapes of inputs; they have priority over the other settings. Element `i` of the sequence `x` is the input
+    /// `x.i`: a sequence has as many elements as there are shapes here, and an optional is present if it has a shape.
     pub shapes: Vec<(Name, Vec<usize>)>,
     /// Inputs that become constants: sizes and axes that would otherwise be known only at run time.
     pub values: Vec<(Name, Tensor)>,
-    /// What dimensions may be that stay open: decides comparisons in shape arithmetic.
+    /// Ranges of open dimensions. They decide comparisons in shape arithmetic.
     pub ranges: DimRanges,
 }
 
@@ -222,7 +222,7 @@ impl<'p> Importer<'p> {
     /// Refuses operators that nothing imports, all at once.
     ///
     /// # Errors
-    /// The operators, or the opset where that is so old that they had another form.
+    /// The unsupported operators, or an opset that is too old.
     fn check_support(&self) -> Result<(), ImportError> {
         let unsupported = unsupported_ops(self);
         match self.opsets.get("") {

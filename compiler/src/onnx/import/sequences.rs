@@ -109,7 +109,7 @@ impl<'p> Importer<'p> {
                 let mut list = x.sequence(0)?.to_vec();
                 let at = match inputs.get(2) {
                     None | Some(Binding::Absent) => list.len(),
-                    // The end is a place too, and -1 stands for the place before the last element.
+                    // The end is a valid position too, and -1 means the position before the last element.
                     Some(_) => match known_scalar(b, x.tensor(2)?) {
                         Some(at) if at == list.len() as i64 => list.len(),
                         _ => x.position(b, 2, list.len())?,
