@@ -1,7 +1,8 @@
 //! Derives workgroup barriers: between a write and a read, or a read and a write, of memory that threads share.
 //!
-//! A barrier goes before the outermost statement that conflicts with what happened since the last one, so a copy nest
-//! waits once and not in every iteration. Loops are walked twice: the second walk sees what the last iteration left.
+//! A barrier goes before the outermost statement that conflicts with an access since the last barrier, so a copy nest
+//! waits once and not in every iteration. Loops are walked twice: the second walk starts with the accesses of the last
+//! iteration.
 
 use crate::grid::{Axes, Axis};
 use crate::tree::{Leaf, Node};

@@ -1,4 +1,7 @@
-//! Sequences of statements, in which a condition and its opposite make one branch.
+//! Sequences of statements. A condition followed by its opposite becomes one branch with two sides.
+//!
+//! On a device with few registers per thread, if a thread takes the same side in every iteration of a loop, the first
+//! part of the load addresses on both sides becomes one value, chosen before the loop.
 
 use crate::access::{Form, resolve_form};
 use crate::error::EmitError;

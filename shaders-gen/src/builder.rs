@@ -1,7 +1,7 @@
-//! Appends expressions and statements to a naga function, keeping track of nested scopes.
+//! Appends expressions and statements to a naga function, and keeps track of nested scopes.
 //!
-//! An expression may be emitted into any open scope: what an inner statement needs and what depends on outer variables
-//! only goes to the outer scope, before the loop that is being built.
+//! An expression may be emitted into any open scope: if it depends on outer variables only, it is emitted in the outer
+//! scope, before the loop that is being built.
 
 use crate::lines::Sources;
 use naga::{

@@ -1,7 +1,7 @@
-//! Removes clamps that the loops and conditions around them make needless.
+//! Removes clamps that the enclosing loops and conditions make unnecessary, by `Facts::prove_less`.
 //!
-//! A schedule clamps what it computes ahead of a guard, for all threads there may be. Where the guard came to stand around the
-//! computation after all, and where an index is that of a loop of open length, the clamp says nothing.
+//! A schedule clamps indices that are computed ahead of a guard, for all threads. If the guard is later placed around
+//! the computation, or the index is that of a loop of open length, the clamp has no effect.
 
 use crate::grid::{Axes, open_end};
 use crate::tree::{Leaf, Node, has_load};

@@ -1,8 +1,9 @@
-//! Resolves loop kinds: bound loops become axis variables, unrolled loops are repeated, vectorised loops become the lane
-//! of their leaves. Indices are simplified, so that constants emerge.
+//! Resolves loop kinds: bound loops become axis variables, unrolled loops are repeated, vectorised loops become the
+//! *lane* of their leaves. Indices are simplified, so that constants emerge.
 //!
-//! A leaf that cannot run as a vector (a reduction over the lanes, a guard that differs between them) is repeated for each
-//! lane instead.
+//! An index of a vectorised leaf is split into `base + step * lane`; aligned runs become vector accesses, anything else
+//! is gathered. A leaf that cannot run as a vector (a reduction over the lanes, a guard that differs between them) is
+//! repeated for each lane.
 
 use crate::error::EmitError;
 use crate::grid::Axes;

@@ -1,11 +1,11 @@
-//! The larger and the smaller of two floats, where NaN stays NaN.
+//! Maximum and minimum of two floats, with NaN preserved.
 //!
-//! Shading languages leave open what `min` and `max` give where an operand is NaN; devices give the other operand. So the operand is
-//! tested by its bits: drivers take `x != x` for false. What is constant, an index, or was an integer is no NaN and is not tested, and all constant
-//! bounds around a value share one test. `relu` is one comparison and one selection: as integers, floats below 0 that are no NaN are those
-//! up to minus infinity.
+//! Shading languages do not define `min` and `max` if an operand is NaN; devices return the other operand. So the
+//! operand is tested by its bits: drivers assume that `x != x` is false. Values that cannot be NaN (constants, indices,
+//! converted integers) are not tested, and all constant bounds of a value share one test. `relu` is one comparison and
+//! one selection: as integers, negative floats that are not NaN are the range up to minus infinity.
 //!
-//! With [`Nan::Fast`] an extremum is the device's own, and a NaN may be lost in it.
+//! With [`Nan::Fast`] the device's own functions are used, which may lose NaN.
 
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;

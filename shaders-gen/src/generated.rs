@@ -1,4 +1,4 @@
-//! The validated module of one kernel, and its text and words.
+//! The validated module of one kernel, with its text and its words.
 
 use crate::error::EmitError;
 use crate::explicit_layout::without_strides_of_locals;

@@ -1,4 +1,7 @@
-//! Thread axes: which loops share an index, how large workgroup and grid are.
+//! Thread axes: which loops share an index, and the sizes of workgroup and grid.
+//!
+//! Loops bound to one axis share one variable. A workgroup axis beyond the device's limit is folded into another one.
+//! Threads beyond the end of a shorter loop skip only its leaves.
 
 use crate::error::EmitError;
 use tensor_ir::int::{self, Bounds, Int};

@@ -1,9 +1,9 @@
-//! Places conditions: as far out as possible where no barrier or subgroup operation is inside, at the leaf otherwise.
+//! Places conditions: as far out as possible if no barrier or subgroup operation is inside, else at the leaf.
 //!
-//! Barriers and subgroup operations must be reached by all threads, so around them only uniform conditions may branch.
+//! All threads must reach barriers and subgroup operations, so around these only uniform conditions may branch.
 //!
-//! What only fills registers has no conditions of its own: where all that uses the registers stands under a condition on the
-//! thread, so do they, and threads beyond the end compute nothing.
+//! Statements that only fill registers have no conditions of their own. If all uses of the registers are under a
+//! condition on the thread, the statements are placed under it too, so threads beyond the end compute nothing.
 
 use crate::grid::Axes;
 use crate::tree::{Leaf, Node, has_load};

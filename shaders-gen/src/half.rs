@@ -1,8 +1,8 @@
-//! Rounding f32 to narrower floats in registers, by their bits.
+//! Rounds f32 to narrower floats in registers, by integer operations on the bits.
 //!
-//! The conversions that shading languages have for this leave open what becomes of values beyond the range (WGSL's
-//! `pack2x16float` and `quantizeToF16`; drivers give NaN for infinity) and may flush subnormals. Rounding integers is the same
-//! on every device.
+//! The conversions of shading languages leave open how values beyond the range are converted (WGSL's `pack2x16float`
+//! and `quantizeToF16`; drivers give NaN for infinity), and may flush subnormals. Integer operations give the same
+//! result on every device.
 
 use crate::builder::{Builder, Kind, Value};
 use naga::{BinaryOperator as B, MathFunction as M};

@@ -1,7 +1,8 @@
-//! Emits index expressions and conditions on them, each in the outermost scope where its variables are defined.
+//! Emits index expressions and conditions, each in the outermost scope that defines all its variables. Loads are reused
+//! until a store or barrier, so shaders stay small.
 //!
-//! A sum is emitted from the outermost variables inwards, the constant last, so that unrolled instances share all but
-//! the constant and loops share what does not change in them.
+//! A sum is emitted from the outermost variables inwards, with the constant last. So unrolled instances share
+//! everything but the constant, and loops share the terms that do not change in them.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;

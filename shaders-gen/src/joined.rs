@@ -1,4 +1,9 @@
-//! What packed words hold, and which buffers of halves are declared as words on devices that have f16.
+//! Elements of packed words, and buffers of halves that are declared as words on devices with f16.
+//!
+//! Some drivers' compilers join neighbouring loads of words, but not of halves. If a driver's compiler recognises the
+//! way that halves are taken from words (`DeviceProfile::half_words`), such memory is declared as 32-bit words: Mesa
+//! for NVIDIA recognises 16-bit integers; Mesa for AMD and Intel removes a conversion to f32 and back. Elements that
+//! are only copied are then copied as words, also under conditions (`words.rs`).
 
 use crate::access::{Form, resolve_form};
 use crate::lanes::Lane;

@@ -1,8 +1,9 @@
-//! Which lines of a shader's text come from which block or loop of the tensor function.
+//! Maps each line of a shader's text to its block or loop of the tensor function.
 //!
-//! The builder notes a source for every expression and statement ([`SourceId`], kept in the statement's span until the module is
-//! finished). naga's writer keeps their order: each statement is a line, or the head of nested lines, and an expression that
-//! gets a line of its own is called `_eN` after its number or by the name that it was given. So the text is read once beside the lists.
+//! The builder records a source for every expression and statement ([`SourceId`], kept in the statement's span until
+//! the module is finished). naga's writer keeps their order: each statement is a line, or the first line of nested
+//! ones, and an expression with a line of its own is called `_eN` by its number, or by its given name. So the text is
+//! read once in parallel with the lists.
 
 use naga::{Expression, Handle, Span, Statement};
 use rustc_hash::FxHashMap;

@@ -1,8 +1,13 @@
-//! What subgroups do as a whole: tasks that they share out, loops that their lanes share out, and operations on matrices.
+//! Operations of whole subgroups: tasks, loops over lanes, and operations on matrices.
 //!
-//! How many threads a subgroup has is the driver's choice, for each kernel even. So no number of lanes or subgroups stands in an
-//! address: a subgroup takes the task of its number; where there may be fewer subgroups than tasks, the whole workgroup goes round
-//! until all tasks are done, and a subgroup without a task of its own does the last one again and stores nothing.
+//! The driver chooses the subgroup size, per kernel. So no address depends on the number of lanes or subgroups.
+//! Subgroup i runs task i; if there may be fewer subgroups than tasks, the workgroup repeats that in rounds until all
+//! tasks are done. A subgroup beyond the last task repeats the last one and stores nothing. `lane` loops are strided by
+//! the subgroup size. A `tensor` nest is one operation on matrices, which is recognised by the memory that it accesses.
+//!
+//! Loops over subgroups that are not nested follow each other like statements of the workgroup; the emitter refuses
+//! rounds there. If a kernel distinguishes subgroups, its workgroup is one-dimensional, and threads along x and y are
+//! digits of its index.
 
 use crate::access::resolve;
 use crate::builder::{Kind, Value};

@@ -1,7 +1,8 @@
 //! Scalar functions and conversions on values in registers.
 //!
 //! Floats compute in f32 whatever their storage; integers narrower than 32 bits are wrapped to their width after each
-//! operation that can leave it. A flat match per table, longer than a function usually is here.
+//! operation that can leave it. Tables are flat matches, so their functions are longer than usual here. If a driver's
+//! log and exp are finite at the edges of their domain (the quirk `loose-log-exp`), selects give the right values.
 
 use crate::builder::{Builder, Kind, Value};
 use crate::error::EmitError;

@@ -1,8 +1,8 @@
-//! The remainder of floats. A device's own is `a - b * trunc(a / b)`, which is wrong once the quotient has more than 24 bits; this
-//! one is exact, as C's `fmod` is.
+//! The remainder of floats, exact like C's `fmod`. Devices compute `a - b * trunc(a / b)`, which is wrong if the
+//! quotient has more than 24 bits.
 //!
-//! A float is a mantissa below 2^24 times a power of two. The dividend's mantissa is reduced by the divisor's, then doubled and
-//! reduced again once for each power of two between them, eight at a time (a mantissa times 2^8 fits a word).
+//! A float is a mantissa below 2^24 times a power of two. The dividend's mantissa is reduced by the divisor's, then
+//! doubled and reduced again for each power of two between them, eight at a time (a mantissa times 2^8 fits a word).
 
 use crate::builder::{Builder, Kind, Value};
 use naga::{BinaryOperator as B, Expression, MathFunction as M, Statement};

@@ -1,4 +1,4 @@
-//! Which subgroups a driver takes for a kernel: a variant that says so.
+//! A variant of a kernel that reports the subgroup size that the driver chose for it.
 
 use crate::error::EmitError;
 use crate::generated::{GeneratedModule, validated};

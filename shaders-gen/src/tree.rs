@@ -1,4 +1,4 @@
-//! A kernel with its loop kinds resolved: what remains are serial loops, conditions, leaves and barriers.
+//! A kernel with its loop kinds resolved: only serial loops, conditions, leaves and barriers remain.
 
 use crate::lanes::Lane;
 use tensor_ir::int::Int;

@@ -1,4 +1,9 @@
-//! Evaluates value expressions.
+//! Emits value expressions.
+//!
+//! Drivers fold `x / 0` to arbitrary values. So if a driver might find a divisor to be 0 for all inputs, a 0 that is
+//! known only at run time is mixed into both operands. A divisor does not need that if it is a non-zero constant, an
+//! index whose range excludes 0, or an element of an input. A product needs it too if drivers may first multiply its
+//! constants, and their product leaves the range of f32. Products and differences of infinities are left to the driver.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;

@@ -1,4 +1,5 @@
-//! Packed words as they are: products of two words of bytes, and copies of bytes or halves from one buffer to another.
+//! Operations on packed words without unpacking: products of two words of bytes, and copies of bytes or halves between
+//! buffers.
 
 use crate::access::{Form, resolve};
 use crate::builder::{Kind, Value};

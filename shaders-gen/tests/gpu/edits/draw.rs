@@ -1,4 +1,4 @@
-//! Draws edits of traces and instructions that suit a function more or less.
+//! Draws random edits of traces, and random instructions that may or may not apply to a function.
 
 use compiler::attr::{Attr, Attrs};
 use compiler::schedule::{INSTRUCTIONS, InstrRef, InstructionDef, find_instruction};
