@@ -1,4 +1,4 @@
-//! Adapters and what they can do.
+//! Adapters and their capabilities.
 
 use crate::counted_cores;
 use crate::figures::DeviceFigures;

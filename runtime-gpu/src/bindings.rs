@@ -1,4 +1,8 @@
-//! Tensors of callers in the place of a run's own buffers: inputs that are on the device, and where results are wanted.
+//! A caller's buffers in place of a run's own buffers.
+//!
+//! An input buffer is always bound directly. A result buffer is bound directly if kernels may write it; otherwise the
+//! result is copied once. Bind groups are kept for the last eight combinations of buffers. A buffer that the same run
+//! writes for another purpose is refused. The bytes that a run moves are counted ([`Transfers`](crate::Transfers)).
 
 use crate::buffers::{is_copied, new_encoder, slice_sizes};
 use crate::error::GpuError;

@@ -1,4 +1,4 @@
-//! Buffers of a plan on a device: what they are for, and how large.
+//! Buffers of a plan on a device: their uses and sizes.
 
 use crate::device::Gpu;
 use compiler::plan::{Content, Plan, PlanBuffer, Step};

@@ -1,8 +1,9 @@
 //! A folder of files that can be made again: compiled plans, packed weights, drivers' pipelines.
 //!
-//! A file is named by its kind and key, and begins with both, a version of this layout, the length and a checksum of what follows. Whatever
-//! does not fit (cut off, changed, another's) counts as not there, and is made anew. Files are written beside their place and renamed, so that
-//! processes which share the folder see a file whole or not at all; what one has open or mapped stays as it is when another takes its place.
+//! A file is named by its kind and key. It begins with both, a version of this layout, and the length and checksum of
+//! the data. A file that does not match (truncated, changed, for something else) counts as missing and is made again.
+//! Files are written beside their place and renamed, so processes that share the folder see a file completely or not at
+//! all; a file that one process has open or mapped does not change when another one replaces it.
 
 use compiler::fingerprint::Fingerprint;
 use compiler::tensor::reserve;

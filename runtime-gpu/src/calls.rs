@@ -1,8 +1,9 @@
-//! Calls of the plan's functions. Each call that is under way has buffers of its own for what the function writes: the first call of a
-//! function those of the plan, a call inside it others, which are allocated when a run first goes so deep and kept for later runs.
+//! Calls of the plan's functions. Each active call has its own buffers for the values that the function writes. The
+//! first call of a function uses the plan's buffers. A deeper call uses others, which are allocated when a run first
+//! reaches that depth and kept for later runs.
 //!
-//! While a call is under way its buffers are in the places that the plan gives the function's, and those of the call around it are put
-//! aside; so steps, loops and readbacks know nothing of calls.
+//! During a call its buffers replace those of the enclosing call, which are put aside. So steps, loops and readbacks do
+//! not depend on the depth.
 
 use crate::buffers::{allocate, new_encoder};
 use crate::error::GpuError;

@@ -1,8 +1,9 @@
-//! A small kernel that shows whether a device computes.
+//! A small kernel that tests whether a device computes.
 //!
-//! Some devices take pipelines and dispatches, and leave the results out: a driver that stands in for hardware which is not there, or a
-//! broken one. A small product of matrices, made from a tensor function as every kernel is, is run before anything else is
-//! believed. Its operands are small whole numbers, so its results are exact on every device, in whatever order it adds.
+//! Some devices accept pipelines and dispatches, but write no results: a driver for hardware that is not present, or a
+//! broken driver. So before any result is used, a small matrix product, made from a tensor function like every kernel,
+//! is run. Its operands are small whole numbers, so its results are exact on every device, in any order of summation.
+//! Commands that only compile do not run it.
 
 use crate::device::Gpu;
 use crate::error::GpuError;

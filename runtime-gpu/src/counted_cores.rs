@@ -1,4 +1,4 @@
-//! Cores that a Vulkan driver counts, through the extensions that say so.
+//! The number of cores that a Vulkan driver reports, through vendor extensions.
 
 #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod vulkan {

@@ -1,8 +1,9 @@
-//! Tensors that stay on the device: results of one session that are inputs of another, and buffers of one's own.
+//! Tensors that stay on the device: results of one session as inputs of another, and a caller's own buffers.
 //!
-//! [`Session::run_on_device`] submits a run and leaves its results where the kernels wrote them. [`DeviceOutputs`] holds the run's
-//! resources, so nobody writes over them until it is dropped. An input on the device is bound as it is, and so is a buffer that a result is wanted
-//! in: nothing is copied, and the host waits for nothing, since the queue keeps the order of what is submitted.
+//! [`Session::run_on_device`] submits a run and leaves its results where the kernels wrote them. [`DeviceOutputs`]
+//! holds the run's resources, so the results are not overwritten until it is dropped. An input on the device, and a
+//! buffer for a result, are bound directly: nothing is copied, and the host does not wait, since the queue keeps the
+//! order of submissions.
 
 use crate::buffers::{buffer_usage, slice_sizes};
 use crate::device::Gpu;

@@ -1,9 +1,10 @@
-//! What a Vulkan driver's compiler says of kernels, by `VK_KHR_pipeline_executable_properties`.
+//! Statistics of a Vulkan driver's compiler about kernels, by `VK_KHR_pipeline_executable_properties`.
 //!
-//! wgpu makes its pipelines without the flags that ask for it. So the kernels are compiled again, on a Vulkan device opened
-//! for nothing else: on the adapter's own physical device, with the extensions and features that wgpu opens it with, from the SPIR-V,
-//! layout and stage flags that wgpu gives the driver. Robust buffer access and subgroups of varying size change the code.
-//! Nothing is dispatched, so this works where a device compiles and does not compute.
+//! wgpu makes its pipelines without the flags for these statistics. So the kernels are compiled again on a separate
+//! Vulkan device: on the same physical device, with the extensions and features that wgpu uses, and from the SPIR-V,
+//! layout and stage flags that wgpu gives the driver, since robust buffer access and varying subgroup sizes change the
+//! code. On RADV, ANV and NVK each executable has as many instructions as the pipeline of a session. Nothing is
+//! dispatched, so this also works on a device that compiles but does not compute.
 
 use crate::device::Gpu;
 use crate::error::GpuError;

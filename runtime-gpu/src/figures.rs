@@ -1,5 +1,5 @@
-//! Cores and rates of an adapter, each with where it comes from: what the driver counts, else what the maker publishes, else what was measured,
-//! else a guess.
+//! Cores and rates of an adapter, with the source of each: counted by the driver, else published by the maker, else
+//! measured, else guessed.
 
 use compiler::profile::{DeviceProfile, KnownDevice, OPERATIONS_A_CORE};
 

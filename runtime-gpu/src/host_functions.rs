@@ -1,8 +1,11 @@
 //! Host functions of a session: on tensors in host memory, or on device buffers with the queue.
 //!
-//! A function on device buffers is made in two steps. [`HostFunctions::register_on_device`] takes what prepares it, which a session calls
-//! once when it opens: there pipelines are made. What that returns is called in each run, in the plan's order, and encodes its
-//! work behind that of the kernels before it. Nothing is read back for it.
+//! A function on device buffers is made in two steps. [`HostFunctions::register_on_device`] takes a preparation
+//! function, which a session calls once when it opens, to make pipelines. That returns the function that each run
+//! calls, in the plan's order; it adds its commands to the run's encoder, after those of the kernels before it. Nothing
+//! is read back.
+//!
+//! A result in place of an operand shares the operand's buffer, or a copy of it if a later step needs the operand.
 
 use crate::buffers::new_encoder;
 use crate::device::Gpu;

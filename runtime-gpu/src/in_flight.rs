@@ -1,4 +1,8 @@
-//! Runs in flight: what the host does for one overlaps with what the device does for another.
+//! Runs in flight: the host's work for one run overlaps with the device's work for another.
+//!
+//! [`Session::submit`] starts a run and leaves it in flight, with the copies of its results. The queue executes runs in
+//! the order of submission, and each run has the results of its own inputs. The program `overlap` in `benches` times
+//! one, two and three runs in flight.
 
 use crate::error::GpuError;
 use crate::poller::Polling;

@@ -1,8 +1,10 @@
-//! Loops of a plan: iterations are encoded one behind the other. The host waits for the device only where an iteration leaves
-//! whether to go on.
+//! Loops of a plan. The number of iterations is read back once, unless it is known, and in each iteration one bool if
+//! the loop has a condition; otherwise iterations are encoded one after another without waiting for the device.
 //!
-//! What goes from one iteration to the next has two buffers that change places, with the dispatches bound both ways; where a loop is
-//! inside another, it is copied instead.
+//! A carried value has two buffers that are swapped, with the dispatches bound both ways; if there is an inner loop, it
+//! is copied instead. A collected row is copied behind the earlier rows. If the number of rows is known only at run
+//! time, their buffer grows; only results of the network may be such buffers, since nodes that compute with them are in
+//! another part of the network.
 
 use crate::buffers::new_encoder;
 use crate::error::GpuError;

@@ -1,4 +1,4 @@
-//! Networks whose sizes are open: pipelines and constants once, activations for each list of sizes that comes up.
+//! Networks of open sizes: pipelines and constants are made once, activations for each list of sizes that is used.
 
 use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;

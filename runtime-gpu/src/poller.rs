@@ -1,7 +1,8 @@
-//! A thread that waits for a device on behalf of futures.
+//! A thread that polls a device on behalf of futures.
 //!
-//! wgpu calls back only while somebody polls the device, and polling until a submission is done blocks. A future must not, so it
-//! leaves the submission here and is woken by the callback. The thread starts with the first future and ends with the device.
+//! wgpu calls back only while a thread polls the device, and polling until a submission is done blocks. A future must
+//! not block, so it passes the submission to this thread and is woken by the callback. The thread starts with the first
+//! future and ends with the device.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;

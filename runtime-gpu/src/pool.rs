@@ -1,4 +1,4 @@
-//! Things that one run at a time may use, lent out and given back.
+//! A pool of objects that one run at a time may use.
 
 use async_channel::{Receiver, Sender};
 use std::ops::{Deref, DerefMut};

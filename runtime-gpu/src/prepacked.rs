@@ -1,6 +1,7 @@
-//! Constants as sessions upload them, in a file: packed, in their storage form, mapped when a session opens.
+//! A file of constants in the form that sessions upload (packed, in their storage form). It is mapped when a session
+//! opens.
 //!
-//! Behind the data stand its index and the index's length. Data begins at multiples of [`ALIGNMENT`].
+//! After the data comes the index, then the length of the index. Data begins at multiples of [`ALIGNMENT`].
 
 use crate::cache::{CacheFolder, Mapped, WEIGHTS};
 use crate::constants::{load_constant, source_digest, storage_parts};

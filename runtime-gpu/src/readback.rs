@@ -1,7 +1,7 @@
-//! Tensors back from the device: copied into staging memory, mapped once the device is done, decoded.
+//! Reads tensors back from the device: copied into staging memory, mapped once the device is done, decoded.
 //!
-//! A submission that is done is not yet mapped: whichever thread polls first does that, and calls back. So a reader waits for the
-//! callback, never for the submission alone.
+//! A finished submission is not mapped yet: the thread that polls first maps it and runs the callback. So a reader
+//! waits for the callback, never for the submission alone.
 
 use crate::buffers::{new_encoder, slice_sizes};
 use crate::device::Gpu;

@@ -1,4 +1,4 @@
-//! What was made for lists of sizes: the last few are kept.
+//! A small cache by lists of sizes: the last few entries are kept.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

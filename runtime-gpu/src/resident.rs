@@ -1,4 +1,4 @@
-//! Repeated execution with inputs and results left on the device, and its times.
+//! Repeated execution with inputs and results on the device, for timing.
 
 use crate::buffers::new_encoder;
 use crate::error::GpuError;

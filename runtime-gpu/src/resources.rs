@@ -1,8 +1,10 @@
-//! What a run writes: buffers of inputs, activations and results, the bind groups over them, and tensors on the host.
-//! The types of loops, calls and given buffers are here too; the modules `loops`, `calls` and `bindings` act on them.
+//! The data that a run writes: buffers of inputs, activations and results, the bind groups over them, and tensors on
+//! the host. The types of loops, calls and given buffers are here too; the modules `loops`, `calls` and `bindings` act
+//! on them.
 //!
-//! A run has resources to itself from its inputs to its results. Constants, pipelines and the plan are shared by all runs
-//! ([`Shared`]) and never written. Another [`Resources`] made from the same [`Shared`] could run at the same time.
+//! A run takes resources from the session's pool and has them exclusively from its inputs to its results. The pool has
+//! as many as runs may be in flight (`SessionOptions::runs_in_flight`); further runs wait, `run_async` as a future.
+//! Constants, pipelines and the plan are shared by all runs ([`Shared`]) and never written.
 
 use crate::buffers::{allocate, new_encoder, slice_sizes};
 use crate::device::Gpu;

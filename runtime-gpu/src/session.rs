@@ -1,4 +1,4 @@
-//! Sessions: buffers filled, constants prepacked and uploaded, pipelines and bind groups built.
+//! Sessions: fill buffers, prepack and upload constants, and build pipelines and bind groups.
 
 use crate::cache::CacheFolder;
 use crate::constants::{Upload, load_constant, same_constants};

@@ -1,6 +1,9 @@
-//! What sessions on one device share, as long as one of them is open: pipelines by their code, constants by their content.
+//! Parts that sessions on one device share while one of them is open: pipelines by their code; constants by type,
+//! shape, data and packing.
 //!
-//! A session adds what it made once it is open, so nobody finds what failed.
+//! A session publishes its pipelines and constants only after it opened successfully. A pipeline's label is that of the
+//! session that built it. Packed weights on disk keep the digest of their source data, so a second start does not read
+//! the weights for the comparison. A file of pipelines records whether it has all pipelines of its plan.
 
 use compiler::fingerprint::Fingerprint;
 use std::collections::HashMap;

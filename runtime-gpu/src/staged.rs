@@ -1,7 +1,7 @@
-//! Networks whose sizes are decided while they run: a session for what comes before, one for the loops that decide sizes (other nodes that
-//! have to run for that do so on the host), and a session for what comes after, for each list of sizes that has come up. One that has
-//! costs nothing but its run. Of what comes before, the host reads the numbers that say sizes, and what runs there; the rest stays
-//! on the device.
+//! Networks whose sizes are decided at run time (`compiler::compile::Stages`): one session for the head, one for loops
+//! that decide sizes (other nodes that decide sizes run on the host), and one for the tail per list of sizes, of which
+//! the last 16 are kept. A list that was used before costs only its run. Of the head's results, the host reads the
+//! numbers that determine sizes, and operands of host nodes; everything else stays on the device.
 
 use crate::device_outputs::DeviceOutputs;
 use crate::error::GpuError;

@@ -1,5 +1,10 @@
-//! Staging memory of a run, kept from one run to the next: inputs are written into mapped memory that the device copies from, results are
-//! copied into memory that is mapped once the device is done. A run at sizes that were there before allocates none.
+//! Staging memory of a run, kept for later runs: inputs are written into mapped memory that the run's first commands
+//! copy from; results are copied into memory that is mapped once the device is done.
+//!
+//! A run at sizes that were used before allocates no staging memory. With results in the memory of earlier ones
+//! (`Session::run_into`), every run makes the same number of allocations, and none is as large as a tensor
+//! (`benches/tests/allocations.rs` counts over 1,000 runs). Host steps are the exception: they allocate what their
+//! operators need.
 
 use crate::error::GpuError;
 use crate::storage::encode_portions;

@@ -1,8 +1,9 @@
-//! Which subgroups the driver took for kernels on matrix units.
+//! Checks the subgroup sizes that the driver chose for kernels on matrix units.
 //!
-//! How many threads a subgroup has is the driver's choice, for each pipeline. A kernel shares tasks and lanes out for any size that the
-//! device announced to the compiler; each runs once, one workgroup in a variant that also stores the size, before a session is
-//! believed to be right.
+//! The driver chooses the size for each pipeline. A kernel is right for every size in the range that the device
+//! announced to the compiler. When a session opens, each kernel runs once, for one workgroup, in a variant that also
+//! stores the size. If a size is outside of the range, the facade compiles again without matrix units and subgroups,
+//! with a remark.
 
 use crate::device::Gpu;
 use crate::error::GpuError;

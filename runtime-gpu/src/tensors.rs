@@ -1,4 +1,4 @@
-//! Tensors on the device, and what a run takes as an input.
+//! Tensors on the device, and the inputs of a run.
 
 use compiler::dtype::DType;
 use compiler::tensor::Tensor;

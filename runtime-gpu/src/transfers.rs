@@ -1,4 +1,4 @@
-//! Bytes that a run moves: between host and device, and on the device beside what kernels read and write.
+//! Bytes that a run moves: between host and device, and copies on the device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Threads and futures on one session, and sessions on one device: each run gives its own results.
+//! Threads and futures on one session, and several sessions on one device: each run gives its own results.
 
 use compiler::compile::{CompileOptions, compile};
 use compiler::graph::Module;
