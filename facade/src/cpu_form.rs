@@ -1,4 +1,4 @@
-//! The form in which the CPU executor runs a module.
+//! The form of a module for the CPU executor.
 
 use crate::error::Error;
 use compiler::attr::AttrStruct;

@@ -1,4 +1,4 @@
-//! Where models run, and where what was found out about devices is kept.
+//! Devices that run models, and the folder for measured facts about devices.
 
 use crate::error::Error;
 use compiler::profile::DeviceProfile;

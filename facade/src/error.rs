@@ -1,4 +1,4 @@
-//! What can go wrong between a file and its results.
+//! Errors from loading a file to reading results.
 
 use compiler::compile::CompileError;
 use compiler::graph::BindError;

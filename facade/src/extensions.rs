@@ -1,4 +1,4 @@
-//! What programs add to the tables of ops, instructions, rules, fusion rules and quirks.
+//! Rows that programs add to the tables of ops, instructions, rules, fusion rules and quirks.
 
 use crate::error::Error;
 use compiler::onnx::OnnxImport;

@@ -1,4 +1,4 @@
-//! Model files: what is plain, ONNX without its large tensors, and external data read in parts.
+//! Model files: plain files, ONNX without its large tensors, and external data that is read in parts.
 
 use crate::error::Error;
 use crate::plain_files::{begins_as_trace, open_plain};

@@ -1,4 +1,4 @@
-//! How much memory there is, and what a model would take of it.
+//! The memory of the system, and the memory that a model needs.
 
 use crate::error::Error;
 use compiler::graph::Module;

@@ -1,4 +1,4 @@
-//! A network as it came: from a file, from text, or built in Rust.
+//! A network before compilation: from a file, from text, or built in Rust.
 
 use crate::compiled::CompiledModel;
 use crate::error::Error;

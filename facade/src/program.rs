@@ -1,4 +1,10 @@
-//! Compiling, through the cache on disk.
+//! Compilation through the cache on disk.
+//!
+//! The key of a plan is the fingerprint of the module (`text::module_fingerprint`: its text, and for large constants
+//! the identity of their source, so that none is read), the profile, the pipeline's options and the build of the
+//! program. Its ops and rules are part of the build, so two programs share no plans. Plans are saved without closures:
+//! if host steps compute, or weights have to be packed, the passes run again (`compile_graph`), but nothing is
+//! scheduled. Weights are mapped and copied to the device. Pipelines are saved by device, driver and shaders.
 
 use crate::error::Error;
 use crate::options::Options;

@@ -1,4 +1,4 @@
-//! A network ready to run.
+//! A network that is ready to run.
 
 use crate::cpu_form::has_halved;
 use crate::error::Error;

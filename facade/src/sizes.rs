@@ -1,4 +1,4 @@
-//! What is said of the sizes that a model leaves open.
+//! Settings for the sizes that a model leaves open.
 
 use crate::error::Error;
 use compiler::graph::{BindError, TensorType, choose_shapes, open_dims_of};

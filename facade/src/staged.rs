@@ -1,4 +1,4 @@
-//! Models whose sizes are decided while they run, on a device: what can be planned runs there.
+//! Models whose sizes are decided at run time, on a device: all parts that can be planned run there.
 
 use crate::alone::plans_alone;
 use crate::cpu_form::has_halved;
