@@ -1,4 +1,4 @@
-//! What a pass did to the boxes of a picture.
+//! The changes of a pass to the boxes of a picture.
 
 use crate::picture::{Node, Picture};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,8 +1,8 @@
-//! The picture of a module: a graph of boxes with what a reader wants to know of each.
+//! The picture of a module: a graph of boxes with details of each.
 //!
-//! [`Picture::of`] takes a module at one stage of a compilation. Constants are folded into the nodes that read them; the
-//! parameters and results of a function are boxes; the regions of control flow, and the functions that fused groups call, are
-//! pictures inside a box. What a box shows comes from properties of ops, never from a list of op names.
+//! [`Picture::of`] takes a module at one stage of a compilation. Constants are folded into the nodes that read them;
+//! the parameters and results of a function are boxes; the regions of control flow, and the functions that fused groups
+//! call, are pictures inside a box. The content of a box comes from properties of ops, never from a list of op names.
 //!
 //! Always holds: [`Node::key`] is the same for the same node in every stage that has it, and different nodes of one picture
 //! have different keys.

@@ -1,8 +1,8 @@
 //! Finding boxes: `op:conv dtype:f16 time>0.1ms fused:no name:layer3`.
 //!
-//! A query is a list of terms, all of which have to hold. A term is `field:text` (the field has the text in it, whatever the
-//! case), `field=text` (it is the text), a comparison of a number (`time>0.1ms`, `error<=1e-3`, `flops>1G`), or a mere word,
-//! which is looked for in op, name and source nodes. `-` before a term turns it round; `"..."` holds spaces.
+//! A query is a list of terms that must all hold. A term is `field:text` (the field contains the text, ignoring case),
+//! `field=text` (it equals the text), a comparison with a number (`time>0.1ms`, `error<=1e-3`, `flops>1G`), or a word,
+//! which is searched in op, name and source nodes. `-` before a term negates it; `"..."` quotes spaces.
 
 use crate::picture::Node;
 

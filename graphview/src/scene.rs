@@ -1,8 +1,8 @@
-//! A scene: a picture with a place for everything in it, ready to be painted by whoever has a canvas.
+//! A scene: a picture with positions, ready to be painted on a canvas.
 //!
-//! Boxes that are open (the regions of control flow, fused groups that were expanded) become frames around the boxes inside
-//! them; inner pictures are laid out first, and their size is that of the frame. Everything is in one list, frames before
-//! what is in them, so that a painter goes through it once.
+//! Open boxes (regions of control flow, expanded fused groups) become frames around the boxes inside them. Inner
+//! pictures are laid out first and give the size of the frame. Everything is in one list, frames before their contents,
+//! so that a painter goes through it once.
 
 use crate::layout::{Direction, Graph, Options, Route, layout};
 use crate::picture::{Category, Node, Picture};

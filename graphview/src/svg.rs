@@ -1,4 +1,4 @@
-//! A scene as SVG: the export of the canvas, and what reports show before a script has run.
+//! A scene as SVG: the export of the canvas, and the picture that reports show before their script has run.
 
 use crate::layout::{Direction, Route};
 use crate::picture::Category;

@@ -1,7 +1,7 @@
-//! A long picture in columns: a network is many times as high as a page is.
+//! Arranges a long picture in columns, since a network is much higher than a page.
 //!
-//! The layers are cut where few edges cross, into as many columns as make the whole come nearest to the proportions asked for.
-//! Edges over a cut become portals.
+//! The layers are cut where few edges cross. The number of columns is the one whose proportions are nearest to the
+//! requested ones. Edges over a cut become portals.
 
 use super::{Graph, GraphLayout, Route};
 

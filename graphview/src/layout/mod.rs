@@ -5,10 +5,11 @@
 //! Time goes into the bends of long edges, not into vertices: an edge over more than [`Options::longest`] layers is cut, and
 //! drawn as a pair of labelled stubs (a *portal*) instead.
 //!
-//! Always holds: vertices do not overlap; an edge that is no portal goes down (or right); the same graph gives the same picture.
+//! Always holds: vertices do not overlap; every edge except portals goes down (or right); the same graph gives the same
+//! picture.
 //!
-//! Deliberately absent: cycles (a graph of operations has none) and nested boxes; whoever has regions lays the inner graph
-//! out first and gives its size as that of a vertex.
+//! Deliberately absent: cycles (a graph of operations has none) and nested boxes. For regions, lay out the inner graph
+//! first, and use its size as the size of a vertex.
 
 mod coordinates;
 mod fold;

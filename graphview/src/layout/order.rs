@@ -1,6 +1,6 @@
-//! The order of vertices in their layers: sweeps down and up that sort each layer by the middle of its neighbours in the
-//! layer before (the barycenter heuristic of Sugiyama, Tagawa and Toda), the best order seen kept. Crossings are counted as
-//! Barth, Juenger and Mutzel do (2002), in `edges * log(layer)`.
+//! The order of vertices in their layers: sweeps down and up that sort each layer by the middle of its neighbours in
+//! the layer before (the barycenter heuristic of Sugiyama, Tagawa and Toda). The best order is kept. Crossings are
+//! counted as Barth, Juenger and Mutzel do (2002), in `edges * log(layer)`.
 
 use super::Layered;
 use rustc_hash::FxHashMap;
