@@ -1,4 +1,4 @@
-//! A trace with the indices that readers of it need at once.
+//! A trace with indices for fast look-ups.
 
 use compiler::graph::Module;
 use compiler::profile::DeviceProfile;

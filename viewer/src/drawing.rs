@@ -1,4 +1,4 @@
-//! Scenes, laid out on a thread of their own: the window asks for one, and paints the last one it got until then.
+//! Lays out scenes on a separate thread. Until a requested scene is ready, the window paints the previous one.
 
 use crate::document::Document;
 use crate::worker::Worker;

@@ -1,4 +1,4 @@
-//! The keyboard: Netron's habits where it has some.
+//! The keyboard, with Netron's keys where it has some.
 
 use crate::canvas::Canvas;
 use crate::export::{self, Export};

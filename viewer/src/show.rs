@@ -1,4 +1,4 @@
-//! The whole window: header, passes, graph, and what stands beside it.
+//! The whole window: header, passes, graph and panes.
 
 use crate::canvas::colour::ColourBy;
 use crate::canvas::{Action, Canvas, Shown};

@@ -1,4 +1,4 @@
-//! What the viewer shows at first: a pass, a node, a view, as the command line asks for them.
+//! The first view: a pass, a node or a view from the command line.
 
 use crate::canvas::colour::ColourBy;
 use crate::panes::time::Part;

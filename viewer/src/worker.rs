@@ -1,4 +1,4 @@
-//! Work off the thread that draws the window: answers are asked for, made one after the other, and kept.
+//! Work off the window's thread: requests are answered one after another, and answers are kept.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;

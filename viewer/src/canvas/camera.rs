@@ -1,4 +1,4 @@
-//! Where one looks at a scene from.
+//! The camera: position and zoom.
 
 use egui::{Pos2, Rect, Vec2, pos2, vec2};
 use graphview::layout::Direction;

@@ -1,4 +1,4 @@
-//! From one scene to the next: a box that stays is seen to move to its new place, a new one appears.
+//! Animates the change from one scene to the next: boxes that stay move to their new positions, new ones appear.
 
 use crate::drawing::Drawn;
 use egui::Vec2;

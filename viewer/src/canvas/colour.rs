@@ -1,4 +1,4 @@
-//! What colours of boxes stand for.
+//! Colours of boxes and their meanings.
 
 use crate::document::Document;
 use crate::drawing::Drawn;

@@ -1,4 +1,4 @@
-//! What the canvas knows of each box beside its place: colour, how its group runs, whether it anchors one.
+//! Properties of each box besides its position: colour, how its group runs, whether it is the group's anchor.
 
 use super::colour::{ColourBy, Palette};
 use crate::document::Document;

@@ -1,4 +1,4 @@
-//! Painting edges, and what holds the boxes of a group together before fusion.
+//! Paints edges, and the outline of a group's boxes before fusion.
 
 use super::dress::Runs;
 use super::paint::Paint;

@@ -1,4 +1,4 @@
-//! What the colours stand for, and what is said of the box under the pointer.
+//! The legend of colours, and the description of the box under the pointer.
 
 use super::colour::milliseconds;
 use super::dress::Dress;

@@ -1,4 +1,4 @@
-//! The whole scene in a corner, with a frame around what is seen of it.
+//! The whole scene in a corner, with a frame around the visible part.
 
 use super::dress::Dress;
 use super::paint::Ink;

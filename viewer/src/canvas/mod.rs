@@ -1,4 +1,4 @@
-//! The canvas: a scene that one moves over, with all of it painted by one painter.
+//! The canvas: a scene that can be moved and zoomed, painted by one painter.
 
 pub mod camera;
 pub mod change;

@@ -1,4 +1,4 @@
-//! Painting a scene: one painter, only what is seen, and only as much of it as can be read.
+//! Paints a scene: only visible parts, and only details that are large enough to read.
 
 use super::camera::Camera;
 use super::change::Change;

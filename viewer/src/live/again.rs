@@ -1,4 +1,4 @@
-//! Compiling the model anew on a thread of its own.
+//! Compiles the model again on a separate thread.
 
 use super::{Host, Ticket, Wanted};
 use compiler::trace::{CompileTrace, Options};

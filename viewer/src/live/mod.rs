@@ -1,7 +1,7 @@
-//! What needs more than a trace: the model, to compile it with other options, and a device, to time kernels.
+//! Functions that need more than a trace: compiling the model with other options, and timing kernels on a device.
 //!
-//! Whoever opens the viewer may give it a [`Host`]. Without one schedules can be edited all the same: whether an edit is legal,
-//! and what comes of it, follows from the trace's tensor functions ([`attempt`]).
+//! The program that opens the viewer may give it a [`Host`]. Schedules can be edited without one: the trace's tensor
+//! functions are enough to check and compile an edit ([`attempt`]).
 
 mod again;
 pub mod attempt;

@@ -1,4 +1,4 @@
-//! Fused groups: what is in each, how it runs, and why it ends where it does.
+//! Fused groups: their nodes, how they run, and why they end where they do.
 
 use crate::canvas::colour::{milliseconds, pastel};
 use crate::state::Viewer;

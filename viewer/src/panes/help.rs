@@ -1,4 +1,4 @@
-//! The keys, and what one can search for.
+//! Help: keys and search terms.
 
 use crate::keys::BINDINGS;
 use crate::state::Viewer;

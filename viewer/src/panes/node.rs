@@ -1,4 +1,4 @@
-//! All that is known of a box: what it is, where it came from, what became of it, and why.
+//! Details of a box: what it is, its source nodes, what passes did with it, and why.
 
 use super::groups;
 use crate::canvas::colour::milliseconds;

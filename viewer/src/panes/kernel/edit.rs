@@ -1,4 +1,4 @@
-//! The schedule of a kernel as something to change: choices by a click, instructions as text, what comes of it beside what was.
+//! Editing the schedule of a kernel: choices by a click, instructions as text, with the result beside the original.
 
 use super::code;
 use crate::canvas::colour::milliseconds;

@@ -1,4 +1,4 @@
-//! The forms of a kernel that a trace does not hold: made anew from its scheduled tensor function, on a thread of their own.
+//! Forms of a kernel that a trace does not have: made again from its scheduled tensor function, on a separate thread.
 
 use crate::document::Document;
 use crate::worker::Worker;

@@ -1,4 +1,4 @@
-//! A kernel: its tensor function, its schedule, and the shaders made of them, with what each line came from.
+//! A kernel: its tensor function, its schedule and its shaders, with the origin of each line.
 
 mod edit;
 mod forms;

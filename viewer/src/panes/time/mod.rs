@@ -1,4 +1,4 @@
-//! Where the time goes: dispatches as a table, one after the other, and against what the device can do.
+//! Times of dispatches: as a table, as a timeline, and against the peak rates of the device.
 
 mod roofline;
 mod table;
