@@ -1,4 +1,5 @@
-//! The command line: what each command takes. [`Common`] holds what several share, [`shared`] says which honours what.
+//! The command line: the options of each command. [`Common`] has options that several commands share; [`shared`] lists
+//! which command supports which.
 
 mod options;
 pub mod pictures;

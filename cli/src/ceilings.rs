@@ -1,8 +1,9 @@
-//! `weft bench --ceilings`: what a device can do at best, by kernels of Weft's own, and kept for later runs.
+//! `weft bench --ceilings`: the peak rates of a device, measured by kernels of Weft and kept in the user's cache
+//! folder.
 //!
-//! Two tensor functions with schedules go the way of every other: one copies more than any cache holds, one multiplies and
-//! adds in registers alone. A kernel's share of the ceiling that binds it is the roofline model's (Williams, Waterman,
-//! Patterson, 2009): the larger of its shares of both.
+//! Two scheduled tensor functions are compiled like all others: one copies more than any cache holds, one multiplies
+//! and adds in registers only. The efficiency of a kernel is that of the roofline model (Williams, Waterman, Patterson,
+//! 2009): the larger of its fractions of both peaks.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};

@@ -1,6 +1,6 @@
-//! `weft compare`: what a device gives, held against another way of computing the same.
+//! `weft compare`: compares the results of a device with another way of computing them.
 //!
-//! A comparison names both sides. One whose sides are the same says nothing, however well they agree, and is refused.
+//! A comparison names both sides. Comparing a side with itself proves nothing and is refused.
 
 mod cause;
 mod data;

@@ -1,4 +1,5 @@
-//! `weft bench --driver-stats` and `weft compile --emit isa`: what the compiler of the device's driver says of each kernel.
+//! `weft bench --driver-stats` and `weft compile --emit isa`: the statistics and the code of each kernel from the
+//! driver's compiler.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult, Code};

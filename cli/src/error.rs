@@ -1,4 +1,4 @@
-//! One way to fail: a code, one sentence, where, why, and what to do.
+//! Errors of the command: an exit code, one sentence, the place, the reason, and what to do.
 
 use compiler::compile::CompileError;
 use compiler::graph::BindError;

@@ -1,4 +1,4 @@
-//! `--host-call` and `--host-functions`: nodes replaced by host functions, and what that costs or gains.
+//! `--host-call` and `--host-functions`: nodes replaced by host functions, with the change in time.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};

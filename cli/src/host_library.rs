@@ -1,7 +1,7 @@
-//! Host functions from a shared library with a C interface, which `docs/weft_host_functions.h` declares.
+//! Host functions from a shared library with a C interface (`docs/weft_host_functions.h`).
 //!
-//! Tensors are those of DLPack (<https://dmlc.github.io/dlpack>), in host memory, dense and row-major. The memory of results is there when a
-//! function is called; it keeps none of what it is given.
+//! Tensors are DLPack tensors (<https://dmlc.github.io/dlpack>) in host memory, dense and row-major. The caller
+//! allocates the memory of results. A function must not keep pointers to its arguments.
 
 use crate::error::{CliError, CliResult};
 use compiler::dtype::DType;

@@ -1,6 +1,6 @@
-//! Images as inputs: decoded, resized, normalised and laid out as the type of the input asks for.
+//! Images as inputs: decoded, resized, normalised and laid out for the type of the input.
 //!
-//! A value is `(byte / scale - mean) / std` for each channel. Integers take the bytes as they are.
+//! A value is `(byte / scale - mean) / std` for each channel. Integer inputs get the bytes unchanged.
 
 use crate::args::InputArgs;
 use crate::args::pictures::{ImageLayout, Resize};

@@ -1,7 +1,7 @@
-//! The `weft` command: flags in, tables and JSON out. Everything of substance is in the libraries.
+//! The `weft` command: it parses options and prints tables and JSON. The libraries do the work.
 //!
-//! [`run`] is the whole command. A program of one's own calls it with [`Extensions`] and is `weft` with more passes:
-//! `cli/examples/scale_constants.rs` is one.
+//! [`run`] is the whole command. Another program can call it with [`Extensions`] to get `weft` with more passes, for
+//! example `cli/examples/scale_constants.rs`.
 
 mod args;
 pub mod arrays;

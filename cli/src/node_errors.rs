@@ -1,8 +1,9 @@
 //! The error of each node on a device, for `weft compare`.
 //!
-//! Each node alone: the module is taken apart so that every float operand of a node is an input of its own and every result an
-//! output; the inputs are the exact values, seen in a run of the f32 module on the CPU executor. With `--cumulative` the
-//! module stays whole and every node's result becomes an output too: errors then carry those before them.
+//! Each node is measured alone: every float operand of a node becomes an input of the module, and every result an
+//! output. The inputs are the exact values from a run of the f32 module on the CPU executor. With `--cumulative` the
+//! module is not changed, except that every node's result becomes an output: errors then include those of earlier
+//! nodes.
 
 use crate::args::{Common, CompareArgs};
 use crate::error::CliResult;

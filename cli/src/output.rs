@@ -1,5 +1,7 @@
-//! Results to stdout, logs to stderr, progress only on a terminal; files whole or not at all, and never in place of what is
-//! not a plain file.
+//! Output: results to stdout, logs to stderr, progress only on a terminal.
+//!
+//! A file is written completely beside its place and then renamed, or not at all. Outputs are tried before the work.
+//! They never replace a device, a pipe, a link, or a file that Weft did not write.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};

@@ -1,4 +1,8 @@
-//! Networks whose sizes are decided while they run: `weft compile` compiles what is known before, and says of the rest where it runs.
+//! Networks whose sizes are decided at run time: `weft compile` compiles the part with known sizes and lists the
+//! others.
+//!
+//! `parts` in its JSON has, for each part, where it runs, its nodes, operands and results (with null for dimensions
+//! that are not known yet), and the symbols that are read or decided there.
 
 use crate::args::Common;
 use crate::error::CliResult;

@@ -1,4 +1,4 @@
-//! What a terminal is shown in colour.
+//! Colours on a terminal.
 
 use std::io::IsTerminal;
 

@@ -1,5 +1,5 @@
-//! Which command honours which of the shared options. An option that a command has no use for is refused: a slip never
-//! changes the work silently.
+//! Which command supports which of the shared options. A command refuses options that it does not use, so a mistake is
+//! never ignored silently.
 
 use super::{Cli, Command, Common};
 use crate::error::{CliError, CliResult};

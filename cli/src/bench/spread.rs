@@ -1,4 +1,4 @@
-//! How the samples of a measurement spread, what else a run takes, and whether the measurement is to be trusted.
+//! The spread of a measurement's samples, the other costs of a run, and whether the measurement can be trusted.
 
 use super::number;
 use crate::error::CliResult;

@@ -1,8 +1,8 @@
-//! What leads from a failing comparison to its cause: errors along the graph, the node where the tolerance is passed, and what
-//! keeping it in f32 costs.
+//! Finds the cause of a failing comparison: errors along the graph, the node at which the tolerance is exceeded, and
+//! the cost of keeping it in f32.
 //!
-//! Mixed precision is rounded on the CPU executor as the compiled kernels store. Where that alone is within the tolerance, and
-//! without mixed precision, the device runs once more with the result of every node as an output.
+//! For mixed precision, the CPU executor rounds the same values that the compiled kernels store in f16. If that result
+//! is within the tolerance, and without mixed precision, the device runs again with every node's result as an output.
 
 use crate::args::CompareArgs;
 use crate::error::CliResult;

@@ -1,8 +1,8 @@
 //! `--write-keep`: the smallest keep list with which the comparison passes, found by measuring.
 //!
-//! Calibration proposes lists, for smaller and smaller shares of the tolerance, until one passes where the comparison runs.
-//! Then names are left out of it, in runs of several at first and one by one at last (after Zeller and Hildebrandt's delta debugging),
-//! as long as it passes without them.
+//! Calibration proposes lists, for smaller and smaller fractions of the tolerance, until the comparison passes with
+//! one. Then names are removed while it still passes, first several at once and finally one by one (after Zeller and
+//! Hildebrandt's delta debugging).
 
 use super::cause::Run;
 use super::side::{differences, is_all_in_f32};

@@ -1,4 +1,4 @@
-//! The two sides of a comparison: what ran where, and the results to compare with.
+//! The two sides of a comparison: what ran where, and its results.
 
 use crate::args::{Common, CompareArgs};
 use crate::arrays::{Named, read_npz};

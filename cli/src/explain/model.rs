@@ -1,4 +1,4 @@
-//! The whole model: what each pass changed, and the groups with the reason why each one ends where it does.
+//! The whole model: the changes of each pass, and the groups with the reason why each ends where it does.
 
 use super::relations::{Relations, how, join, numbers};
 use crate::args::ExplainArgs;

@@ -1,4 +1,4 @@
-//! Names as tables print them: source nodes, layers' short names, labels of groups, kernels and their files.
+//! Names in tables: source nodes, short names of layers, labels of groups, kernels and their files.
 
 use compiler::text::edit_distance;
 use compiler::trace::{CompileTrace, Group};

@@ -1,4 +1,4 @@
-//! What a compilation says about its groups: who feeds whom, which dispatches they have, and why they end where they do.
+//! Relations of groups: producers and readers, dispatches, and why groups end where they do.
 
 use compiler::compile::GroupKind;
 use compiler::remark::{Remark, RemarkKind};

@@ -1,4 +1,4 @@
-//! The sizes of a model's inputs: what `--shape`, `--dim`, `--batch` and the inputs that are given say of them.
+//! The sizes of a model's inputs, from `--shape`, `--dim`, `--batch` and the given inputs.
 
 use crate::args::Common;
 use crate::arrays::Named;
