@@ -1,7 +1,8 @@
 //! Output: results to stdout, logs to stderr, progress only on a terminal.
 //!
-//! A file is written completely beside its place and then renamed, or not at all. Outputs are tried before the work.
-//! They never replace a device, a pipe, a link, or a file that Weft did not write.
+//! A file is written completely beside its place and then renamed, or not at all. Outputs are tried before the work. A
+//! device or a pipe gets the bytes and is never replaced; of a symbolic link the target is written; a file of another
+//! user keeps its owner, or is refused.
 
 use crate::args::Common;
 use crate::error::{CliError, CliResult};
