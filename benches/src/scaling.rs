@@ -1,6 +1,6 @@
-//! Graphs of any size, to see how the optimiser's time grows with them.
+//! Graphs of any size, to measure the growth of the optimiser's time.
 //!
-//! Widths are small, so that the time is that of the graph and not of its weights.
+//! Widths are small, so that the time depends on the graph and not on its weights.
 
 use compiler::dtype::DType;
 use compiler::graph::{BuildError, FunctionBuilder, Module, TensorType, ValueId};

@@ -1,5 +1,5 @@
-//! What runs take from the heap: as many allocations every time, and none as large as a tensor but for results that are new. In a program of its
-//! own, since the allocator counts for all of it.
+//! Heap allocations of runs: the same number every time, and none as large as a tensor except new results. It is a
+//! separate program, since the allocator counts for the whole process.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, compile};

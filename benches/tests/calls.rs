@@ -1,4 +1,4 @@
-//! Functions that call themselves, or each other, on the device: held against the interpreter at several depths.
+//! Functions that call themselves or each other, on the device, compared with the interpreter at several depths.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, bind_host_steps, compile, compile_graph};

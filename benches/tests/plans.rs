@@ -1,5 +1,5 @@
-//! What a plan does beyond dispatches, on the device: host functions on its buffers, branches, sizes that a run decides, tensors that stay
-//! there, runs side by side.
+//! Steps of plans other than dispatches, on the device: host functions on its buffers, branches, sizes that are known
+//! only at run time, tensors that stay on the device, parallel runs.
 
 use benches::test_device::test_device;
 use compiler::compile::{CompileOptions, Compiled, compile, split_stages};

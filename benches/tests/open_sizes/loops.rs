@@ -1,4 +1,4 @@
-//! Loops in plans of open sizes: what they carry, what they collect and how often they run follow from the sizes of a run.
+//! Loops in plans of open sizes: carried values, collected rows and numbers of iterations depend on the sizes of a run.
 
 use super::{agrees, agrees_on, compiled, opened};
 use compiler::dtype::DType;
