@@ -30,7 +30,7 @@ attr_struct! {
         pub auto_pad: AutoPad = AutoPad::NotSet,
         /// Layout of data and result.
         pub layout: DataLayout = DataLayout::Nchw,
-        /// What stands in the padding: the zero point of quantised data. Of data in floats it is 0.
+        /// The value of the padding: the zero point of quantised data; 0 for floats.
         pub pad_value: i64 = 0,
     }
 }

@@ -16,7 +16,8 @@ use crate::tensor_type::{Signature, TensorType};
 pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
-    /// The graph function `callee` as a value. Operands are its first parameters, which are captured; what applies it gives the others.
+    /// The graph function `callee` as a value. Operands are its first parameters, which are captured; an application
+    /// passes the others.
     pub struct FunctionValue("function") {
         /// Global name of the function.
         pub callee: Name = Name::new(""),
@@ -40,7 +41,7 @@ impl Op for FunctionValue {
 }
 
 attr_struct! {
-    /// Its region as a function value, which captures what it uses from outside.
+    /// Its region as a function value. Values from outside are captured.
     pub struct Lambda("lambda") {}
 }
 impl Op for Lambda {

@@ -56,7 +56,7 @@ impl Op for Gather {
         Ok(())
     }
     fn permuted(&self, perm: &[usize], cx: &InferContext<'_>) -> Option<PermutedOp> {
-        // With one index (rank 0) the axis goes away; with a list of them (rank 1) it stays in its place.
+        // With one index (rank 0) the axis is removed; with a list of indices (rank 1) it stays in its place.
         let axis = normalize_axis(self.axis, perm.len()).ok()?;
         let rank = cx.input(1)?.rank();
         let mut out = PermutedOp::uniform(Gather { axis: permuted_axis(axis, perm) as i64 }, perm, 1, 1);

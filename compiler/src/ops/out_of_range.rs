@@ -12,7 +12,7 @@ use crate::int::{Dim, Int};
 use crate::tensor::Tensor;
 use crate::tir::{BufferId, Expr};
 
-/// What an operand's elements have to be.
+/// The condition on an operand's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Checked {
     /// Indices: element `n` is one into a dimension of `sizes[n % sizes.len()]` elements.
@@ -34,7 +34,7 @@ pub enum Checked {
 pub struct OutOfRange {
     /// How many there are.
     pub count: u64,
-    /// What is wrong with the first one.
+    /// The error of the first one.
     pub first: String,
 }
 
@@ -51,7 +51,7 @@ impl Checked {
         let depth = usize::try_from(indices.shape.last()?.as_const()?).ok()?;
         Some(Checked::Indices { operand: 1, sizes: data.shape.get(first..first.checked_add(depth)?)?.to_vec() })
     }
-    /// The divisors of operand 1, where they are integers.
+    /// Operand 1 as divisors, if it has integers.
     pub(super) fn divisors(types: &[Option<&TensorType>]) -> Option<Checked> {
         let integers = types.get(1).copied().flatten()?.dtype.is_int();
         integers.then_some(Checked::Divisors { operand: 1 })
@@ -91,7 +91,7 @@ impl Checked {
     }
 }
 
-/// The element of `x` at `at`; 0 where one of the dimensions that data index is empty.
+/// The element of `x` at `at`; 0 if one of the dimensions that are indexed by data is empty.
 pub(super) fn load_nearest(x: BufferId, at: Vec<Int>, indexed: &[Int], dtype: DType) -> Expr {
     if indexed.iter().any(|d| d.is(0)) { Expr::int(0, dtype) } else { Expr::load(x, at) }
 }

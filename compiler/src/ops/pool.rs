@@ -263,7 +263,8 @@ impl Op for AveragePool {
     }
 }
 impl AveragePool {
-    /// Number of elements that count along spatial axis `d` of window `step`: all taps where none can leave the data.
+    /// Number of elements that count along spatial axis `d` of window `step`: all taps if none can be outside of the
+    /// data.
     fn count(&self, scan: &Scan, d: usize, step: &Int) -> Int {
         let w = &scan.window;
         let mut conds = vec![];

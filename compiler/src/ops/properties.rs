@@ -16,15 +16,15 @@ pub enum Precision {
     Never,
 }
 
-/// What an op does besides producing its results.
+/// Effects of an op besides its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
     /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
     pub stateful: bool,
 }
 
-/// What becomes of a factor of the data, operand 0: `f(a x) = a f(x)` for one factor `a` for each element of an elementwise op, or
-/// for each channel of an op with a data layout.
+/// Homogeneity in operand 0: `f(a x) = a f(x)`, with a factor `a` per element for an elementwise op, or per channel for
+/// an op with a data layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Homogeneity {
     /// It does not pass through.

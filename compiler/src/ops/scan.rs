@@ -145,7 +145,7 @@ running_ops! {
     CumProd("cumprod"), "CumProd", Prod, 1, i64::wrapping_mul, |a, b| a * b;
 }
 
-/// What running sums and products share.
+/// The common part of running sums and products.
 struct Running {
     axis: i64,
     exclusive: bool,
@@ -201,10 +201,11 @@ fn along(list: &[Int], axis: usize, value: Int) -> Vec<Int> {
 }
 
 impl Running {
-    /// A scan in levels (G. Blelloch, Prefix Sums and Their Applications): stages `totals` combine blocks of [`BLOCK`]
-    /// elements until few are left, and of these each combines all before it. Then each level, from the top down, combines
-    /// for each element what is before its block with the elements before it in the block, in their order. The work is
-    /// linear in the axis. Floats are combined in this order, in f32 at least; integers are exact.
+    /// A scan in levels (G. Blelloch, Prefix Sums and Their Applications). Stages `totals` combine blocks of [`BLOCK`]
+    /// elements until few totals are left; each of these is combined with all before it. Then each level, from the top
+    /// down, combines for each element the total before its block with the elements before it in the block, in order.
+    /// The work is linear in the length of the axis. Floats are combined in this order, in f32 at least; integers are
+    /// exact.
     fn compute(&self, cx: &mut ComputeContext<'_>) -> OpResult<()> {
         let x = cx.require(0)?;
         let ty = cx.output_type(0).clone();

@@ -87,8 +87,8 @@ const MOST_SLICES: usize = 1 << 11;
 const MOST_COMPARED: usize = 1 << 24;
 
 impl Unique {
-    /// Each of `n` slices is compared with each. The number of a slice is that of the first ones of their kind that come before
-    /// its own; the place of a number is the first slice that has it.
+    /// Compares each of `n` slices with each other one. The number of a slice is the count of distinct slices before
+    /// its first equal one; the position of a number is the first slice that has it.
     fn count_distinct(
         &self,
         c: &mut Counting<'_, '_>,

@@ -26,8 +26,9 @@ use crate::tir::{Combiner, Cond, Expr, UnaryOp};
 pub const ONNX: &[OnnxImport] = &[];
 
 attr_struct! {
-    /// Data `[n, h, w, c]` (or `[n, c, h, w]`) as transformed tiles `[t, t, tiles, c]` (or `[t, t, c, tiles]`), t = tile + 2. The
-    /// tiles of an image are those of its rows, one after another; where they are innermost, zeros may follow the last.
+    /// Data `[n, h, w, c]` (or `[n, c, h, w]`) as transformed tiles `[t, t, tiles, c]` (or `[t, t, c, tiles]`), t =
+    /// tile + 2. The tiles of an image are in row order; if they are the innermost dimension, zeros may follow the last
+    /// one.
     pub struct WinogradInput("winograd_input") {
         /// Results of a tile along each axis: 2 or 4.
         pub tile: i64 = 4,
@@ -176,8 +177,8 @@ fn tiles(results: &Int, tile: i64) -> Int {
     tidy(&results.ceil_div(tile))
 }
 
-/// Tiles that products of images have, `each` of an image. Innermost ones are whole vectors where that is an eighth more at most: rows
-/// of 49 would begin at any word.
+/// The number of tiles for `images` with `each` tiles. If tiles are innermost, it is rounded up to whole vectors if
+/// that adds at most an eighth, so that rows are aligned (rows of 49 would begin at any word).
 fn count(images: &Int, each: Int, layout: DataLayout) -> OpResult<Int> {
     let count = tidy(&(images.clone() * &each));
     let (n, each) = match (count.as_const(), each.as_const()) {

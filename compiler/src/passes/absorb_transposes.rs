@@ -56,7 +56,7 @@ fn product(r: &Rewriter<'_>, n: NodeId) -> Option<PermutedMatMul> {
 
 /// A transpose above an operand, through elementwise ops with scalars.
 struct Above {
-    /// What is transposed.
+    /// The operand of the transpose.
     source: ValueId,
     perm: Vec<usize>,
     transpose: NodeId,
@@ -177,7 +177,7 @@ impl AbsorbTransposes {
     }
 }
 
-/// The operand without its transpose: the elementwise ops in between, on what is transposed.
+/// The operand without its transpose: the elementwise ops in between are applied to the transpose's operand.
 fn lift(r: &mut Rewriter<'_>, at: NodeId, above: &Above) -> Option<ValueId> {
     let mut v = above.source;
     for &(n, up) in &above.between {

@@ -74,7 +74,7 @@ pub const TO_NCHW: [usize; 4] = [0, 3, 1, 2];
 attr_struct! {
     /// Chooses data layouts. Names of nodes may hold `*`, which matches anything.
     pub struct AutoLayout("auto-layout") {
-        /// `auto`, `nchw`, `nhwc`, `nchw4c`, `nchw8c`, `nchw16c` or `none`; the context's mode where absent.
+        /// `auto`, `nchw`, `nhwc`, `nchw4c`, `nchw8c`, `nchw16c` or `none`; absent means the context's mode.
         pub mode: Option<LayoutMode> = None,
         /// Nodes that stay in NCHW.
         pub nchw: Vec<Name> = vec![],
@@ -144,7 +144,7 @@ fn channels_first(r: &mut Rewriter<'_>, block: BlockId, cx: &mut PassContext) ->
     Ok(true)
 }
 
-/// The layouts to choose between; none where the pass must not run.
+/// The layouts to choose between; `None` if the pass must not run.
 fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
     let other = match mode {
         LayoutMode::None => return None,
@@ -164,7 +164,8 @@ fn scheme_for(mode: LayoutMode, cx: &PassContext) -> Option<Scheme> {
     Some(Scheme { other })
 }
 
-/// The cheapest choice; where costs are uncertain, the better one of the uniform choices unless a mix gains more than that.
+/// The cheapest choice. If costs are uncertain, a mix of layouts must gain more than the uncertainty over the better
+/// uniform choice.
 fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u8>) -> choose::Choice {
     let cheapest = choose::choose(costs, block, &|n| pinned.get(&n).copied());
     let uncertainty = costs.model.uncertainty();
@@ -180,7 +181,7 @@ fn settle(costs: choose::Costs<'_>, block: BlockId, pinned: &FxHashMap<NodeId, u
 }
 
 impl AutoLayout {
-    /// Runs `go` on each block; tells whether it said so of any, and whether anything changed.
+    /// Runs `go` on each block. Returns whether it returned true for any, and whether anything changed.
     fn on_blocks(
         &self,
         module: &mut Module,

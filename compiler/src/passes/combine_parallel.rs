@@ -225,7 +225,7 @@ fn limits(r: &Rewriter<'_>, group: &[Branch], profile: &DeviceProfile) -> Result
     }
 }
 
-/// What the siblings cost, and the wider op with the slices that are copied, in nanoseconds.
+/// The cost in nanoseconds of the siblings, and of the wider op with the copied slices.
 struct Balance {
     apart: u64,
     together: u64,
@@ -306,8 +306,8 @@ fn copy_of(ty: &TensorType) -> NodeForm {
     NodeForm { op: Transpose { perm }.into(), inputs: vec![Some((ty.clone(), false))], outputs: vec![ty.clone()] }
 }
 
-/// Users of `v` that would read a copied slice: all but those that move data anyway, and those whose kernels read slices
-/// that are aligned.
+/// Users of `v` that would need a copy of the slice: all except users that move data anyway, and users whose kernels
+/// read aligned slices.
 fn slice_readers(r: &Rewriter<'_>, v: ValueId, users: &Users, aligned: bool) -> Vec<Name> {
     let mut out = vec![];
     for &(n, _) in users.get(crate::arena::Id::index(v)).into_iter().flatten() {

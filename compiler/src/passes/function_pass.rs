@@ -12,7 +12,7 @@ use crate::tir::TensorFunction;
 
 /// A kind of function that passes may be for.
 pub trait Functions: 'static {
-    /// What a pass has in hand of one.
+    /// The form in which a pass gets one function.
     type One<'m>;
     /// Calls `go` for each function of the module, and puts it back; whether anything changed.
     ///
@@ -32,7 +32,7 @@ pub struct TensorFunctions;
 
 /// A tensor function that is taken out of its module while a pass looks at it.
 pub struct OneTensorFunction<'m> {
-    /// The module, where the function has no body meanwhile.
+    /// The module; meanwhile the function has no body in it.
     pub module: &'m Module,
     function: TensorFunction,
     changed: bool,

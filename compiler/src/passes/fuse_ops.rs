@@ -46,7 +46,7 @@ use rustc_hash::FxHashMap;
 attr_struct! {
     /// Groups nodes into kernels.
     pub struct FuseOps("fuse-ops") {
-        /// `full`, `classic` or `off`; the context's mode where absent.
+        /// `full`, `classic` or `off`; absent means the context's mode.
         pub mode: Option<FuseMode> = None,
         /// Largest number of nodes in a group.
         pub max_group: usize = 256,
@@ -104,7 +104,7 @@ impl FuseOps {
         Ok(())
     }
 
-    /// TVM's groups, and those of `full` where that is the mode, each sorted by place in the block.
+    /// TVM's groups, in mode `full` joined by its rules, each sorted by position in the block.
     fn partition_groups(
         &self,
         (module, f): (&Module, &Function),
@@ -177,8 +177,8 @@ impl FuseOps {
     }
 }
 
-/// Sizes that an op reads from an operand become attributes where they are known as expressions: inside a group nothing says
-/// how the operand was computed. (Constants go into the group with their users.)
+/// Sizes that an op reads from an operand become attributes if they are known as expressions: inside a group the
+/// computation of the operand is not visible. (Constants go into the group with their users.)
 fn take_sizes_in(module: &Module, f: &mut Function) {
     for n in f.walk() {
         let node = &f.nodes[n];

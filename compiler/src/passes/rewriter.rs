@@ -47,7 +47,7 @@ impl<'m> Rewriter<'m> {
     pub fn num_uses(&self, v: ValueId) -> u32 {
         self.uses.get(v.index()).copied().unwrap_or(0)
     }
-    /// The value that stands for `v` now.
+    /// The current value for `v`.
     pub fn resolve(&self, mut v: ValueId) -> ValueId {
         while let Some(&next) = self.replaced.get(&v) {
             v = next;
@@ -197,7 +197,7 @@ impl<'m> Rewriter<'m> {
             self.changed = true;
         }
     }
-    /// Puts `new` in the place of the first result of node `n`, which goes.
+    /// Replaces the first result of node `n` by `new`, and removes `n`.
     ///
     /// # Errors
     /// The type of that result, where `new` has another; nothing is changed then.
@@ -257,7 +257,7 @@ impl<'m> Rewriter<'m> {
         self.splice(n, node.regions[region]);
         substitute_function_dims(&mut self.f, &sizes);
     }
-    /// Adds origins to a node: it now stands for those source nodes too.
+    /// Adds origins to a node: it now also computes these source nodes.
     pub fn absorb_origins(&mut self, n: NodeId, from: &Origins) {
         let node = &mut self.f.nodes[n];
         node.origins = node.origins.union(from);

@@ -31,7 +31,7 @@ use crate::ops::function_values::{Apply, FunctionValue};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 attr_struct! {
-    /// Makes calls of function values that are known.
+    /// Replaces known function values by calls.
     pub struct SpecializeFunctions("specialize-functions") {
         /// Functions that it makes, at most.
         pub max_functions: usize = 256,
@@ -78,13 +78,13 @@ fn has_function_values(f: &Function) -> bool {
     !f.primitive && f.values.iter().any(|(_, v)| v.ty.is_function())
 }
 
-/// The function that `v` is, with what it captured.
+/// The function of value `v`, with its captured values.
 fn known(f: &Function, v: ValueId) -> Option<(Name, Vec<ValueId>)> {
     let (n, value) = f.def_op::<FunctionValue>(v)?;
     Some((value.callee, f.nodes[n].inputs.iter().flatten().copied().collect()))
 }
 
-/// Says what is left, and why.
+/// Reports the remaining function values, and why they remain.
 fn report(pass: &SpecializeFunctions, f: &Function, cx: &mut PassContext) {
     for n in f.walk() {
         let node = &f.nodes[n];

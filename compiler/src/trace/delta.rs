@@ -18,7 +18,7 @@ pub struct Hunk {
     pub add: String,
 }
 
-/// What turns one text into another; what follows the last hunk is kept.
+/// The hunks that turn one text into another; the text after the last hunk is unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TextDelta {
     /// Changes from top to bottom; none when the texts are equal.

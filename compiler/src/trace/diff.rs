@@ -43,7 +43,7 @@ pub struct TraceDiff {
 /// The measured time of a group on both sides.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LayerTime {
-    /// What the group is called in the first trace.
+    /// The name of the group in the first trace.
     pub name: String,
     /// Index in the first trace.
     pub a: usize,
@@ -77,9 +77,9 @@ pub struct PassDiff {
     pub name: String,
     /// Its how-manieth run, from 1.
     pub run: usize,
-    /// What it did in the first trace.
+    /// Its statistics in the first trace.
     pub a: Option<PassStats>,
-    /// What it did in the second.
+    /// Its statistics in the second trace.
     pub b: Option<PassStats>,
 }
 
@@ -133,7 +133,7 @@ pub struct KernelDiff {
     pub groups: Vec<usize>,
     /// What differs.
     pub facts: Vec<Fact>,
-    /// The schedules line by line, ` ` for what both have, `-` and `+` for what one has; empty when they are equal.
+    /// The schedules line by line: ` ` for common lines, `-` and `+` for lines of one side; empty if they are equal.
     pub schedule: Vec<String>,
 }
 
@@ -178,7 +178,7 @@ impl TraceDiff {
 
     fn groups_and_kernels(&mut self, a: &CompileTrace, b: &CompileTrace) {
         let indexed = |t: &CompileTrace| (0..t.groups.len()).collect::<Vec<_>>();
-        // Groups without source nodes (made by the compiler) are told apart by what they hold.
+        // Groups without source nodes (made by the compiler) are distinguished by their contents.
         let key = |t: &CompileTrace, i: &usize| {
             let g = &t.groups[*i];
             if g.origins.is_empty() { (vec![], g.ops.clone()) } else { (g.origins.clone(), vec![]) }
@@ -237,8 +237,8 @@ impl TraceDiff {
     }
 }
 
-/// Items of both sides under the same key, the n-th of one side with the n-th of the other, in the first side's order;
-/// what the second side has alone comes last.
+/// Pairs items with the same key, the n-th of one side with the n-th of the other, in the first side's order; items of
+/// the second side only come last.
 fn pair_by<'a, A, B, K: Hash + Eq + Clone>(
     a: &'a [A],
     b: &'a [B],

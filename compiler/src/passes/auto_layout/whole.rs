@@ -18,8 +18,8 @@ use crate::schedule::rules::schedule;
 use crate::tir::{Access, BufferId, Param, TensorFunction};
 use indexmap::IndexMap;
 
-/// A module of so many different groups at most is scheduled to be weighed. Beyond, what the rules would make is told from the loops:
-/// scheduling a network twice would take longer than the rest of its compilation.
+/// Largest number of different groups for which a module is scheduled to weigh it. Above, the estimate of the
+/// unscheduled groups is used: scheduling a network twice would take longer than the rest of its compilation.
 const MOST_SCHEDULED: usize = 12;
 
 /// A module before the pass, with the number of remarks then, and of folded transposes.
@@ -35,7 +35,7 @@ impl Start {
     }
 }
 
-/// A module with uniform layouts, and what making it said.
+/// A module with uniform layouts, and the remarks of making it.
 struct Uniform {
     anchors: Anchors,
     words: &'static str,
@@ -45,8 +45,9 @@ struct Uniform {
 }
 
 impl AutoLayout {
-    /// Holds the module, made by `pins` that left the choice free, against those that the `start` becomes with its anchors in the layouts that they had, and
-    /// with all in the target's other one, and keeps the cheapest.
+    /// Compares three modules and keeps the cheapest: the module with the chosen layouts (`pins` left the choice free),
+    /// and the modules that `start` becomes with all anchors in their original layouts, or all in the target's other
+    /// layout.
     pub(super) fn weigh_whole(
         &self,
         module: &mut Module,
@@ -119,7 +120,7 @@ struct Whole {
 }
 
 impl Whole {
-    /// Of a module. What has no kernel is left out: it is the same in every layout.
+    /// The groups of a module. Nodes without kernels are left out: they cost the same in every layout.
     ///
     /// # Errors
     /// What one of those passes says.
@@ -141,7 +142,7 @@ impl Whole {
     fn is_small(&self) -> bool {
         self.groups.len() <= MOST_SCHEDULED
     }
-    /// The estimated nanoseconds of all kernels: of those that the rules make, or of what they would make.
+    /// The estimated nanoseconds of all kernels: of the scheduled ones, or of the unscheduled groups.
     fn cost(&self, scheduled: bool, cx: &mut PassContext) -> f64 {
         let model = cx.costs();
         let told =

@@ -10,7 +10,7 @@ use crate::passes::fusion_kind::NodeInfo;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
-/// What a node of the forward graph stands for.
+/// The origin of a node of the forward graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// A node.
@@ -32,7 +32,7 @@ impl Source {
 /// A node with its users.
 #[derive(Clone, Debug)]
 pub struct ForwardNode {
-    /// What it stands for.
+    /// Its origin.
     pub source: Source,
     /// Its kind.
     pub kind: FusionKind,
@@ -90,7 +90,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The graph node that stands for a value; `None` for constants and values from outside of the block.
+    /// The graph node of a value; `None` for constants and values from outside of the block.
     fn producer(&self, v: ValueId) -> Option<Source> {
         let ValueDef::Result(n, i) = self.f.values[v].def else { return None };
         let node = &self.f.nodes[n];
@@ -99,7 +99,7 @@ impl Builder<'_> {
         }
         Some(if node.outputs.len() > 1 { Source::Projection(n, i) } else { Source::Node(n) })
     }
-    /// What a graph node uses, in order, with the value it goes through where there is one.
+    /// The nodes that a graph node uses, in order, each with the value on the edge if there is one.
     fn children(&self, source: Source) -> Vec<(Option<ValueId>, Source)> {
         match source {
             Source::Projection(n, _) => vec![(None, Source::Node(n))],

@@ -14,7 +14,7 @@ use crate::passes::fusion_kind::describe_node;
 use crate::tir::FusionKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What becomes of a node with f32 operands.
+/// The decision for a node with f32 operands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Choice {
     /// Its f32 operands become f16.
@@ -44,7 +44,7 @@ const DEEP: usize = 16;
 /// Rows and columns of a product that matrix units are used for, at least.
 const LEAST: usize = 4;
 
-/// What is known of a value that the model has in f32.
+/// The knowledge about an f32 value of the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Half,
@@ -72,9 +72,9 @@ struct Decider<'a> {
     choices: FxHashMap<NodeId, Choice>,
 }
 
-/// The choice for every node that has f32 operands and can take f16 ones.
-/// With `half_inputs` parameters count as f16; with `stem` the first layers of some networks stay in f32; with `matrices` products
-/// gain by f16 operands whatever they save in bytes.
+/// The choice for every node that has f32 operands and can take f16 ones. With `half_inputs` parameters count as f16;
+/// with `stem` the first layers of some networks stay in f32; with `matrices` f16 operands of products pay even if they
+/// save no bytes.
 pub(super) fn choose(
     module: &Module,
     f: &Function,

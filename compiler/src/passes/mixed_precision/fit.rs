@@ -10,7 +10,7 @@ pub const F16_MAX: f64 = 65504.0;
 /// in its normal range.
 pub const MAX_LOSS: f64 = 1.0 / 256.0;
 
-/// What becomes of numbers in f16.
+/// How numbers fit f16.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fit {
     /// They are held.

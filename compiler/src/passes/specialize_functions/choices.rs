@@ -16,8 +16,8 @@ use crate::ops::control::{Const, If};
 use crate::ops::function_values::FunctionValue;
 use crate::tensor::Tensor;
 
-/// Does node `n` twice, in the two branches of an `if`, for the two functions that its operand `at` may be; false where they, or
-/// what they captured, cannot be had outside of the branches.
+/// Copies node `n` into the two branches of a new `if`, one copy for each of the two functions that its operand `at`
+/// may be. False if these functions, or their captured values, are not available outside of the branches.
 pub(super) fn split(module: &mut Module, f: &mut Function, n: NodeId, (at, v): (usize, ValueId)) -> bool {
     let ValueDef::Result(m, j) = f.values[v].def else { return false };
     let (Some(&Some(condition)), Some(block)) = (f.nodes[m].inputs.first(), f.nodes[n].block) else { return false };

@@ -87,8 +87,8 @@ fn reductions(cx: &GroupGraph<'_, '_>, members: &[usize]) -> usize {
     members.iter().map(|&m| cx.info.get(&cx.g.nodes[m].source.node()).map_or(0, |i| i.reductions)).sum()
 }
 
-/// The groups, first to last, that may be attention whose second product is `last`: those of a product, of row reductions and of `last`,
-/// with what stands between them. Everything but the last group is used inside alone.
+/// The groups, first to last, that may be attention with second product `last`: a product, row reductions, `last`, and
+/// the groups between them. All results except those of the last group are used only inside.
 fn chains(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], last: usize) -> Vec<Vec<Vec<usize>>> {
     let own = cx.p.members_of(last);
     if own.iter().any(|&m| !matches!(cx.g.nodes[m].source, Source::Node(_))) || reductions(cx, &own) != 1 {

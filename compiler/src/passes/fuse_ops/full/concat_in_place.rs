@@ -43,7 +43,7 @@ struct Site {
     concat: NodeId,
     /// The group's root.
     root: usize,
-    /// Bindings of what follows the concat, the result included.
+    /// Bindings of the ops after the concat, including the result.
     behind: u32,
     /// A transpose follows the concat.
     permuted: bool,
@@ -137,8 +137,8 @@ fn site(cx: &mut GroupGraph<'_, '_>, makers: &[Vec<usize>], tuple: usize, concat
     Ok(Site { tuple, concat, root, behind, permuted })
 }
 
-/// What follows the concat at `place` in its group works on each element alone, or concatenates along the same axis, or is
-/// a transpose with such work behind it. True when there is a transpose.
+/// Checks the ops after the concat at `place` in its group: elementwise ops, concats along the same axis, or a
+/// transpose followed by such ops. Returns whether there is a transpose.
 fn check_behind(cx: &GroupGraph<'_, '_>, members: &[usize], place: usize, concat: NodeId) -> Result<bool, String> {
     let axis = cx.f.nodes[concat].op.downcast::<Concat>().map(|c| c.axis);
     let mut shapes = vec![shape_of(cx.g, cx.f, place)];

@@ -76,7 +76,7 @@ fn windows(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Option<i64
     elements_of_window(cx, cx.g.nodes[pool].source.node(), operand)
 }
 
-/// Whether each result of a reduction is read at one place by whatever reads it: not as one of several for a result.
+/// Whether each reader of a reduction's results reads one element per result, not several.
 fn sums_are_read_once(te: &TensorFunction) -> bool {
     let Some(stages) = te.stages() else { return false };
     stages.iter().filter(|s| s.block.reduce.is_some()).all(|s| {

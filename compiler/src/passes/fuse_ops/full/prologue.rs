@@ -23,7 +23,7 @@ pub(super) const RULE: &str = "prologue";
 /// Verdicts on equal work in front of equal anchors.
 type Known = FxHashMap<String, Result<String, String>>;
 
-/// Runs over the producers of anchors, last to first, so that what is in front of a prologue comes after it.
+/// Visits the producers of anchors from last to first, so that the producers of a prologue are visited after it.
 pub(super) fn apply(cx: &mut GroupGraph<'_, '_>) {
     let mut known: Known = FxHashMap::default();
     for i in (0..cx.g.nodes.len()).rev() {
@@ -108,7 +108,7 @@ pub(super) fn key_of<'a>(f: &Function, nodes: impl Iterator<Item = &'a NodeId>) 
     key
 }
 
-/// Weighs the work `nodes`, whose result `own` makes, against its use by `anchor`.
+/// Compares the costs of computing `nodes`, with result `own`, separately and inside `anchor`.
 fn judge(cx: &GroupGraph<'_, '_>, nodes: &[NodeId], own: NodeId, anchor: NodeId) -> Result<String, String> {
     if cx.f.nodes[own].outputs.len() != 1 {
         return Err("it has several results".into());

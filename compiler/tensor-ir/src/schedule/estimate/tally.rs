@@ -1,4 +1,4 @@
-//! Counts of a kernel (operations, accesses, workgroups ...), and their cost.
+//! Counts of a kernel (operations, accesses, workgroups ...), and their cost. `weft explain -v` shows the parts.
 
 use super::Cost;
 use super::rates::Rates;
