@@ -29,7 +29,7 @@ impl KernelEmitter<'_> {
         let count = threads.div_ceil(least);
         let held = self.subgroup_results(v.kind, count);
         if self.b.top() > 0 {
-            // In a loop: others may still read what they had the time before.
+            // In a loop, other subgroups may still read the values of the previous iteration.
             self.b.statement(Statement::ControlBarrier(Barrier::WORK_GROUP));
         }
         let lane = self.subgroup_builtin(BuiltIn::SubgroupInvocationId, "subgroup_lane");
@@ -45,7 +45,7 @@ impl KernelEmitter<'_> {
         let subgroups = self.subgroup_builtin(BuiltIn::NumSubgroups, "subgroups");
         let identity = self.b.identity(combiner, v.kind, 1, self.f.buffers[leaf.buffer].dtype);
         let mut all: Option<Value> = None;
-        // One round where a subgroup has as many threads as there are subgroups.
+        // One round if a subgroup has at least as many threads as there are subgroups.
         for round in 0..count.div_ceil(least) {
             let mut at = lane;
             if round > 0 {

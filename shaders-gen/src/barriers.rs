@@ -128,8 +128,8 @@ impl<'a> Barriers<'a> {
         now.iter().any(|(b, now)| before.get(b).is_some_and(|before| self.clash(*b, before, now)))
     }
 
-    /// Accesses of one element by the thread that owns it need no barrier: they name it by one and the same index, which
-    /// tells all threads apart, in whatever iterations they are.
+    /// Accesses of an element by the thread that owns it need no barrier: both use the same index, which differs
+    /// between all threads in all iterations.
     fn clash(&self, buffer: BufferId, before: &Touched, now: &Touched) -> bool {
         let mut all: FxHashSet<&Vec<Int>> = before.writes.keys().chain(now.writes.keys()).collect();
         all.extend(before.reads.iter().chain(&now.reads));

@@ -8,7 +8,7 @@ use crate::tree::{Leaf, Node, has_load};
 use tensor_ir::int::{Facts, Int};
 use tensor_ir::tir::Cond;
 
-/// What is known on the way to a place.
+/// The facts at a program point.
 pub(crate) struct Clamps<'a> {
     pub ranges: &'a mut Facts,
     /// True for a leaf whose value all threads compute.

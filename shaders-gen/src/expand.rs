@@ -245,7 +245,7 @@ impl<'a> Expander<'a> {
         Ok(Node::seq(out))
     }
 
-    /// The identity stands where all reduction loops are at 0.
+    /// Conditions for the identity: all reduction loops are at 0.
     fn init_conds(&mut self, b: &Block) -> Vec<Cond> {
         let function = self.function;
         let loops = self.reductions.entry(b.name).or_insert_with(|| function.reduction_loops(b.name)).clone();
@@ -366,7 +366,7 @@ fn uniform_guard(g: &Cond, lane: Lane) -> Option<Cond> {
     })
 }
 
-/// True when 0 is added to a running sum: sums begin at +0 and are never -0, so that they stay what they are.
+/// True if 0 is added to a running sum. Sums begin at +0 and are never -0, so that does not change them.
 fn adds_nothing(leaf: &Leaf) -> bool {
     let zero = match &leaf.value {
         Expr::Const(Scalar::Float(v), _) => v.to_bits() == 0,

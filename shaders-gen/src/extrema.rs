@@ -20,7 +20,7 @@ const MINUS_INFINITY: i32 = 0xff80_0000_u32 as i32;
 const INFINITY: u32 = 0x7f80_0000;
 
 impl Builder {
-    /// The larger or smaller of two floats, NaN where one of them is.
+    /// The maximum or minimum of two floats; NaN if one of them is NaN.
     ///
     /// `select(a > b || is_nan(a), a, b)`: where `b` alone is NaN, `a > b` is false.
     pub(crate) fn extremum(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
@@ -33,7 +33,7 @@ impl Builder {
         self.select(either, a, b)
     }
 
-    /// `v`, but `a` where that is NaN: for functions of `a` that lose it.
+    /// `a` if that is NaN, else `v`: for functions of `a` that lose NaN.
     pub(crate) fn keep_nan(&mut self, a: Value, v: Value) -> Value {
         if self.nan == Nan::Fast {
             return v;
@@ -55,7 +55,7 @@ fn function(op: BinaryOp) -> M {
     if op == BinaryOp::Max { M::Max } else { M::Min }
 }
 
-/// False where the float is no NaN whatever the inputs are.
+/// False if the float is never NaN, whatever the inputs are.
 fn may_be_nan(f: &TensorFunction, e: &Expr) -> bool {
     match e {
         Expr::Const(Scalar::Float(v), _) => v.is_nan(),

@@ -95,7 +95,7 @@ impl KernelEmitter<'_> {
     }
 
     fn int_math(&mut self, fun: MathFunction, a: &Int, b: &Int, level: usize) -> Emitted {
-        // What is compared is within 32 bits, so a bound beyond them may be the last number within.
+        // Compared values fit 32 bits, so a bound beyond them is replaced by the last 32-bit number.
         let saturated = |e: &Int| match e.as_const() {
             Some(c) => Int::new(c.clamp(i64::from(i32::MIN), i64::from(i32::MAX))),
             None => e.clone(),
@@ -168,7 +168,7 @@ impl KernelEmitter<'_> {
         Ok(leveled)
     }
 
-    /// What of a sum is the same in all scopes from `below` on, and is no constant.
+    /// The part of a sum, without constants, that does not change in scopes from `below` on.
     pub fn outer_part(&mut self, e: &Int, below: usize) -> Result<Option<Int>, EmitError> {
         let mut sum = Int::new(0);
         for (level, term, c) in self.leveled_terms(e)? {

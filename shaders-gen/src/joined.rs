@@ -38,9 +38,10 @@ impl Vectors<'_> {
     }
 }
 
-/// The buffers of halves that are words, with the elements of a unit. Where compilers see integers through, that is device memory that is
-/// read by vectors of eight, which words make one load; else device memory that is copied, and registers on the way of such copies, so
-/// that nothing takes halves apart that are stored together.
+/// The buffers of halves that are declared as words, with the elements of a unit. With
+/// [`HalfWords::Integers`](tensor_ir::profile::HalfWords::Integers): device memory that is read by vectors of eight,
+/// which then are one load. Otherwise: device memory that is copied, and the registers of such copies, so that halves
+/// that are stored together are not separated.
 pub(crate) fn joined_halves(
     f: &TensorFunction,
     root: &Node,
@@ -90,7 +91,8 @@ pub(crate) fn word_of_constant(s: Scalar, t: DType) -> Option<u32> {
     }
 }
 
-/// True when the lanes of a value of type `t` are those of words that are loaded from `packed` buffers, of one of two such, or constants.
+/// True if the lanes of a value of type `t` come from words of `packed` buffers, from a select of two such values, or
+/// from constants.
 pub(crate) fn is_of_words(
     f: &TensorFunction,
     e: &Expr,

@@ -88,7 +88,7 @@ impl StorageLayout {
     }
 }
 
-/// What the kernel's accesses to one buffer are like.
+/// The kernel's accesses to one buffer.
 #[derive(Default, Debug)]
 struct Usage {
     runs: FxHashSet<u8>,

@@ -161,8 +161,8 @@ pub fn emit_kernel(f: &TensorFunction, kernel: Name, profile: &DeviceProfile) ->
     })
 }
 
-/// Buffers distributed over a subgroup need subgroups of just that size, along x; those that threads only combine need all threads
-/// along x, and subgroups of any size.
+/// Buffers that are distributed over a subgroup need subgroups of exactly that size, along x; buffers that threads only
+/// combine need all threads along x, with subgroups of any size.
 fn check_subgroups(
     f: &TensorFunction,
     kernel: Name,
@@ -203,8 +203,8 @@ fn check_subgroups(
     Ok(())
 }
 
-/// A name that is an identifier in every target. It ends in an underscore after a digit or a reserved word, which is what
-/// naga would make of it in texts but not in SPIR-V.
+/// A name that is an identifier in every target. After a digit or a reserved word it ends in an underscore; naga would
+/// add that in texts, but not in SPIR-V.
 fn entry_name(kernel: Name) -> String {
     let clean: String = kernel.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let clean = clean.trim_matches('_');

@@ -20,7 +20,7 @@ use tensor_ir::name::Name;
 const SHORT: i64 = 64;
 
 impl KernelEmitter<'_> {
-    /// A counted loop; the test is at the end where there is at least one iteration.
+    /// A counted loop; the test is at the end if there is at least one iteration.
     pub fn serial_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
         let before = self.b.sources.enter(Source { block: body.only_block(), around: Some(var) });
         let done = self.counted(var, extent, body);
@@ -37,7 +37,7 @@ impl KernelEmitter<'_> {
         done
     }
 
-    /// A loop from one place on in steps of another, of 0 and 1 where there are none.
+    /// A loop from a start and with a step; 0 and 1 if not given.
     pub fn counted_from(
         &mut self,
         var: Name,
@@ -80,9 +80,9 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// The end of a loop. Of a short one whose threads wait for each other, where that is to stay a loop
-    /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)): an end that compilers do not know. No workgroup is beyond the grid,
-    /// but only a dispatch tells.
+    /// The bound of a loop. For a short loop with barriers that must not be unrolled
+    /// ([`keeps_loops`](tensor_ir::profile::DeviceProfile::keeps_loops)), it depends on a condition that is always true
+    /// at run time (the workgroup's number is below the grid's size), but that compilers cannot evaluate.
     fn end(&mut self, var: Name, extent: &Int, body: &Node) -> Result<Handle<Expression>, EmitError> {
         let end = self.int(extent)?;
         let short = extent.as_const().is_some_and(|n| (2..=SHORT).contains(&n));

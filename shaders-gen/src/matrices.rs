@@ -99,7 +99,7 @@ impl KernelEmitter<'_> {
         }
     }
 
-    /// A loop whose iterations the lanes of the subgroup share out.
+    /// A loop whose iterations are distributed over the lanes of the subgroup.
     pub fn spread_loop(&mut self, var: Name, extent: &Int, body: &Node) -> Result<(), EmitError> {
         // Matrices beyond the last row or column leave nothing to do.
         let mut any = false;
@@ -159,7 +159,7 @@ impl KernelEmitter<'_> {
             match condition {
                 Some(c) => self.branch(c, |this| this.spread_once(var, at, body))?,
                 None => {
-                    // A scope of its own: what is computed from the iteration's number holds for no other.
+                    // A new scope, since values that depend on the iteration are valid only there.
                     self.b.open();
                     self.spread_once(var, at, body)?;
                     let block = self.b.close();
@@ -179,7 +179,7 @@ impl KernelEmitter<'_> {
         Ok(())
     }
 
-    /// A leaf that is one operation: which one, the memory of its buffers tells.
+    /// A leaf that is one operation, which is determined by the memory of its buffers.
     pub fn matrix_operation(&mut self, leaf: &Leaf) -> Result<(), EmitError> {
         let refused = |this: &Self| {
             let text = format!("kernel `{}`: block `{}` is no operation on matrices", this.kernel, leaf.block);
@@ -289,7 +289,7 @@ impl KernelEmitter<'_> {
         Ok((ty, rows, columns, role))
     }
 
-    /// The memory that the operation goes through, with the variables of its loops in `indices`.
+    /// The memory of the operation, with the variables of its loops in `indices`.
     fn place(&mut self, leaf: &Leaf, buffer: BufferId, indices: &[Int]) -> Result<FragmentSource, EmitError> {
         let b = &self.f.buffers[buffer];
         let refused = |why: &str| EmitError::unsupported(format!("block `{}`: `{}` {why}", leaf.block, b.name));

@@ -54,7 +54,8 @@ impl KernelEmitter<'_> {
         }
     }
 
-    /// `i` when it is proved in bounds here, else clamped into the buffer: what a load out of bounds gives is never used.
+    /// `i` if it is proved in bounds here, else clamped into the buffer. The value of a load out of bounds is never
+    /// used.
     pub fn inside(&mut self, buffer: BufferId, i: &Int, access: &Access) -> Int {
         if access.proved { i.clone() } else { self.clamp(i, &self.last_element(buffer)) }
     }

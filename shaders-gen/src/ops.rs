@@ -151,7 +151,7 @@ impl Builder {
         self.binary(op, magnitude, inf)
     }
 
-    /// The logarithm: on every device minus infinity for 0, infinity for itself, NaN for NaN and what is negative.
+    /// The logarithm: on every device minus infinity for 0, infinity for infinity, NaN for NaN and negative values.
     fn log(&mut self, a: Value) -> Value {
         let inside = self.math(M::Log, &[a]);
         if !self.loose_log_exp {
@@ -278,7 +278,8 @@ impl Builder {
         }
     }
 
-    /// `b`, or 1 where the quotient is undefined: division by 0, and the lowest integer by -1, which gives itself.
+    /// `b`, or 1 if the quotient is undefined: division by 0, and of the lowest integer by -1 (which then gives
+    /// itself).
     fn safe_divisor(&mut self, a: Value, b: Value) -> Value {
         let (zero, one) = (self.c(b, 0.0), self.c(b, 1.0));
         let mut bad = self.binary(B::Equal, b, zero);
@@ -355,7 +356,7 @@ impl Builder {
             DType::U64 => (0.0, f64::from(i32::MAX)),
             _ => (f64::from(i32::MIN), f64::from(i32::MAX)),
         };
-        // The largest f32 below 2^31 and 2^32; what is above is set by a select.
+        // The largest f32 below 2^31 and 2^32; a select handles larger values.
         let top = if high > 4e9 {
             4_294_967_040.0
         } else if high > 2e9 {
