@@ -12,7 +12,8 @@ use crate::tensors::{DeviceTensor, RunInput};
 use compiler::plan::{BufferView, Content, Step};
 use compiler::tensor::Tensor;
 
-/// Combinations of given buffers whose bind groups are kept: two sessions with two or three runs in flight go through as many.
+/// Number of combinations of given buffers whose bind groups are kept: enough for two sessions with two or three runs
+/// in flight.
 const KEPT: usize = 8;
 
 fn refused<T>(what: &str, view: &BufferView, why: &str) -> Result<T, GpuError> {
@@ -20,7 +21,8 @@ fn refused<T>(what: &str, view: &BufferView, why: &str) -> Result<T, GpuError> {
 }
 
 impl Resources {
-    /// Writes the inputs, in the order of the plan's, and leaves results in own buffers. What is given back has to be submitted.
+    /// Writes the inputs, in the order of the plan's inputs; results go to the run's own buffers. The caller must
+    /// submit the returned encoder.
     ///
     /// # Errors
     /// A wrong number, dtype or shape.
@@ -106,8 +108,8 @@ impl Resources {
         (0..self.buffers.len()).filter(|&i| written(i)).any(|i| held(i).iter().any(|b| buffers.contains(b)))
     }
 
-    /// Adds the buffers that results are wanted in to those that are `given`, where kernels can write there; to the others results will be
-    /// copied.
+    /// Adds the buffers for results to the `given` ones if kernels can write them; for the other buffers, results will
+    /// be copied.
     fn bind_outputs(
         &mut self,
         shared: &Shared,

@@ -45,10 +45,10 @@ fn operand(shape: Vec<usize>, step: usize) -> Tensor {
 }
 
 impl Gpu {
-    /// Runs a small kernel and looks at what it computed.
+    /// Runs a small kernel and checks its results.
     ///
     /// # Errors
-    /// [`GpuError::DoesNotCompute`] where its results are wrong; what opening a session and running it says.
+    /// [`GpuError::DoesNotCompute`] if its results are wrong; errors of opening a session and running it.
     pub fn check_computes(self: &Arc<Gpu>) -> Result<(), GpuError> {
         let internal = |e: &dyn std::fmt::Display| GpuError::Internal(format!("the canary kernel: {e}"));
         let module = module()?;
@@ -72,7 +72,7 @@ impl Gpu {
     }
 }
 
-/// What is wrong with the results, if anything is.
+/// The first wrong result, if any.
 fn wrong(got: &[Tensor], want: &[Tensor]) -> Option<String> {
     let values = |list: &[Tensor]| list.iter().flat_map(|t| t.to_f32_vec()).collect::<Vec<f32>>();
     let (got, want) = (values(got), values(want));

@@ -28,7 +28,8 @@ pub struct DeviceOutputs {
 }
 
 impl Session {
-    /// Submits a run and waits neither for it nor for a copy of its results. Where all resources are in use it waits for some.
+    /// Submits a run, and waits neither for it nor for a copy of its results. If all resources are in use, it waits for
+    /// some.
     ///
     /// # Errors
     /// Wrong inputs, a result that never is on the device, a failed host step, a lost device.
@@ -36,10 +37,10 @@ impl Session {
         self.run_bound(inputs, &[]).await
     }
 
-    /// As [`Session::run_on_device`], with places for the results, in the order of the plan's outputs: one that is given takes its result. Kernels write
-    /// there where the buffer is for storage and as large as the memory that the plan has for the result, which it may share with
-    /// other values ([`Session::output_on_device`] makes such a buffer); else the result is copied on the device, behind the last
-    /// kernel ([`DeviceOutputs::transfers`] counts that).
+    /// As [`Session::run_on_device`], with optional buffers for the results, in the order of the plan's outputs.
+    /// Kernels write directly into a buffer that is for storage and as large as the plan's memory for the result, which
+    /// the result may share with other values ([`Session::output_on_device`] makes such a buffer). For any other buffer
+    /// the result is copied on the device, after the last kernel ([`DeviceOutputs::transfers`] counts it).
     ///
     /// # Errors
     /// As there; a buffer that is too small, of another device's form, or for neither storage nor copies.
@@ -71,7 +72,7 @@ impl Session {
         Ok(DeviceOutputs { shared: shared.clone(), resources })
     }
 
-    /// Uploads `t` for input `n`, once for many runs: what runs with it uploads nothing.
+    /// Uploads `t` for input `n` once, for many runs.
     ///
     /// # Errors
     /// There is no such input, or it is of another type or shape; a value that the device cannot hold; no memory.
@@ -153,8 +154,8 @@ impl DeviceOutputs {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The n-th result: in the buffer that was given for it, else in the run's. What is made of the latter keeps its buffers, but not their
-    /// contents: those are safe while the outputs are held.
+    /// The n-th result: in the given buffer, or in the run's buffer. The tensor keeps the run's buffers alive, but
+    /// their contents are valid only while the outputs are held.
     ///
     /// # Panics
     /// There are not that many.
@@ -169,7 +170,8 @@ impl DeviceOutputs {
             constant: matches!(self.shared.plan.buffers[view.buffer].content, Content::Constant { .. }),
         })
     }
-    /// Bytes that the run has moved; of one whose results stay and whose inputs are on the device, none but what branches and loops need.
+    /// Bytes that the run has moved. If inputs and results are on the device, these are only the bytes for branches and
+    /// loops.
     pub fn transfers(&self) -> Transfers {
         self.resources.moved.so_far()
     }

@@ -12,7 +12,7 @@ use compiler::plan::PlanKernel;
 use compiler::trace::DriverStats;
 
 impl Gpu {
-    /// Succeeds where [`Gpu::driver_stats`] can be asked.
+    /// Checks that [`Gpu::driver_stats`] is available.
     ///
     /// # Errors
     /// [`GpuError::NoDriverStats`] with what is missing.
@@ -20,10 +20,11 @@ impl Gpu {
         vulkan::check(self).map_err(|why| self.no_stats(why))
     }
 
-    /// Has the driver compile `kernels`, and asks what it made of each. `progress` is called with a stage, the number done and the total.
+    /// Lets the driver compile `kernels`, and reads its statistics about each. `progress` is called with a stage, the
+    /// number done and the total.
     ///
     /// # Errors
-    /// [`GpuError::NoDriverStats`] where the driver does not say; [`GpuError::Internal`] where it refuses a kernel.
+    /// [`GpuError::NoDriverStats`] if the driver has no statistics; [`GpuError::Internal`] if it refuses a kernel.
     pub fn driver_stats(
         &self,
         kernels: &[PlanKernel],
@@ -93,7 +94,7 @@ mod vulkan {
         device.min(hal.shared_instance().instance_api_version())
     }
 
-    /// What wgpu decides about SPIR-V when it opens this adapter.
+    /// The form of SPIR-V that wgpu chooses for this adapter.
     fn spirv_form(hal: &Adapter, extensions: &[&'static CStr]) -> SpirvForm {
         let version = version(hal);
         let mut robust = vk::PhysicalDeviceRobustness2FeaturesEXT::default();
@@ -115,7 +116,7 @@ mod vulkan {
         }
     }
 
-    /// A Vulkan device whose pipelines tell what they hold.
+    /// A Vulkan device whose pipelines have statistics.
     pub struct CaptureDevice {
         device: ash::Device,
         executables: executables::Device,

@@ -29,11 +29,11 @@ pub struct InFlight {
 }
 
 impl Session {
-    /// Uploads inputs and submits a run with the copies of its results, and waits for neither. The device does runs in the order of these calls, and
-    /// each [`InFlight`] has the results of its own inputs, in whatever order they are waited for. As many may be in flight as the session's options
-    /// say; beyond, the future waits until one is waited for or dropped.
+    /// Uploads inputs and submits a run with the copies of its results, without waiting. The device executes runs in
+    /// the order of these calls. Each [`InFlight`] has the results of its own inputs, in any order of waiting. If as
+    /// many runs are in flight as the session's options allow, the future waits until one is waited for or dropped.
     ///
-    /// Where the host decides or computes something in the middle of a run, the future waits for that.
+    /// If the host decides or computes something in the middle of a run, the future waits for that.
     ///
     /// # Errors
     /// Wrong inputs, a failed host step, a lost device.
@@ -52,7 +52,7 @@ impl Session {
 }
 
 impl InFlight {
-    /// The results, in the order of the plan's outputs. Whoever polls the future is woken when they are there.
+    /// The results, in the order of the plan's outputs. The future is woken when they are ready.
     ///
     /// # Errors
     /// A lost device.
@@ -72,8 +72,8 @@ impl InFlight {
         Ok(outputs)
     }
 
-    /// As [`InFlight::wait`], with results in the memory of `outputs` as [`Session::run_into`] has them; says where the time went. What the device took
-    /// counts from the submission until it was waited for, with the runs before it.
+    /// As [`InFlight::wait`], with results in the memory of `outputs` as in [`Session::run_into`]; also returns the
+    /// times. The device time is from the submission until the wait, including earlier runs.
     ///
     /// # Errors
     /// A lost device.

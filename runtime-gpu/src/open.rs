@@ -36,12 +36,12 @@ impl From<SizeError> for GpuError {
 }
 
 impl OpenSession {
-    /// Of a session that is open for some sizes, and what makes plans for others.
+    /// Makes it from a session for some sizes, and the open plan for others.
     pub fn new(open: Arc<OpenPlan>, first: Session) -> OpenSession {
         OpenSession { open, first, kept: Recent::default(), alone: None }
     }
 
-    /// For sizes beyond what the kernels for any sizes do, what `alone` compiles for them runs; without it they are refused.
+    /// Sizes beyond the limits of the kernels for all sizes are compiled by `alone`; without it they are refused.
     pub fn with_plans_alone(self, alone: Arc<Alone>) -> OpenSession {
         OpenSession { alone: Some(alone), ..self }
     }
@@ -72,7 +72,8 @@ impl OpenSession {
         self.at(&shapes)
     }
 
-    /// The session for inputs of these shapes and no others, and what it was compiled from; `compiled` is the compilation for all sizes.
+    /// The session for inputs of exactly these shapes, with its compilation; `compiled` is the compilation for all
+    /// sizes.
     ///
     /// # Errors
     /// As [`OpenSession::at`].

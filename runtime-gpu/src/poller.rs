@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 /// Who polls the device until a submission is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Polling {
-    /// The thread that asks; it blocks.
+    /// The calling thread, which blocks.
     Caller,
-    /// The device's own thread; who asks is woken.
+    /// The device's polling thread, which wakes the caller.
     Thread,
 }
 
-/// A submission to wait for, and what to call when the device does not answer any more.
+/// A submission to wait for, and a callback for a device that no longer answers.
 struct Job {
     index: wgpu::SubmissionIndex,
     failed: Box<dyn FnOnce(String) + Send>,

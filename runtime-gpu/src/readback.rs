@@ -23,7 +23,7 @@ pub(crate) struct Readback {
 }
 
 impl Readback {
-    /// Submits what is encoded so far, with copies of `tensors` behind it.
+    /// Submits the encoder, followed by copies of `tensors`.
     pub(crate) fn submit<'a>(
         shared: &Shared,
         resources: &Resources,
@@ -81,7 +81,8 @@ impl Readback {
         gpu.check_lost()
     }
 
-    /// True when the tensors are mapped, and the commands done with them; of commands without tensors nobody can tell. Does not wait.
+    /// True if the tensors are mapped, so the commands are done. For commands without tensors that is not known. Does
+    /// not wait.
     ///
     /// # Errors
     /// A lost device.
@@ -91,7 +92,8 @@ impl Readback {
         Ok(self.mapped.len() >= self.tensors.iter().filter(|s| s.1.is_some()).count())
     }
 
-    /// The tensors, once they are mapped, in the memory of `kept` where that has tensors of their types and shapes that nobody else holds.
+    /// The tensors, once they are mapped, in the memory of `kept` if it has unshared tensors of the same types and
+    /// shapes.
     ///
     /// # Errors
     /// A tensor on the host that was never written.

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// How a session opens.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
-    /// Where the driver's pipelines are kept; none: nowhere.
+    /// The folder for the driver's pipelines; `None` means they are not kept.
     pub cache: Option<CacheFolder>,
     /// The constants as they were packed before; none: they are packed from the module.
     pub prepacked: Option<Arc<Prepacked>>,
@@ -30,12 +30,12 @@ pub struct SessionOptions {
     pub runs_in_flight: usize,
 }
 
-/// Where the time went while a session opened, in milliseconds.
+/// Times of opening a session, in milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenTimes {
     /// Constants: read, packed, uploaded.
     pub constants: f64,
-    /// Pipelines: shaders to the driver, and what it does with them.
+    /// Pipelines: the driver's compilation of shaders.
     pub pipelines: f64,
     /// All of it.
     pub total: f64,
@@ -44,13 +44,13 @@ pub struct OpenTimes {
 /// An open session: any thread may run on it. As many runs are under way at once as its options say.
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
-    /// What runs write: one for each run that may be under way; others wait for their turn.
+    /// Resources of runs: one for each run that may be in flight; further runs wait.
     pub(crate) pool: Pool<Resources>,
     times: OpenTimes,
     opened: Opened,
 }
 
-/// What a session made that others may share.
+/// Parts that a session made, which others may share.
 struct Made {
     built: Built,
     constants: HashMap<Fingerprint, Arc<DeviceConstant>>,
@@ -141,13 +141,13 @@ impl Session {
         Ok((Session { shared: Arc::new(shared), pool, times, opened }, Made { built, constants: made }))
     }
 
-    /// Where the time went while it opened.
+    /// The times of opening it.
     pub fn open_times(&self) -> OpenTimes {
         self.times
     }
 
-    /// What it made when it opened, and what it shares with other sessions on the device: equal kernels have one pipeline, equal constants in
-    /// equal form one buffer, for as long as a session with them is open.
+    /// The parts that it made when it opened, and those that it shares with other sessions on the device. Equal kernels
+    /// share a pipeline, and equal constants of equal form a buffer, while a session with them is open.
     pub fn opened(&self) -> Opened {
         self.opened
     }
@@ -246,7 +246,8 @@ fn check_limits(gpu: &Gpu, plan: &Plan) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// Bytes of host memory that can be had, where the system says so: it overcommits, and a software device allocates there.
+/// Available bytes of host memory, if the system reports them: the system overcommits, and a software device allocates
+/// there.
 pub fn available_memory() -> Option<u64> {
     let mut system = sysinfo::System::new().ok()?;
     system.refresh_memory();

@@ -15,12 +15,12 @@ pub(crate) struct Pipeline {
     pub(crate) layout: wgpu::BindGroupLayout,
 }
 
-/// A constant on the device, in slices where one binding does not hold it. Nobody writes to it.
+/// A constant on the device, in slices if it exceeds one binding. It is never written.
 pub(crate) struct DeviceConstant {
     pub(crate) slices: Vec<wgpu::Buffer>,
 }
 
-/// What a session made when it opened, and what others on the device had made already.
+/// The parts that a session made when it opened, and those that other sessions had made already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// Constants that it uploaded.
@@ -35,7 +35,7 @@ pub struct Opened {
     pub shared_pipelines: usize,
 }
 
-/// Things by fingerprint, for as long as somebody holds them.
+/// Objects by fingerprint, as weak references.
 pub(crate) struct Kept<T>(Mutex<HashMap<Fingerprint, Weak<T>>>);
 
 impl<T> Default for Kept<T> {
@@ -45,11 +45,11 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// What somebody holds.
+    /// An object that is still alive.
     pub(crate) fn find(&self, key: Fingerprint) -> Option<Arc<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key)?.upgrade()
     }
-    /// Adds what is held, and forgets what nobody holds any more.
+    /// Adds objects, and removes entries of dropped ones.
     pub(crate) fn add<'a>(&self, things: impl IntoIterator<Item = (Fingerprint, &'a Arc<T>)>)
     where
         T: 'a,
@@ -60,7 +60,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// What sessions on a device share.
+/// Parts that sessions on a device share.
 #[derive(Default)]
 pub(crate) struct SharedParts {
     pub(crate) pipelines: Kept<Pipeline>,

@@ -56,8 +56,8 @@ impl Upload {
 }
 
 impl Staging {
-    /// Encodes an upload of `t` into `slices`, the buffers of an input; false where the staging memory is still in use by a run that nobody
-    /// waited for, and nothing was done.
+    /// Encodes an upload of `t` into `slices`, the buffers of an input. Returns false, without changes, if the staging
+    /// memory is still in use by an unfinished run.
     ///
     /// # Errors
     /// A value without a storage form.
@@ -96,7 +96,7 @@ impl Staging {
         Ok(true)
     }
 
-    /// What was copied from is submitted: it is mapped again when the device is done.
+    /// To be called after submission: the staging memory is mapped again when the device is done.
     pub(crate) fn submitted(&mut self) {
         self.uploads.values_mut().for_each(Upload::map_again);
     }
@@ -116,7 +116,8 @@ impl Staging {
         }
     }
 
-    /// Keeps a buffer that is no longer mapped; of more than `results` buffers and a few, the smallest goes.
+    /// Keeps a buffer that is no longer mapped. If there are more than `results` buffers and a few spare ones, the
+    /// smallest is dropped.
     pub(crate) fn give_back(&self, buffer: wgpu::Buffer, results: usize) {
         let mut kept = self.readbacks.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push(buffer);
