@@ -46,8 +46,8 @@ pub fn measure(device: &Device, common: &Common) -> CliResult<Ceilings> {
     }
 }
 
-/// Fills in what neither the driver nor the table of products says of a device: by what was measured on it before, else by a
-/// measurement now, once. Where that fails the guesses stay, and the reason is said.
+/// Fills in figures of a device that neither the driver nor the table of products has: from an earlier measurement, or
+/// by one measurement now. If that fails, the guesses stay, and the reason is reported.
 pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
     let mut gpu = Arc::new(gpu);
     if !gpu.description.figures.lacking() {
@@ -69,7 +69,7 @@ pub fn complete(gpu: Gpu, common: &Common) -> Arc<Gpu> {
     gpu
 }
 
-/// The rate, where a device can have it: a driver whose clock stands still, or that leaves work out, tells times that none can have.
+/// The rate, if it is possible: a driver with a broken clock, or one that skips work, reports impossible times.
 fn possible(rate: f64, most: f64, unit: &str) -> CliResult<f64> {
     let why = || format!("its driver's times would mean {rate:.1e} {unit}, which no device has");
     if (0.1..most).contains(&rate) { Ok(rate) } else { Err(CliError::new(Code::Device, why())) }
@@ -89,7 +89,7 @@ fn measure_gpu(gpu: &Arc<Gpu>, common: &Common) -> CliResult<Ceilings> {
         // Operations in a nanosecond are 10^9 in a second.
         Ok::<f64, CliError>(kernel.work / ns.max(1.0))
     };
-    // First the one that moves little: where times are wrong, nothing large is made for the other.
+    // First the measurement that needs little memory: if times are wrong, the other one is not started.
     let fma_gflops = possible(rate(0, "multiply-add", multiply_add(&gpu.profile))?, 1e6, "GFLOP/s")?;
     let copy_gb_s = possible(rate(1, "copy", copy(&gpu.profile))?, 1e5, "GB/s")?;
     let found = Ceilings { copy_gb_s, fma_gflops, matrix_gflops: None };

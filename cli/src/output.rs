@@ -40,13 +40,13 @@ pub fn print_text(text: &str) -> CliResult<()> {
     }
 }
 
-/// Prints a line to stderr. Where nobody listens any more there is nobody to tell.
+/// Prints a line to stderr. A closed pipe is ignored.
 pub fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Writes a file whole or not at all: to a temporary file beside it that then takes its place. A symbolic link stays and
-/// its target is written; into a device or a pipe the bytes go, and it stays what it is.
+/// Writes a file completely or not at all: to a temporary file beside it, which then replaces it. For a symbolic link,
+/// its target is written; a device or a pipe gets the bytes and is not replaced.
 pub fn write_file(path: &Path, bytes: &[u8]) -> CliResult<()> {
     let write = || match Destination::of(path)? {
         Destination::File(target) => {
@@ -79,7 +79,7 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> CliError {
     CliError::usage(format!("cannot write {}: {why}", path.display()))
 }
 
-/// What stands at an output path.
+/// The kind of an output path.
 enum Destination {
     /// A plain file of ours, or nothing yet; links are followed.
     File(PathBuf),
@@ -140,7 +140,7 @@ fn with_usual_permissions<'b, 'n>(b: &'b mut tempfile::Builder<'n, 'n>) -> &'b m
     b
 }
 
-/// A file that belongs to somebody else stays theirs: replacing it is refused where its owner cannot be kept.
+/// Keeps the owner of a file of another user. If that is not possible, replacing it is refused.
 #[cfg(unix)]
 fn keep_owner(new: &File, old: &Metadata) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;

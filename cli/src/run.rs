@@ -74,9 +74,9 @@ fn protos(dir: &Path, prefix: &str, values: &[(String, ValueKind)]) -> CliResult
 /// The most elements of an input that becomes a constant.
 const SIZES_LIMIT: usize = 64;
 
-/// Test cases give sizes and axes as inputs, which real models hold as constants. Where the model cannot be imported without
-/// knowing them (`error` says why), the small inputs after the first become constants; where that is not enough, a first
-/// one of a single element does too. Also gives the names of those that did.
+/// Test cases have sizes and axes as inputs, which are constants in real models. If the model cannot be imported
+/// without their values (`error` says why), the small inputs after the first become constants; if that is not enough,
+/// also a first input with a single element. Also returns the names of these inputs.
 fn load_with_sizes(a: &RunArgs, given: &mut Named, error: CliError) -> CliResult<(Module, Vec<String>)> {
     if a.constant_inputs == "never" {
         return Err(error);

@@ -6,7 +6,7 @@ use runtime_gpu::{DeviceChoice, Gpu};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a model runs. Copies are the same device: sessions on it share its queue.
+/// A device that runs models. Clones are the same device: sessions on it share its queue.
 #[derive(Clone)]
 pub enum Device {
     /// A GPU or a software driver.
@@ -33,7 +33,7 @@ impl Device {
             _ => Ok(Device::Gpu(Arc::new(Gpu::open(&DeviceChoice::parse(name))?))),
         }
     }
-    /// The best device there is; the CPU executor where there is no adapter or it does not open.
+    /// The best available device; the CPU executor if no adapter can be opened.
     pub fn best() -> Device {
         Device::open("auto").unwrap_or(Device::Cpu)
     }
@@ -47,7 +47,7 @@ impl Device {
             Device::Cpu => "the CPU executor".into(),
         }
     }
-    /// What it can do; of the CPU executor, which can do anything, what every device can.
+    /// Its capabilities. For the CPU executor, which has no limits, those that every device has.
     pub fn profile(&self) -> DeviceProfile {
         match self {
             Device::Gpu(gpu) => gpu.profile.clone(),

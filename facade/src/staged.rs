@@ -19,10 +19,10 @@ pub(crate) struct StagedModel {
 }
 
 impl StagedModel {
-    /// Opens the model in parts; none where nothing in it decides sizes.
+    /// Opens the model in parts; `None` if no node decides sizes.
     ///
     /// # Errors
-    /// What compilation says.
+    /// An error of the compilation.
     pub(crate) fn open(
         module: &Module,
         gpu: &Arc<Gpu>,

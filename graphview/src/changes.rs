@@ -3,7 +3,7 @@
 use crate::picture::{Node, Picture};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What became of a box, or where it came from.
+/// The change of a box.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
     /// Only after the pass, and from no source node that a removed box came from.

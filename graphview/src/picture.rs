@@ -16,7 +16,7 @@ use compiler::text::{print_attrs, print_type};
 use compiler::tir::FusionKind;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What kind of work a box stands for; colours go by it.
+/// The kind of work of a box, which decides its colour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Category {
@@ -82,7 +82,7 @@ pub struct Weight {
 /// A box.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
-    /// What tells it apart, in this stage and in others.
+    /// Its key, unique in this stage and equal in other stages.
     pub key: String,
     /// Its op; `input` and `output` for the function's own values; for a group the ops in it.
     pub op: String,
@@ -128,7 +128,7 @@ pub struct Edge {
 /// A graph of boxes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Picture {
-    /// What it is a picture of: the function, `then`, `else`, `body`.
+    /// Its subject: the function, `then`, `else`, `body`.
     pub title: String,
     /// Boxes, those that make a value before those that read it.
     pub nodes: Vec<Node>,
@@ -202,7 +202,7 @@ impl Drawing<'_> {
             for (operand, &v) in f.nodes[n].inputs.iter().enumerate() {
                 p.edges.extend(v.and_then(|v| edge(f, &made, v, to, operand)));
             }
-            // What a region reads from around it reaches the box that holds the region.
+            // A value that a region reads from outside is an edge to the box of the region.
             for v in captured(f, &f.nodes[n]) {
                 p.edges.extend(edge(f, &made, v, to, f.nodes[n].inputs.len()));
             }
@@ -378,7 +378,7 @@ fn heaviest(inside: &[Picture]) -> Category {
     works.min().unwrap_or(Category::Group)
 }
 
-/// The category of a node, by what fusion knows of it: the index maps of its tensor expression.
+/// The category of a node, from its fusion kind (the index maps of its tensor expression).
 fn category(f: &Function, node: &GraphNode, info: Option<&NodeInfo>) -> Category {
     let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(|v| v.map(|v| f.ty(v))).collect();
     let outputs: Vec<&TensorType> = node.outputs.iter().map(|&v| f.ty(v)).collect();

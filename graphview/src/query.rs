@@ -6,7 +6,7 @@
 
 use crate::picture::Node;
 
-/// What a query may ask of a box.
+/// The properties of a box that a query may test.
 pub struct Subject<'a> {
     /// The box.
     pub node: &'a Node,
@@ -78,7 +78,7 @@ impl Query {
     pub fn parse(text: &str) -> Result<Query, String> {
         Ok(Query { terms: words(text).iter().map(|w| term(w)).collect::<Result<_, _>>()? })
     }
-    /// It asks for nothing.
+    /// True if it has no terms.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }

@@ -90,15 +90,15 @@ pub struct Scene {
     pub direction: Direction,
 }
 
-/// What is open, and what boxes say.
+/// Which boxes are open, and the text of boxes.
 pub struct Arrangement<'a> {
     /// Whether a box with something inside is shown open.
     pub is_open: &'a dyn Fn(&Node) -> bool,
     /// Lines of text in a box.
     pub lines: &'a dyn Fn(&Node) -> Vec<String>,
-    /// What is written on the edges that leave a box: it is made wide enough for it.
+    /// The label on the edges that leave a box. The box is made wide enough for it.
     pub label: &'a dyn Fn(&Node) -> Option<String>,
-    /// Where a box stood across in the picture that this one should resemble.
+    /// The position across of a box in a previous picture that this one should resemble.
     pub before: &'a dyn Fn(&Node) -> Option<f32>,
     /// The width of a text.
     pub measure: Measure<'a>,
@@ -106,7 +106,7 @@ pub struct Arrangement<'a> {
     pub options: Options,
 }
 
-/// The lines that a box has where nobody wants others: its op, and the shape of its result.
+/// The default lines of a box: its op, and the shape of its result.
 pub fn plain_lines(node: &Node) -> Vec<String> {
     let title = match node.category {
         Category::Terminal => node.name.clone(),

@@ -11,7 +11,7 @@ pub struct Worker<Q, A> {
     answers: Mutex<Receiver<(Q, A)>>,
     ready: FxHashMap<Q, A>,
     asked: FxHashSet<Q>,
-    /// The most that answers together may weigh before they are forgotten, and what one weighs.
+    /// The largest total weight of kept answers, and the weight of one.
     keep: (usize, fn(&A) -> usize),
 }
 

@@ -8,7 +8,7 @@ use runtime_gpu::HostFunctions;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A schedule provider of one's own.
+/// A schedule provider of another crate.
 #[derive(Clone, Default)]
 pub struct Schedules(pub Option<Arc<dyn ScheduleProvider>>);
 
@@ -153,7 +153,7 @@ pub struct Common {
     /// The host functions there are.
     #[arg(skip)]
     pub functions: HostFunctions,
-    /// What was said and timed so far; copies share it.
+    /// Messages and times so far; clones share them.
     #[arg(skip)]
     pub state: State,
 }

@@ -146,7 +146,7 @@ impl Use {
     }
 }
 
-/// The whole command line: what a command has no use for is hidden in it.
+/// The whole command line; options that a command does not use are hidden.
 pub fn command() -> clap::Command {
     let options = shared_options();
     USES.iter().fold(Cli::command(), |cli, u| {
@@ -164,7 +164,7 @@ pub fn command() -> clap::Command {
 /// Reads the command line.
 ///
 /// # Errors
-/// Clap's, for what it shows on request too; and an option that the command does not honour.
+/// An error of clap (also for help and version), or an option that the command does not support.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(args)?;
@@ -204,7 +204,7 @@ fn flag(id: &str) -> String {
     format!("--{}", id.replace('_', "-"))
 }
 
-/// Refuses options that say how to load or compile where there is nothing to load or compile: `what` was read.
+/// Refuses options for loading or compiling if `what` was read, which is neither loaded nor compiled.
 ///
 /// # Errors
 /// The first such option.

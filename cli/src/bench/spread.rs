@@ -37,7 +37,7 @@ pub fn show(r: &Value) -> CliResult<()> {
     Ok(())
 }
 
-/// Why the measurement is not to be trusted, with what to do; none where it is.
+/// Why the measurement cannot be trusted, and what to do; `None` if it can.
 pub fn unstable(r: &Value) -> Option<String> {
     let samples: Vec<f64> = r["latency_ms"]["samples"].as_array()?.iter().filter_map(Value::as_f64).collect();
     let (median, device) = (number(r, &["latency_ms", "median"]), number(r, &["device_ms", "median"]));

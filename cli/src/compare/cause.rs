@@ -35,14 +35,14 @@ pub struct Cause {
     producer: Option<(String, String)>,
 }
 
-/// What runs, and on what.
+/// The model and the device of the run.
 pub struct Run<'r> {
     pub module: &'r Module,
     pub inputs: &'r [Tensor],
     pub device: &'r Device,
     pub profile: &'r DeviceProfile,
     pub pipeline: &'r PipelineOptions,
-    /// What calibration keeps in f32, as names of the model.
+    /// The nodes that calibration keeps in f32, as names of the model.
     pub chosen: &'r [Name],
     /// It stores something in f16.
     pub mixed: bool,
@@ -51,7 +51,8 @@ pub struct Run<'r> {
 /// Looks for the cause of differences; `None` where the results agree.
 ///
 /// # Errors
-/// What a run on the device says. A graph that the CPU executor cannot run with rounding has no errors along it.
+/// An error of a run on the device. For a graph that the CPU executor cannot run with rounding, there are no errors
+/// along the graph.
 pub fn cause_of(a: &CompareArgs, run: &Run<'_>, rows: &[(String, Difference)]) -> CliResult<Option<Cause>> {
     let Some(at) = rows.iter().position(|r| !r.1.pass) else { return Ok(None) };
     let mut cause = Cause { producer: producer(run.module, at), ..Cause::default() };

@@ -101,7 +101,7 @@ fn align(
 /// Places of the vertices when blocks are packed to the left (or to the right).
 fn compact(l: &Layered, root: &[usize], gap: f32, rightmost: bool) -> Vec<f32> {
     let count = root.len();
-    // Edges between blocks: what has to be how far to the right.
+    // Edges between blocks: minimal distances to the right.
     let mut after: Vec<Vec<(usize, f32)>> = vec![vec![]; count];
     let mut missing = vec![0; count];
     for layer in &l.layers {

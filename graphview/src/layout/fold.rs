@@ -10,11 +10,11 @@ const GUTTER: f32 = 3.0;
 /// Most columns.
 const MOST: usize = 24;
 
-/// What the layers cover.
+/// The extents of the layers.
 struct Bands {
     /// Upper and lower side of each layer.
     high: Vec<[f32; 2]>,
-    /// Left and right side of what is in each layer or passes it.
+    /// Left and right ends of the vertices and edges in each layer.
     wide: Vec<[f32; 2]>,
     /// Edges between each layer and the next.
     crossing: Vec<usize>,
