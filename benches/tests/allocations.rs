@@ -72,8 +72,8 @@ fn taken(run: &mut dyn FnMut(), sizes: &mut [usize]) -> (usize, usize) {
     taken
 }
 
-/// Calls `run` many times: each takes the same number of allocations, `large` of them as large as a tensor. wgpu's own differ by
-/// some, by what the device has done when it is asked; what grows by one in 100 runs is found.
+/// Calls `run` many times: each takes the same number of allocations, `large` of them as large as a tensor. wgpu's own
+/// differ by some, by what the device has done when it is asked; what grows by one in 100 runs is found.
 fn same_every_time(what: &str, large: usize, mut run: impl FnMut()) {
     (0..WARM_UP).for_each(|_| run());
     let (mut first, mut now) = (vec![0; TENSOR], vec![0; TENSOR]);

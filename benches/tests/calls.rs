@@ -302,7 +302,8 @@ fn sizes_may_be_open() {
     }
 }
 
-/// A function with what it captured goes from call to call of a recursive function, as operands that stay on the device.
+/// A function with what it captured goes from call to call of a recursive function, as operands that stay on the
+/// device.
 #[test]
 fn closures_are_passed_down_recursion() {
     let m = module(

@@ -259,7 +259,8 @@ graph @main(%x: f32[64], %factor: f32[], %begin: bool[]) -> (y: f32[64], before:
     assert!(lengths.contains(&0) && lengths.contains(&1) && lengths.contains(&100), "{lengths:?}");
 }
 
-/// A host function in a loop sees each iteration's values, and its failure leaves a session that is right the next time.
+/// A host function in a loop sees each iteration's values, and its failure leaves a session that is right the next
+/// time.
 #[test]
 fn a_run_that_fails_inside_a_loop_leaves_nothing_behind() {
     let m = module(

@@ -36,7 +36,8 @@ pub fn read_npy(path: &Path) -> CliResult<Tensor> {
     read_array(&read_plain(path).map_err(|e| fail(e.to_string()))?).map_err(fail)
 }
 
-/// Refuses a header that is longer than the file, and an array of more elements than a number counts or than there are bytes. The header is Python's text of a dictionary.
+/// Refuses a header that is longer than the file, and an array of more elements than a number counts or than there are
+/// bytes. The header is Python's text of a dictionary.
 fn check_size(bytes: &[u8]) -> Result<(), String> {
     let length = match bytes {
         [_, _, _, _, _, _, 1, _, a, b, ..] => 2 + usize::from(u16::from_le_bytes([*a, *b])),

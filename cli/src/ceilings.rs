@@ -135,8 +135,8 @@ tensor @copy(%x: f32[{n}], out %y: f32[{n}]) {{
     Kernel { text, work: 8.0 * n as f64 }
 }
 
-/// Each thread adds products of registers to eight sums, `depth` times: enough chains to hide the latency of an addition,
-/// and few enough for the registers of a CPU.
+/// Each thread adds products of registers to eight sums, `depth` times: enough chains to hide the latency of an
+/// addition, and few enough for the registers of a CPU.
 fn multiply_add(p: &DeviceProfile) -> Kernel {
     let (n, depth) = if p.software { (4096, 4096) } else { (1 << 17, 4096) };
     // On a software device one subgroup, which is one vector register: more would wait for each other.

@@ -1,4 +1,5 @@
-//! `weft explain`: which kernel each node is in, what each pass did, what stopped the next fusion, and what was measured.
+//! `weft explain`: which kernel each node is in, what each pass did, what stopped the next fusion, and what was
+//! measured.
 //!
 //! A model is compiled first, and its trace is explained, so that a model and its trace give the same output.
 

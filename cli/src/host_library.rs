@@ -132,7 +132,8 @@ fn run(call: Call, inputs: &[Tensor], outputs: &mut [TensorMut]) -> Result<(), S
         }
     }
     let mut message = [0u8; MESSAGE];
-    // SAFETY: pointers and counts are those of tensors that live until the call returns; the header says what a function may do.
+    // SAFETY: pointers and counts are those of tensors that live until the call returns; the header says what a
+    // function may do.
     let status = unsafe {
         call(given.as_ptr(), given.len(), written.as_mut_ptr(), written.len(), message.as_mut_ptr().cast(), MESSAGE - 1)
     };

@@ -49,7 +49,8 @@ pub struct Preparation {
 }
 
 impl Preparation {
-    /// From the options; what they leave out is as the preset says, that of `--preset` or of the zoo's `model`, else `unit`.
+    /// From the options; what they leave out is as the preset says, that of `--preset` or of the zoo's `model`, else
+    /// `unit`.
     ///
     /// # Errors
     /// Values that say nothing: a standard deviation or a scale of 0.

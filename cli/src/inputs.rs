@@ -82,8 +82,8 @@ fn refuse_without_images(a: &InputArgs, images: bool) -> CliResult<()> {
     Err(CliError::usage(text).help("give one with -i FILE.png"))
 }
 
-/// The files of `folder` that are inputs, by name; and the number of entries that are none. Folders in it are not looked
-/// into.
+/// The files of `folder` that are inputs, by name; and the number of entries that are none. Folders in it are not
+/// looked into.
 ///
 /// # Errors
 /// A folder that cannot be read, or holds no inputs; options for images where there are none.

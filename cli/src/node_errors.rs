@@ -29,8 +29,8 @@ pub struct NodeError {
     pub difference: Difference,
 }
 
-/// Errors of the nodes of the entry function, compiled with `pipeline`, in execution order. Only done where the caller asks for it:
-/// with `-v`, `--cumulative`, `-o` or `--json`.
+/// Errors of the nodes of the entry function, compiled with `pipeline`, in execution order. Only done where the caller
+/// asks for it: with `-v`, `--cumulative`, `-o` or `--json`.
 pub fn node_errors(
     a: &CompareArgs,
     module: &Module,

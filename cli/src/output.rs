@@ -106,8 +106,8 @@ impl Destination {
     }
 }
 
-/// A temporary file in the folder of `target`, with the owner and permissions that `target` has or will get. It goes away
-/// unless it is persisted.
+/// A temporary file in the folder of `target`, with the owner and permissions that `target` has or will get. It goes
+/// away unless it is persisted.
 fn beside(target: &Path) -> std::io::Result<NamedTempFile> {
     let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -215,7 +215,8 @@ pub struct Progress {
     stage: Option<(String, Instant)>,
 }
 impl Progress {
-    /// A bar when stderr is a terminal and logs are wanted. `names` says what stages are called; they keep theirs otherwise.
+    /// A bar when stderr is a terminal and logs are wanted. `names` says what stages are called; they keep theirs
+    /// otherwise.
     pub fn new(common: &Common, names: &'static [(&'static str, &'static str)]) -> Progress {
         let bar = (!common.quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(1);

@@ -157,7 +157,8 @@ pub fn run_test_dir(a: &RunArgs, dir: &Path, device: &Device) -> CliResult<Agree
     Err(CliError::new(Code::Check, format!("results differ: {}", failed.join("; "))).at(dir.display().to_string()))
 }
 
-/// How a result differs from the expected one: in type, in any bit of integers and bools, beyond the tolerance of floats.
+/// How a result differs from the expected one: in type, in any bit of integers and bools, beyond the tolerance of
+/// floats.
 fn disagreement(a: &RunArgs, got: &Tensor, want: &Tensor) -> Option<String> {
     if got.dtype() != want.dtype() {
         return Some(format!("type {}, expected {}", got.dtype(), want.dtype()));

@@ -1,7 +1,7 @@
 //! What a device's own compiler says of kernels, and devices that compile and do not compute.
 //!
-//! Mesa's drivers of GPUs that are not there are such devices (`scripts/gpu/with-gpu.sh`); where their shims are not built, what
-//! needs them is left out, loudly.
+//! Mesa's drivers of GPUs that are not there are such devices (`scripts/gpu/with-gpu.sh`); where their shims are not
+//! built, what needs them is left out, loudly.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

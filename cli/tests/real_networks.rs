@@ -1,5 +1,5 @@
-//! Networks against ONNX Runtime's results, through the real command on a device: a trained one that is kept here, and one of the zoo
-//! whose expected results are (`benches/models/README.md` says where they come from).
+//! Networks against ONNX Runtime's results, through the real command on a device: a trained one that is kept here, and
+//! one of the zoo whose expected results are (`benches/models/README.md` says where they come from).
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -7,8 +7,8 @@ use crate::tensor::Tensor;
 /// The tolerance of f16.
 pub const F16_TOLERANCE: f64 = 1e-2;
 
-/// The tolerance of one computation in f32 against the same in another order, on the same machine: the interpreter against
-/// itself.
+/// The tolerance of one computation in f32 against the same in another order, on the same machine: the interpreter
+/// against itself.
 pub const REORDERED: f64 = 1e-5;
 
 /// Slices with fewer elements say no more than their elements do.
@@ -138,9 +138,10 @@ pub fn agree(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     d
 }
 
-/// As [`agree`], and each slice along each axis (a channel, an image, a column) holds on its own: the norm of its error is at
-/// most `rtol` of its own norm, and a tenth of `atol*max|b|` an element. A channel of small numbers that is wrong
-/// throughout, or a wrong last column, is lost in the norm of the whole, and below the largest magnitude of its elements.
+/// As [`agree`], and each slice along each axis (a channel, an image, a column) holds on its own: the norm of its error
+/// is at most `rtol` of its own norm, and a tenth of `atol*max|b|` an element. A channel of small numbers that is wrong
+/// throughout, or a wrong last column, is lost in the norm of the whole, and below the largest magnitude of its
+/// elements.
 pub fn agree_in_slices(a: &Tensor, b: &Tensor, tol: &Tolerance) -> Difference {
     let mut d = agree(a, b, tol);
     if !d.pass {

@@ -131,8 +131,8 @@ pub enum CalibrationError {
     Run(#[from] ExecError),
 }
 
-/// Measures `module` on `inputs` and chooses the nodes to keep in f32 besides those of `pipeline.keep_f32`. `progress` gets the runs
-/// of the network that are done: 0 right before the exact one, 1 behind it.
+/// Measures `module` on `inputs` and chooses the nodes to keep in f32 besides those of `pipeline.keep_f32`. `progress`
+/// gets the runs of the network that are done: 0 right before the exact one, 1 behind it.
 ///
 /// # Errors
 /// An error of a pass or of the CPU executor.

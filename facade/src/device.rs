@@ -22,8 +22,8 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens a device: `auto` (the best GPU; a software driver only when there is none), a number or a part of a name as
-    /// `weft devices` lists them, `vulkan:0`, or `cpu` for the CPU executor.
+    /// Opens a device: `auto` (the best GPU; a software driver only when there is none), a number or a part of a name
+    /// as `weft devices` lists them, `vulkan:0`, or `cpu` for the CPU executor.
     ///
     /// # Errors
     /// [`Error::Device`]: there is no such device, or it does not open.

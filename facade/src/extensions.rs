@@ -40,7 +40,8 @@ pub struct Extensions {
     pub fusion_rules: Vec<FusionRule>,
     /// Quirks of drivers, for added rules.
     pub quirks: Vec<Quirk>,
-    /// Who schedules functions that come without a schedule, if not the rules: for [`CompileOptions`](compiler::compile::CompileOptions).
+    /// Who schedules functions that come without a schedule, if not the rules: for
+    /// [`CompileOptions`](compiler::compile::CompileOptions).
     pub schedules: Option<Arc<dyn ScheduleProvider>>,
     /// Host functions, which graphs call by name.
     pub host_functions: HostFunctions,

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
-/// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no longer
-/// there are an error.
+/// A file of tensor data: opened once, read in parts when they are needed. It may shrink meanwhile; parts that are no
+/// longer there are an error.
 struct DataFile {
     path: PathBuf,
     file: Mutex<File>,
@@ -38,8 +38,9 @@ const SAMPLES: (u64, u64) = (16, 4096);
 
 /// The identity of a file, for caches of derived data; `None` if the system does not give one.
 ///
-/// Size and time of writing are not enough: a copy or an unpacked archive may keep both. So it also has the inode and the time of the last
-/// change, which no program can set back, and a digest of parts that are spread over the file, for systems that have neither.
+/// Size and time of writing are not enough: a copy or an unpacked archive may keep both. So it also has the inode and
+/// the time of the last change, which no program can set back, and a digest of parts that are spread over the file, for
+/// systems that have neither.
 fn identity(path: &Path, about: &Metadata, file: &mut File) -> Option<String> {
     let written = about.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     let (place, size, changed) = (path.canonicalize().ok()?, about.len(), changed(about));

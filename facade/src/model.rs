@@ -25,7 +25,8 @@ impl Model {
     /// they are needed.
     ///
     /// # Errors
-    /// A file that cannot be read or is none; operators that Weft does not have, all of them at once; sizes that are open.
+    /// A file that cannot be read or is none; operators that Weft does not have, all of them at once; sizes that are
+    /// open.
     pub fn load(path: impl AsRef<Path>) -> Result<Model, Error> {
         Model::load_with(path, &Sizes::default())
     }

@@ -7,8 +7,8 @@ use compiler::tensor::Tensor;
 use runtime_gpu::{DeviceTensor, RunInput, Transfers};
 use std::sync::Arc;
 
-/// Results of a run, by name, on the device for as long as this is held. With it go the run's resources: another run of the session uses
-/// others ([`crate::Options::runs_in_flight`]), or waits.
+/// Results of a run, by name, on the device for as long as this is held. With it go the run's resources: another run of
+/// the session uses others ([`crate::Options::runs_in_flight`]), or waits.
 pub struct DeviceOutputs {
     names: Vec<String>,
     outputs: runtime_gpu::DeviceOutputs,
@@ -89,8 +89,8 @@ impl Session {
     /// ([`Session::output_on_device`] makes one), else the result is copied on the device.
     ///
     /// # Errors
-    /// As [`Session::run`]; names that the model does not have; buffers that do not do; a model that does not run on a device as a whole; an integer
-    /// beyond 32 bits.
+    /// As [`Session::run`]; names that the model does not have; buffers that do not do; a model that does not run on a
+    /// device as a whole; an integer beyond 32 bits.
     pub fn run_on_device(
         &self,
         inputs: &[(&str, RunInput<'_>)],

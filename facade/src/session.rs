@@ -48,7 +48,8 @@ impl Session {
         check_ranges(&self.module, &shapes, &self.ranges).map_err(|e| Error::Input(e.to_string()))
     }
 
-    /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`] says.
+    /// Runs once. `inputs` are tensors by name, in any order; each has the type and shape that [`Session::inputs`]
+    /// says.
     ///
     /// # Errors
     /// An input that is missing, unknown or of another type or shape; a failed host function; a lost device.
@@ -211,7 +212,8 @@ impl Session {
             _ => None,
         }
     }
-    /// Runs a model that is in parts once, part by part, and lets `visit` look at each part with a plan before it runs; others do not run.
+    /// Runs a model that is in parts once, part by part, and lets `visit` look at each part with a plan before it runs;
+    /// others do not run.
     ///
     /// # Errors
     /// As [`Session::run`], and errors of `visit`.

@@ -15,7 +15,8 @@ pub struct Sizes {
     pub dims: Vec<(String, usize)>,
     /// Whole shapes of inputs, by name; they go before the others.
     pub shapes: Vec<(String, Vec<usize>)>,
-    /// Dimensions that stay open, with the least and the most that they may be: one compilation serves all of these sizes.
+    /// Dimensions that stay open, with the least and the most that they may be: one compilation serves all of these
+    /// sizes.
     pub open: Vec<(String, usize, usize)>,
     /// Steps between the sizes of dimensions in `open`, from the least size on; default 1.
     pub steps: Vec<(String, usize)>,

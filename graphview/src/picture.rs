@@ -4,8 +4,8 @@
 //! the parameters and results of a function are boxes; the regions of control flow, and the functions that fused groups
 //! call, are pictures inside a box. The content of a box comes from properties of ops, never from a list of op names.
 //!
-//! Always holds: [`Node::key`] is the same for the same node in every stage that has it, and different nodes of one picture
-//! have different keys.
+//! Always holds: [`Node::key`] is the same for the same node in every stage that has it, and different nodes of one
+//! picture have different keys.
 
 use compiler::graph::{BlockId, Function, Module, Node as GraphNode, NodeId, TensorType, ValueId};
 use compiler::name::Name;

@@ -35,8 +35,8 @@ impl Resources {
         self.bind(shared, &inputs, &[])
     }
 
-    /// Begins a run: encodes the upload of inputs that come from the host, binds those on the device, and the buffers that results are
-    /// wanted in; both in the order of the plan's, `outputs` of none or of all.
+    /// Begins a run: encodes the upload of inputs that come from the host, binds those on the device, and the buffers
+    /// that results are wanted in; both in the order of the plan's, `outputs` of none or of all.
     ///
     /// # Errors
     /// A wrong number, dtype or shape; a tensor on the device that cannot be bound.

@@ -146,8 +146,8 @@ impl CacheFolder {
     /// The content of a file, mapped; `None` without a complete file.
     pub fn map(&self, kind: &str, key: Fingerprint) -> Option<Mapped> {
         let (file, _) = self.open(kind, key)?;
-        // SAFETY: files of the folder are replaced, never changed in place; who changes one by hand while it is mapped breaks the rule
-        // of every mapped file.
+        // SAFETY: files of the folder are replaced, never changed in place; who changes one by hand while it is mapped
+        // breaks the rule of every mapped file.
         let map = unsafe { Mmap::map(&file) }.ok()?;
         is_whole(&map, kind, key).then(|| {
             used(&file);

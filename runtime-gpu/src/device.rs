@@ -132,8 +132,8 @@ impl Gpu {
             required_features: features,
             required_limits: adapter.limits(),
             memory_hints: wgpu::MemoryHints::Performance,
-            // SAFETY: of the experimental features only matrices of subgroups are used, whose sizes, types and bounds the
-            // lowering checks itself.
+            // SAFETY: of the experimental features only matrices of subgroups are used, whose sizes, types and bounds
+            // the lowering checks itself.
             experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             ..Default::default()
         }))

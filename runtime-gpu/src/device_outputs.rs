@@ -20,8 +20,8 @@ use compiler::plan::{BufferView, Content};
 use compiler::tensor::Tensor;
 use std::sync::Arc;
 
-/// Results of a run, on the device for as long as this is held. With it go the run's resources: another run of the session uses others,
-/// or waits.
+/// Results of a run, on the device for as long as this is held. With it go the run's resources: another run of the
+/// session uses others, or waits.
 pub struct DeviceOutputs {
     shared: Arc<Shared>,
     resources: Lease<Resources>,
@@ -88,7 +88,8 @@ impl Session {
         Ok(made)
     }
 
-    /// A buffer for result `n` that kernels can write to in the place of the session's own memory ([`Session::run_bound`]).
+    /// A buffer for result `n` that kernels can write to in the place of the session's own memory
+    /// ([`Session::run_bound`]).
     ///
     /// # Errors
     /// There is no such result, or none on the device; no memory.

@@ -242,7 +242,8 @@ mod vulkan {
             let bindings: Vec<_> = (0..emitted.bindings.len()).map(binding).collect();
             let entry = CString::new(emitted.name.as_str()).map_err(|e| e.to_string())?;
             let mut p = Pieces::of(device);
-            // SAFETY: the words are validated SPIR-V; the layout has what they bind; `Pieces` destroys what is made here.
+            // SAFETY: the words are validated SPIR-V; the layout has what they bind; `Pieces` destroys what is made
+            // here.
             unsafe {
                 let set = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
                 p.set = device.create_descriptor_set_layout(&set, None).map_err(fail)?;

@@ -17,7 +17,8 @@ use compiler::tensor::Tensor;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A run that is submitted, with the copies of its results. It has resources of its own until it is waited for or dropped.
+/// A run that is submitted, with the copies of its results. It has resources of its own until it is waited for or
+/// dropped.
 #[must_use = "the results come when the run is waited for"]
 pub struct InFlight {
     shared: Arc<Shared>,

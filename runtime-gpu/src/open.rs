@@ -13,8 +13,9 @@ use compiler::name::Name;
 use compiler::tensor::Tensor;
 use std::sync::Arc;
 
-/// An open session for inputs of any sizes within the declared ranges. A list of sizes that came up before costs nothing but its
-/// run; a new one costs the numbering of buffers, their allocation and bind groups, no compilation and no upload of constants.
+/// An open session for inputs of any sizes within the declared ranges. A list of sizes that came up before costs
+/// nothing but its run; a new one costs the numbering of buffers, their allocation and bind groups, no compilation and
+/// no upload of constants.
 pub struct OpenSession {
     open: Arc<OpenPlan>,
     first: Session,

@@ -54,8 +54,8 @@ impl PipelineCache {
             Some((&ALL, _)) => Found::All,
             Some(_) => Found::Some,
         };
-        // SAFETY: the data came from `get_data` on a device with the same cache key (adapter, driver, driver version), whole by its
-        // checksum; the driver checks its own header again and falls back to an empty cache.
+        // SAFETY: the data came from `get_data` on a device with the same cache key (adapter, driver, driver version),
+        // whole by its checksum; the driver checks its own header again and falls back to an empty cache.
         let cache = unsafe {
             gpu.device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: Some("weft"),

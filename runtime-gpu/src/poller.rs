@@ -57,8 +57,8 @@ impl Poller {
 }
 
 impl Drop for Poller {
-    /// Waits for the thread, so that no driver is at work when the process ends; unless a callback on the thread itself drops
-    /// the device.
+    /// Waits for the thread, so that no driver is at work when the process ends; unless a callback on the thread itself
+    /// drops the device.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take().filter(|t| t.thread().id() != std::thread::current().id()) {

@@ -135,7 +135,8 @@ impl Resources {
         polling: Polling,
     ) -> Result<Option<wgpu::CommandEncoder>, GpuError> {
         self.restore_buffers(shared);
-        // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside another.
+        // Lists of steps that are under way, and how far: the steps of a branch or of an iteration are a list inside
+        // another.
         let mut open = vec![Open { steps: self.steps.clone(), at: 0, owner: Owner::Once }];
         while let Some(inner) = open.last_mut() {
             let (steps, at) = (inner.steps.clone(), inner.at);

@@ -58,7 +58,8 @@ struct Made {
 
 impl Session {
     /// Opens a session: checks limits, allocates, uploads the constants of `module` one after another (each is read,
-    /// packed, written and dropped), builds pipelines. `progress` is called with a stage, the number done and the total.
+    /// packed, written and dropped), builds pipelines. `progress` is called with a stage, the number done and the
+    /// total.
     ///
     /// # Errors
     /// Limits, memory, unreadable constants: before anything is dispatched.
@@ -152,7 +153,8 @@ impl Session {
         self.opened
     }
 
-    /// A session with the same pipelines and constants for another plan: one with the same kernels and constants, for other sizes.
+    /// A session with the same pipelines and constants for another plan: one with the same kernels and constants, for
+    /// other sizes.
     ///
     /// # Errors
     /// Limits and memory.

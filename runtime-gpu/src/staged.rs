@@ -234,7 +234,8 @@ impl<E: From<GpuError>> Staged<E> {
         }
     }
 
-    /// Runs once, part by part with values in host memory, and lets `visit` look at each part with a plan before it runs.
+    /// Runs once, part by part with values in host memory, and lets `visit` look at each part with a plan before it
+    /// runs.
     ///
     /// # Errors
     /// As [`Staged::run`], and errors of `visit`.

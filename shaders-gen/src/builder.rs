@@ -241,8 +241,8 @@ impl Builder {
     pub fn bool(&mut self, v: bool) -> Handle<Expression> {
         self.literal(u64::from(v), Kind::Bool, Literal::Bool(v))
     }
-    /// A f32 constant. Infinities and NaN have no literal: they come as bits through a variable, out of reach of constant
-    /// folding, which would refuse them.
+    /// A f32 constant. Infinities and NaN have no literal: they come as bits through a variable, out of reach of
+    /// constant folding, which would refuse them.
     pub fn f32(&mut self, v: f32) -> Handle<Expression> {
         if v.is_finite() {
             return self.literal(u64::from(v.to_bits()), Kind::F32, Literal::F32(v));

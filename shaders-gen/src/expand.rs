@@ -335,8 +335,8 @@ impl<'a> Expander<'a> {
         true
     }
 
-    /// `flat(store) < numel` of a global buffer: lanes beyond the end fall into the buffer's padding to 16 bytes, so only
-    /// the first lane is tested.
+    /// `flat(store) < numel` of a global buffer: lanes beyond the end fall into the buffer's padding to 16 bytes, so
+    /// only the first lane is tested.
     fn padded_tail(&mut self, g: &Cond, leaf: &Leaf, lane: Lane) -> Option<Cond> {
         let buffer = &self.function.buffers[leaf.buffer];
         if buffer.scope != Scope::Global || g.op != CondOp::Lt || leaf.combiner.is_some() {
@@ -376,7 +376,8 @@ fn adds_nothing(leaf: &Leaf) -> bool {
     zero && leaf.combiner == Some(Combiner::Sum) && leaf.init.is_none()
 }
 
-/// Removes conditions that are decided by the ranges of variables, selects on them, and the factors 1 and -1 that are left of some.
+/// Removes conditions that are decided by the ranges of variables, selects on them, and the factors 1 and -1 that are
+/// left of some.
 fn fold_conditions(e: &Expr, ranges: &mut Facts) -> Expr {
     e.rewrite(&mut |i| i.clone(), &mut |e| match e {
         Expr::All(conds) => {

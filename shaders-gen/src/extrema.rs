@@ -14,7 +14,8 @@ use naga::{BinaryOperator as B, MathFunction as M};
 use tensor_ir::profile::Nan;
 use tensor_ir::tir::{BinaryOp, Expr, Scalar, TensorFunction, UnaryOp};
 
-/// Minus infinity's bits as a signed integer. Floats from minus infinity to -0 are the integers from the lowest one to this.
+/// Minus infinity's bits as a signed integer. Floats from minus infinity to -0 are the integers from the lowest one to
+/// this.
 const MINUS_INFINITY: i32 = 0xff80_0000_u32 as i32;
 /// Infinity's bits. Larger ones of floats without a sign are NaN.
 const INFINITY: u32 = 0x7f80_0000;

@@ -53,7 +53,8 @@ fn rows_by_columns(text: &str) -> String {
 pub struct SpirvForm {
     /// Version of the language.
     pub version: (u8, u8),
-    /// The device drops accesses beyond a buffer by itself (`robustBufferAccess2`): kernels that are not proved need no test of theirs.
+    /// The device drops accesses beyond a buffer by itself (`robustBufferAccess2`): kernels that are not proved need no
+    /// test of theirs.
     pub robust_buffers: bool,
     /// The device has instructions for products of packed integers.
     pub integer_dot_product: bool,

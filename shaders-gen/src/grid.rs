@@ -67,8 +67,8 @@ impl Axes {
     /// Collects the bound loops of a kernel.
     ///
     /// # Errors
-    /// When the extent of one is no positive constant; of a loop over workgroups it may be an expression of the symbols, whose ranges
-    /// are in `symbols`.
+    /// When the extent of one is no positive constant; of a loop over workgroups it may be an expression of the
+    /// symbols, whose ranges are in `symbols`.
     pub fn of(kernel: Name, body: &Stmt, symbols: &Bounds) -> Result<Axes, EmitError> {
         let mut axes = Axes { task_loops: task_loops(body), ..Axes::default() };
         let mut bad = None;

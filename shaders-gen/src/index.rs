@@ -180,7 +180,8 @@ impl KernelEmitter<'_> {
         Ok(Some(sum).filter(|s| s.as_const().is_none()))
     }
 
-    /// A sum that begins with the one which the branch's sides share a register for. It holds on this side only, and is remembered nowhere.
+    /// A sum that begins with the one which the branch's sides share a register for. It holds on this side only, and is
+    /// remembered nowhere.
     pub fn sum_from_shared_base(&mut self, e: &Int) -> Result<Option<Handle<Expression>>, EmitError> {
         let (Some((base, h)), IntNode::Add(..) | IntNode::Sub(..)) = (self.shared_base.clone(), e.node()) else {
             return Ok(None);

@@ -33,7 +33,8 @@ pub(crate) enum Word {
     RoundedHalf,
     /// Two f16 in a u32.
     Halves,
-    /// The same on a device that has f16: of device memory that is read, and of registers that words are copied to and from.
+    /// The same on a device that has f16: of device memory that is read, and of registers that words are copied to and
+    /// from.
     JoinedHalves,
     /// Two bf16 in a u32.
     BrainHalves,

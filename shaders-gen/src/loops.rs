@@ -15,8 +15,8 @@ use rustc_hash::FxHashSet;
 use tensor_ir::int::Int;
 use tensor_ir::name::Name;
 
-/// Iterations, at most, of a loop that a compiler would unroll (Mesa's: 26 instructions for each of 32 iterations, and a loop with
-/// barriers has at least a dozen).
+/// Iterations, at most, of a loop that a compiler would unroll (Mesa's: 26 instructions for each of 32 iterations, and
+/// a loop with barriers has at least a dozen).
 const SHORT: i64 = 64;
 
 impl KernelEmitter<'_> {

@@ -169,7 +169,8 @@ impl KernelEmitter<'_> {
             return Ok(v);
         }
         let mut address = self.address_of(i, &layout);
-        // A constant place in a vector comes from unrolling: its neighbours are wanted too, so the vector is read whole.
+        // A constant place in a vector comes from unrolling: its neighbours are wanted too, so the vector is read
+        // whole.
         let word = match address.part {
             Part::Word(c) if matches!(self.f.buffers[buffer].scope, Scope::Global | Scope::Shared) => {
                 address.part = Part::Whole;

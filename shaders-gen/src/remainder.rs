@@ -13,7 +13,8 @@ const INFINITY: u32 = 0x7f80_0000;
 const HIDDEN: u32 = 1 << 23;
 
 impl Builder {
-    /// The remainder of `a / b` with the sign of `a`. NaN for an infinite dividend, a divisor of 0, and where either is NaN.
+    /// The remainder of `a / b` with the sign of `a`. NaN for an infinite dividend, a divisor of 0, and where either is
+    /// NaN.
     pub(crate) fn float_remainder(&mut self, a: Value, b: Value) -> Value {
         let (a, b) = self.widen(a, b);
         let [whole, divisor] = [a, b].map(|v| self.bitcast(v, Kind::U32));

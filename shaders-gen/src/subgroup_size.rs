@@ -5,7 +5,8 @@ use crate::generated::{GeneratedModule, validated};
 use naga::{AddressSpace, Binding, BuiltIn, Expression, Scalar, Span, Statement, StorageAccess, TypeInner};
 
 impl GeneratedModule {
-    /// The same kernel, which also stores the number of threads in its subgroups: one word, in a buffer of its own at this binding.
+    /// The same kernel, which also stores the number of threads in its subgroups: one word, in a buffer of its own at
+    /// this binding.
     ///
     /// # Errors
     /// [`EmitError::Invalid`], which is a bug.

@@ -28,7 +28,8 @@ pub(crate) struct Leaf {
     pub lane: Option<Lane>,
     /// The values of all threads along x are combined, and then combined with the element.
     pub across: bool,
-    /// Loops whose iterations are one operation of the subgroup, with their extents; their variables stand in the indices.
+    /// Loops whose iterations are one operation of the subgroup, with their extents; their variables stand in the
+    /// indices.
     pub tensor: Vec<(Name, i64)>,
 }
 

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A scene to draw: the graph of a stage, and which boxes are not as they are at first (control flow is open, groups are
-/// closed).
+/// A scene to draw: the graph of a stage, and which boxes are not as they are at first (control flow is open, groups
+/// are closed).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Want {
     /// The stage, one that [`Document::graph_of`] gives.

@@ -22,8 +22,8 @@ const ICD_FOLDERS: &[&str] = &["/usr/share/vulkan/icd.d", "/usr/local/share/vulk
 const LIBRARY_FOLDERS: &[&str] =
     &["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
-/// Looks for a driver and for `spirv-val`, and installs what is missing where apt allows it. Returns whether a driver is
-/// there.
+/// Looks for a driver and for `spirv-val`, and installs what is missing where apt allows it. Returns whether a driver
+/// is there.
 ///
 /// # Errors
 /// When there is none and `missing` says that it matters.

@@ -364,10 +364,10 @@ impl<'m> Net<'m> {
     }
 }
 
-/// Spread of what each of `blocks` residual blocks adds to its input: all of them together add half the variance that was
-/// there. Trained networks lie near this (De and Smith 2020, "Batch Normalization Biases Residual Blocks Towards the Identity
-/// Function in Deep Networks"). Blocks that add more make a deep network chaotic: it then magnifies the rounding of its input
-/// a hundredfold, and no precision but f64 gives the same logits twice.
+/// Spread of what each of `blocks` residual blocks adds to its input: all of them together add half the variance that
+/// was there. Trained networks lie near this (De and Smith 2020, "Batch Normalization Biases Residual Blocks Towards
+/// the Identity Function in Deep Networks"). Blocks that add more make a deep network chaotic: it then magnifies the
+/// rounding of its input a hundredfold, and no precision but f64 gives the same logits twice.
 pub(super) fn branch_gain(blocks: usize) -> f64 {
     (0.5 / blocks.max(1) as f64).sqrt()
 }

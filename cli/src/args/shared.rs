@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// `weft bench resnet18` of `weft bench    resnet18   what it does`: words behind two blanks describe the line, and so
+    /// `weft bench resnet18` of `weft bench resnet18 what it does`: words behind two blanks describe the line, and so
     /// do words that stand more than ten blanks behind the command's name.
     fn without_description(line: &str) -> Option<String> {
         let rest = line.trim().strip_prefix("$ ").unwrap_or(line.trim()).strip_prefix("weft ")?.trim();

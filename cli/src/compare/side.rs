@@ -167,8 +167,8 @@ impl Reference {
     }
 }
 
-/// Each result against the reference's of its name. With `mixed` precision the tolerance is that of f16, else that of the
-/// result's type.
+/// Each result against the reference's of its name. With `mixed` precision the tolerance is that of f16, else that of
+/// the result's type.
 ///
 /// # Errors
 /// A result that the reference lacks.

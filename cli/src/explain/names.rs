@@ -14,8 +14,8 @@ pub struct Named {
     pub groups: Vec<usize>,
 }
 
-/// What `name` is in the compilation: a node, else a layer, a group or a kernel as tables call them. Without groups it is no name of
-/// theirs; remarks may still know it.
+/// What `name` is in the compilation: a node, else a layer, a group or a kernel as tables call them. Without groups it
+/// is no name of theirs; remarks may still know it.
 pub fn find(t: &CompileTrace, name: &str) -> Named {
     let exact = t.groups_of_node(name);
     if !exact.is_empty() {

@@ -87,8 +87,8 @@ pub fn storage_of(module: &Module, pipeline: &PipelineOptions, profile: &DeviceP
     Ok(Stored { nodes: nodes.len(), kept, single: storage.single, saved: storage.saved(f) })
 }
 
-/// Runs the f32 graph of `module` on the host with everything rounded that it stores in f16 when it is compiled with `pipeline`,
-/// and finds the first kernel up to which rounding makes the results leave the tolerance.
+/// Runs the f32 graph of `module` on the host with everything rounded that it stores in f16 when it is compiled with
+/// `pipeline`, and finds the first kernel up to which rounding makes the results leave the tolerance.
 ///
 /// # Errors
 /// What a pass or the CPU executor says.

@@ -62,7 +62,8 @@ impl<'s> Search<'s> {
         s
     }
 
-    /// The parts to keep in f32 for the others to take no more than `limit` of the tolerance, as far as their errors alone tell.
+    /// The parts to keep in f32 for the others to take no more than `limit` of the tolerance, as far as their errors
+    /// alone tell.
     pub fn kept(&self, limit: f64) -> Vec<&Part> {
         let n = self.elements.weights.len();
         let (mut sums, mut squares) = (vec![0f64; n], vec![0f64; n]);

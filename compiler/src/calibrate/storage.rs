@@ -142,7 +142,8 @@ impl Grouped<'_> {
         names.into_iter().filter(|n| self.graph.by_name.contains_key(n)).collect()
     }
 
-    /// The nodes of the f32 graph that read operand `i` of node `n` of the entry function, over what passes put in between.
+    /// The nodes of the f32 graph that read operand `i` of node `n` of the entry function, over what passes put in
+    /// between.
     fn readers(&self, n: NodeId, i: usize) -> Vec<Name> {
         let Some(g) = self.group(n) else { return self.members(n) };
         let uses = g.uses();

@@ -67,7 +67,8 @@ impl<'a> Trial<'a> {
         sum
     }
 
-    /// The results with these kernels' values rounded. `visit` sees what each node of the entry function gives, rounded where it is.
+    /// The results with these kernels' values rounded. `visit` sees what each node of the entry function gives, rounded
+    /// where it is.
     pub fn run<'k>(
         &mut self,
         kernels: impl IntoIterator<Item = &'k Kernel> + Clone,
@@ -106,7 +107,8 @@ fn rounded_values<'k>(kernels: impl IntoIterator<Item = &'k Kernel>) -> FxHashSe
     kernels.into_iter().flat_map(|k| k.values.iter().copied()).collect()
 }
 
-/// The share of each node in the work of the entry function, by the elements that it gives and the products that it adds up.
+/// The share of each node in the work of the entry function, by the elements that it gives and the products that it
+/// adds up.
 fn work_of_nodes(f: &Function, values: &Values) -> Vec<f64> {
     let mut work = vec![0.0; f.nodes.len()];
     for &n in &f.blocks[f.body].nodes {

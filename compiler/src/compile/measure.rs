@@ -29,7 +29,8 @@ pub struct MeasuredCost {
 }
 
 impl MeasuredCost {
-    /// For a device, where open sizes have these ranges. The scale of the estimate follows from the measurements on that device.
+    /// For a device, where open sizes have these ranges. The scale of the estimate follows from the measurements on
+    /// that device.
     pub fn new(times: Arc<KernelTimes>, profile: &DeviceProfile, dims: &DimRanges) -> MeasuredCost {
         let scale = times.measurements.scale(profile);
         let estimated = EstimatedCost::within(profile, dims.clone());

@@ -99,9 +99,9 @@ impl Pool {
     pub fn naive_bytes(&self) -> u64 {
         self.values.iter().filter(|(_, v)| !v.scratch).map(|(_, v)| v.life.bytes).sum()
     }
-    /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several slices, share slots
-    /// among themselves only: a slice boundary must be where the kernel expects it. So do the values of a function: it may run while
-    /// its caller's are needed.
+    /// The slot of each value and the bytes of each slot. Values larger than `most` bytes, which are several slices,
+    /// share slots among themselves only: a slice boundary must be where the kernel expects it. So do the values of a
+    /// function: it may run while its caller's are needed.
     pub fn assign(&self, most: u64) -> (Vec<SlotId>, Arena<SlotId, u64>) {
         let mut slots = vec![SlotId::from_index(0); self.values.len()];
         let mut sizes = Arena::new();

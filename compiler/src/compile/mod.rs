@@ -263,8 +263,8 @@ pub fn compile(
     Ok(compiled)
 }
 
-/// The passes alone: no groups, no kernels, an empty plan. For looking at modules that [`compile`] refuses because only the CPU
-/// executor runs them.
+/// The passes alone: no groups, no kernels, an empty plan. For looking at modules that [`compile`] refuses because only
+/// the CPU executor runs them.
 ///
 /// # Errors
 /// A failing pass.

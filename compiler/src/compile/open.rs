@@ -285,7 +285,8 @@ impl OpenPlan {
     }
 }
 
-/// The sizes of the open dimensions of a network that inputs of these shapes have, in the order in which the inputs have them.
+/// The sizes of the open dimensions of a network that inputs of these shapes have, in the order in which the inputs
+/// have them.
 ///
 /// # Errors
 /// Shapes that do not go with the network's inputs, sizes beyond their ranges.
@@ -337,8 +338,8 @@ pub(super) fn as_called(module: &Module) -> Option<Module> {
 /// Infers the types of `source` anew for these sizes of its open dimensions.
 ///
 /// # Errors
-/// A node that does not take them; a value of another shape than the expressions say that kernels for any sizes are made for, such as a slice
-/// beyond the end.
+/// A node that does not take them; a value of another shape than the expressions say that kernels for any sizes are
+/// made for, such as a slice beyond the end.
 pub(super) fn check_sizes(source: &Module, sizes: &[(Name, i64)]) -> Result<(), SizeError> {
     let mut bound = source.clone();
     bind_dims(&mut bound, sizes).map_err(|why| SizeError::Refused { sizes: listed(sizes), why })?;

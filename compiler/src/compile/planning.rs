@@ -289,8 +289,8 @@ impl Planner<'_> {
         self.pending.push(Pending::Host { node: n, group });
     }
 
-    /// A call of a host function. Results in place of an operand take its buffer, or that of a copy where the operand is still
-    /// needed.
+    /// A call of a host function. Results in place of an operand take its buffer, or that of a copy where the operand
+    /// is still needed.
     fn host_call(&mut self, n: NodeId) {
         let main = self.main;
         let node = &main.nodes[n];

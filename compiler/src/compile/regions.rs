@@ -144,8 +144,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Two places for each value that a loop carries, with the first value in the one that iterations read. The results are
-    /// there in the end.
+    /// Two places for each value that a loop carries, with the first value in the one that iterations read. The results
+    /// are there in the end.
     fn carry(&mut self, node: &Node, args: &[ValueId]) -> Vec<(StorageLocation, StorageLocation)> {
         let main = self.main;
         let mut out = vec![];

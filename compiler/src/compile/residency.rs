@@ -19,8 +19,8 @@ use crate::schedule::rules::has_edited_choices;
 use crate::tir::{BufferId, Encoding, Expr, TensorFunction};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for values
-/// that only the host holds.
+/// Storage form of a value that crosses group boundaries, from its dtype alone, so that all groups agree. None for
+/// values that only the host holds.
 pub(super) fn value_encoding(dtype: DType, profile: &DeviceProfile) -> Option<Encoding> {
     match dtype {
         DType::F32 | DType::I32 | DType::U32 | DType::Bool => Some(Encoding::Native),
@@ -91,7 +91,8 @@ fn written(module: &Module, main: &Function, n: NodeId, callee: Name, profile: &
     }
     let numbers = known.iter().filter_map(|(&symbol, d)| Some((symbol, d.as_const()?))).collect();
     let fixed = t.with_sizes(&numbers);
-    // A schedule for open sizes may name loops that have one iteration for these: then its kernels are those for all sizes.
+    // A schedule for open sizes may name loops that have one iteration for these: then its kernels are those for all
+    // sizes.
     let applies = |f: &TensorFunction| has_edited_choices(f) || apply_pending(&mut f.clone()).is_ok();
     if applies(&fixed) || !applies(&t) {
         t = fixed;

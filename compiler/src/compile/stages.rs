@@ -269,7 +269,8 @@ fn used(f: &Function, n: NodeId) -> Vec<ValueId> {
     out
 }
 
-/// The values that the nodes and `results` use, and neither the nodes nor constants define, in the order of their first use.
+/// The values that the nodes and `results` use, and neither the nodes nor constants define, in the order of their first
+/// use.
 fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<ValueId> {
     let mut made: FxHashSet<ValueId> = FxHashSet::default();
     for &n in nodes {
@@ -283,7 +284,8 @@ fn free_values(f: &Function, nodes: &[NodeId], results: &[ValueId]) -> Vec<Value
     uses.filter(|&v| !made.contains(&v) && f.def_op::<Const>(v).is_none() && seen.insert(v)).collect()
 }
 
-/// Names for values between parts: `t0`, `t1` ..., but for those that parameters, results and open dimensions of the network have.
+/// Names for values between parts: `t0`, `t1` ..., but for those that parameters, results and open dimensions of the
+/// network have.
 struct FreshNames {
     taken: FxHashSet<Name>,
     next: usize,

@@ -205,7 +205,8 @@ fn share(total: u64, weights: &[u64]) -> Vec<u64> {
     parts
 }
 
-/// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the buffer's.
+/// Bytes that a kernel moves when it binds a buffer: those of the value, whatever its storage form; of scratch, the
+/// buffer's.
 fn buffer_bytes(main: &Function, n: NodeId, f: &TensorFunction, symbols: &[(Name, Int)]) -> FxHashMap<BufferId, Int> {
     let node = &main.nodes[n];
     let of = |v: Name| symbols.iter().find(|s| s.0 == v).map(|s| s.1.clone());

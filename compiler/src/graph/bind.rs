@@ -106,7 +106,8 @@ fn match_shape(input: Name, old: &[Dim], new: &[usize], map: &mut FxHashMap<Name
 /// Gives open dimensions their sizes, everywhere in the module, and infers all types anew.
 ///
 /// # Errors
-/// A name that no open dimension has, a negative size (of a dimension or of what is computed from several), or a node that does not accept the new types.
+/// A name that no open dimension has, a negative size (of a dimension or of what is computed from several), or a node
+/// that does not accept the new types.
 pub fn bind_dims(module: &mut Module, dims: &[(Name, i64)]) -> Result<(), BindError> {
     let known = open_dims(module);
     let mut map: FxHashMap<Name, Int> = FxHashMap::default();

@@ -99,7 +99,8 @@ impl<'m> FunctionBuilder<'m> {
         let block = function.body;
         FunctionBuilder { module, function, block, name: None, origins: Origins::none() }
     }
-    /// Name and origin of the nodes that are added from now on (the source node's name); `None` names them after the op.
+    /// Name and origin of the nodes that are added from now on (the source node's name); `None` names them after the
+    /// op.
     pub fn set_source(&mut self, name: Option<Name>) {
         self.name = name;
         self.origins = name.map_or(Origins::none(), Origins::one);

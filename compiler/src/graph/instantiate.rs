@@ -21,7 +21,8 @@ use crate::ops::OpRef;
 use crate::ops::control::Call;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Instances that are made of a module's functions, at most: functions that call each other with growing shapes have no end of them.
+/// Instances that are made of a module's functions, at most: functions that call each other with growing shapes have no
+/// end of them.
 const MOST_INSTANCES: usize = 1000;
 
 impl Function {

@@ -218,8 +218,7 @@ impl<'a> Interpreter<'a> {
         results(f, block, env)
     }
 
-    /// Counts elements that are out of range ([`Op::checked`](crate::ops::Op::checked)) in `found`, also in regions and
-    /// called functions.
+    /// Counts elements that are out of range ([`Op::checked`](crate::ops::Op::checked)), also in regions and callees.
     pub fn count_out_of_range(mut self, found: &'a mut Vec<NodeOutOfRange>) -> Self {
         self.out_of_range = Some(found);
         self

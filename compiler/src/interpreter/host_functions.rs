@@ -46,8 +46,8 @@ impl HostFunctions {
     ) {
         self.map.insert(name.into(), HostFunction::Returning(Arc::new(f)));
     }
-    /// Registers `f`, which writes its results into tensors of the declared types. They hold zeros; a result that is declared
-    /// in place of an operand holds that operand's values, in its memory where nobody else holds it.
+    /// Registers `f`, which writes its results into tensors of the declared types. They hold zeros; a result that is
+    /// declared in place of an operand holds that operand's values, in its memory where nobody else holds it.
     pub fn register_into(
         &mut self,
         name: impl Into<Name>,

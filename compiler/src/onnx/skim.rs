@@ -181,8 +181,8 @@ fn append(out: &mut Vec<u8>, part: &[u8]) -> Walked<()> {
     Ok(())
 }
 
-/// The fields of a tensor whose data is at `offset` of the model's file. Fields of one message may come in any order, and
-/// in several parts.
+/// The fields of a tensor whose data is at `offset` of the model's file. Fields of one message may come in any order,
+/// and in several parts.
 fn reference(offset: u64, length: u64) -> Vec<u8> {
     let entry = |key: &str, value: String| StringStringEntry { key: Some(key.into()), value: Some(value) };
     let external_data = vec![

@@ -19,13 +19,13 @@ use crate::te::ComputeContext;
 use crate::tir::Expr;
 
 attr_struct! {
-    /// Converts every element. Floats to integers truncate and saturate; to bool is `!= 0`; to f16 and bf16 they round to
-    /// the nearest, ties to even, and beyond the range to infinity.
+    /// Converts every element. Floats to integers truncate and saturate; to bool is `!= 0`; to f16 and bf16 they round
+    /// to the nearest, ties to even, and beyond the range to infinity.
     pub struct Cast("cast") {
         /// The new element type.
         pub to: DType = DType::F32,
-        /// The result may keep more precision than its type has until it is stored. Only for casts that say where memory is
-        /// narrower, as those of mixed precision; a cast that the model's author wrote rounds, fused or not.
+        /// The result may keep more precision than its type has until it is stored. Only for casts that say where
+        /// memory is narrower, as those of mixed precision; a cast that the model's author wrote rounds, fused or not.
         pub excess_precision: bool = false,
     }
 }

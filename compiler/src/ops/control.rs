@@ -66,8 +66,8 @@ impl Op for Call {
 
 attr_struct! {
     /// Calls the tensor function `callee` in destination-passing style: operands are its read parameters, results its
-    /// write parameters, in order. The stages of a plain function are the op's tensor expression, so that it fuses with its
-    /// neighbours; one with a schedule of its own is called as it is.
+    /// write parameters, in order. The stages of a plain function are the op's tensor expression, so that it fuses with
+    /// its neighbours; one with a schedule of its own is called as it is.
     pub struct CallTensor("call_tensor") {
         /// Global name of the tensor function.
         pub callee: Name = Name::new(""),
@@ -121,8 +121,8 @@ impl Op for CallTensor {
 }
 
 attr_struct! {
-    /// Calls a registered host function: an op without a kernel, an expert's own code, an external library. It is never merged
-    /// with another call, fused or left out, and keeps its place among the other effects.
+    /// Calls a registered host function: an op without a kernel, an expert's own code, an external library. It is never
+    /// merged with another call, fused or left out, and keeps its place among the other effects.
     pub struct CallHost("call_host") {
         /// Registered name.
         pub callee: Name = Name::new(""),
@@ -249,7 +249,7 @@ fn declared_types(dtypes: &[DType], shapes: &[Vec<Int>]) -> OpResult<Vec<TensorT
 
 attr_struct! {
     /// Runs region 0 when the boolean scalar operand is true, region 1 otherwise; the regions take no arguments and
-    /// yield the results. Sizes in which the regions differ, or that one of them defines, are symbols that the run defines.
+    /// yield the results. Sizes that differ between the regions, or that one of them defines, are new symbols.
     pub struct If("if") {
         /// Result shapes, where there are such sizes; empty: the regions yield the same types.
         pub shapes: Vec<Vec<Int>> = vec![],
@@ -399,18 +399,17 @@ impl Op for Let {
 }
 
 attr_struct! {
-    /// Runs its one region repeatedly. Operands: the largest number of iterations (one i64; absent: `trips`, else no
-    /// limit), whether to run at all (one bool; absent: yes), then the first values of the carried values. The region
-    /// takes the number of the iteration (i64, from 0) and the carried values. It yields, with `while`, whether to
-    /// continue (one bool), then the next carried values, then the rows to collect. The results are the last carried
-    /// values, then the collected rows along a new axis 0.
+    /// Runs its one region repeatedly. Operands: the largest number of iterations (i64; absent: `trips`, else no
+    /// limit), whether to run at all (bool; absent: yes), then the first carried values. The region takes the number of
+    /// the iteration (i64, from 0) and the carried values. It yields, with `while`, whether to continue (bool), then
+    /// the next carried values, then the rows to collect. Results: the last carried values, then the collected rows
+    /// along a new axis 0.
     pub struct Loop("loop") {
         /// The number of iterations, if it is known or a size and operand 0 is absent.
         pub trips: Option<Int> = None,
         /// The region yields whether to go on.
         pub r#while: bool = false,
-        /// The symbol of the number of iterations, if it is known only at run time and rows are collected; empty for
-        /// none.
+        /// The symbol of the number of iterations, if only a run decides it and rows are collected; empty for none.
         pub count: Name = Name::new(""),
     }
 }

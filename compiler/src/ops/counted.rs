@@ -106,8 +106,8 @@ impl Counting<'_, '_> {
     /// The positions at which `flags` (`i32[n]`, 0 or 1) are 1, in order, as `i32[n]` (the rest has any valid index);
     /// and their number, `i64[1]`.
     ///
-    /// The `j`-th place is the number of elements up to which no more than `j` flags are 1. Running sums of blocks and within
-    /// each make that some `n * sqrt(n)` comparisons.
+    /// The `j`-th place is the number of elements up to which no more than `j` flags are 1. Running sums of blocks and
+    /// within each make that some `n * sqrt(n)` comparisons.
     pub(super) fn places(&mut self, flags: ValueId, n: usize) -> Result<(ValueId, ValueId), BuildError> {
         let block = n.isqrt().next_power_of_two().max(16);
         // At least two blocks: with one block there would be nothing to select, and no kernel computes that.

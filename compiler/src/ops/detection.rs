@@ -241,7 +241,8 @@ fn one_number(c: &mut Counting<'_, '_>, v: ValueId) -> Result<ValueId, BuildErro
     c.reshape(v, &[])
 }
 
-/// Which boxes have more in common with the box `best` of their class than the share `overlap`; none has with one without an area.
+/// Which boxes have more in common with the box `best` of their class than the share `overlap`; none has with one
+/// without an area.
 fn overlaps(
     c: &mut Counting<'_, '_>,
     corners: &[ValueId; 5],

@@ -100,8 +100,8 @@ fn filled(dtype: DType, shape: Vec<usize>, value: f64) -> Tensor {
 }
 
 attr_struct! {
-    /// `start, start + delta ...` of `size` elements; operands are the scalars start, limit and delta. The limit may be absent where the
-    /// size is known.
+    /// `start, start + delta ...` of `size` elements; operands are the scalars start, limit and delta. The limit may be
+    /// absent where the size is known.
     pub struct Range("range") {
         /// Number of elements.
         pub size: Int = Int::new(0),

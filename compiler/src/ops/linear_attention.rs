@@ -57,7 +57,8 @@ fn head_scale(cx: &ImportContext<'_, '_>, size: &Dim) -> OpResult<f64> {
     }
 }
 
-/// `s = exp(g) s + k (beta (v - s^T k))^T`, `o = scale * s^T q` for each token, with the parts that `update_rule` names.
+/// `s = exp(g) s + k (beta (v - s^T k))^T`, `o = scale * s^T q` for each token, with the parts that `update_rule`
+/// names.
 fn import_linear_attention(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId>> {
     let dtype = cx.ty(0)?.dtype;
     let number = |cx: &ImportContext<'_, '_>, name: &str| {

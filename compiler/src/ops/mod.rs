@@ -146,8 +146,9 @@ pub trait Op: AttrObject {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
-    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads, computes
-    /// in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around the op.
+    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads,
+    /// computes in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around
+    /// the op.
     fn widens(&self) -> bool {
         false
     }
@@ -256,7 +257,8 @@ pub trait Op: AttrObject {
     fn size_operands(&self) -> &'static [usize] {
         &[]
     }
-    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands that takes.
+    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands
+    /// that takes.
     ///
     /// # Errors
     /// Sizes that there cannot be.
@@ -294,8 +296,9 @@ pub struct OpDef {
     pub from_attrs: fn(&Attrs) -> Result<OpRef, String>,
 }
 
-/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its own file,
-/// which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the braces.
+/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its
+/// own file, which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the
+/// braces.
 macro_rules! ops {
     ($($family:ident { $($op:ident),* $(,)? })*) => {
         /// Every op, by family; [`register_op`] adds one.
@@ -384,7 +387,8 @@ ops! {
     quantized_functions {}
 }
 
-/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
+/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for
+/// ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {
     ONNX_IMPORTS
         .iter()

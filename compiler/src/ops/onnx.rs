@@ -60,8 +60,8 @@ impl OnnxAttrs {
 /// Importing one ONNX node: add graph nodes through `b` and return one value per ONNX output.
 /// Names, origins and result names are set by the importer around the call.
 ///
-/// A text as an error says that the model is wrong; [`Fault::unsupported`](crate::fault::Fault::unsupported) that it is right, and needs what Weft does not
-/// have.
+/// A text as an error says that the model is wrong; [`Fault::unsupported`](crate::fault::Fault::unsupported) that it is
+/// right, and needs what Weft does not have.
 pub struct ImportContext<'a, 'm> {
     /// Where nodes go.
     pub b: &'a mut FunctionBuilder<'m>,
@@ -188,7 +188,8 @@ impl ImportContext<'_, '_> {
     pub fn fresh_dim(&mut self, base: &str, i: usize) -> Dim {
         Dim::var(format!("{}_{base}{}_{i}", self.b.function.name, self.b.function.values.len()).as_str())
     }
-    /// Dimensions of a result whose shape is operand `i`, known only at run time: a fresh symbol for each of its elements.
+    /// Dimensions of a result whose shape is operand `i`, known only at run time: a fresh symbol for each of its
+    /// elements.
     ///
     /// # Errors
     /// An operand whose length is not known, or is more than a shape has.
@@ -278,7 +279,8 @@ pub struct ExportNode {
     pub attrs: Vec<(String, OnnxAttr)>,
 }
 
-/// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](crate::onnx::EXPORT_OPSET) that compute `outputs` from `inputs`.
+/// Exporting one graph node: emit ONNX nodes of [`EXPORT_OPSET`](crate::onnx::EXPORT_OPSET) that compute `outputs` from
+/// `inputs`.
 pub struct ExportContext<'a> {
     /// Names of the operands; `None` for an absent one.
     pub inputs: Vec<Option<String>>,

@@ -96,7 +96,8 @@ pub(super) fn load_nearest(x: BufferId, at: Vec<Int>, indexed: &[Int], dtype: DT
     if indexed.iter().any(|d| d.is(0)) { Expr::int(0, dtype) } else { Expr::load(x, at) }
 }
 
-/// The index of data into a dimension of `d` elements: one from the end where it is negative, the nearest one where it is outside.
+/// The index of data into a dimension of `d` elements: one from the end where it is negative, the nearest one where it
+/// is outside.
 pub(super) fn nearest(index: &Int, d: &Int) -> Int {
     match index.as_const() {
         Some(c) if c >= 0 => index.min(d.clone() - 1),

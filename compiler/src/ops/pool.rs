@@ -153,7 +153,8 @@ impl Op for MaxPool {
         let xs = cx.shape(cx.require(0)?);
         let scan = Scan::new(cx, self.layout, self.window(&xs))?;
         let out = cx.output_type(0).clone();
-        // Where places are asked for, no padding is larger than an element: there is one in each window, which has a place.
+        // Where places are asked for, no padding is larger than an element: there is one in each window, which has a
+        // place.
         let outside = match self.indices && out.dtype.is_float() {
             true => f64::NEG_INFINITY,
             false => out.dtype.lowest(),

@@ -19,7 +19,8 @@ pub enum Precision {
 /// Effects of an op besides its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or removed.
+    /// Same operands may give other results, or something outside changes: keeps its order, is never merged, folded or
+    /// removed.
     pub stateful: bool,
 }
 

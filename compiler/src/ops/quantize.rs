@@ -276,8 +276,8 @@ fn import_qlinear_matmul(cx: &mut ImportContext<'_, '_>) -> OpResult<Vec<ValueId
     Ok(vec![rescale(cx, product, a_scale, b_scale, 0)?])
 }
 
-/// The i32 `x` times `a * b / c`, with the zero point added and saturated: `c` is operand 6, the zero point operand 7; without
-/// one the result has the type of operand `like`.
+/// The i32 `x` times `a * b / c`, with the zero point added and saturated: `c` is operand 6, the zero point operand 7;
+/// without one the result has the type of operand `like`.
 fn rescale(cx: &mut ImportContext<'_, '_>, x: ValueId, a: ValueId, b: ValueId, like: usize) -> OpResult<ValueId> {
     let c = cx.input(6)?;
     let [a, b, c] = [cx.cast(a, DType::F32)?, cx.cast(b, DType::F32)?, cx.cast(c, DType::F32)?];

@@ -267,7 +267,8 @@ impl Sequence<'_> {
         let (steps, one) = (cx.cast(steps, dtype)?, cx.number(1.0, dtype));
         cx.add(Sub {}, &[steps, one])
     }
-    /// What is shown of a step, and the next states; beyond the end of an entry's sequence nothing is shown and nothing changes.
+    /// What is shown of a step, and the next states; beyond the end of an entry's sequence nothing is shown and nothing
+    /// changes.
     fn step(
         &self,
         cx: &mut Context<'_, '_>,

@@ -14,8 +14,8 @@ use crate::tensor::Tensor;
 use crate::tir::{BinaryOp, BufferId, Combiner, Cond, Expr};
 
 attr_struct! {
-    /// The upper or lower triangle of the last two dimensions; 0 elsewhere. The diagonal that bounds it may be the integer
-    /// operand 1.
+    /// The upper or lower triangle of the last two dimensions; 0 elsewhere. The diagonal that bounds it may be the
+    /// integer operand 1.
     pub struct Trilu("trilu") {
         /// Whether the upper triangle stays.
         pub upper: bool = true,
@@ -155,7 +155,8 @@ struct Running {
     ints: fn(i64, i64) -> i64,
     floats: fn(f64, f64) -> f64,
 }
-/// Elements that one level of a scan combines: of each block its total, and of each element those before it in its block.
+/// Elements that one level of a scan combines: of each block its total, and of each element those before it in its
+/// block.
 const BLOCK: i64 = 4;
 /// The longest axis that is scanned at once: each element combines all before it.
 const AT_ONCE: i64 = 32;
@@ -238,8 +239,8 @@ impl Running {
         cx.output(0, out);
         Ok(())
     }
-    /// What is before each element of a level (at the lowest level up to it, unless the scan is exclusive), combined in `t`
-    /// and given as `to`. `carried` is what is before each block; without it the level is one block.
+    /// What is before each element of a level (at the lowest level up to it, unless the scan is exclusive), combined in
+    /// `t` and given as `to`. `carried` is what is before each block; without it the level is one block.
     fn descend(
         &self,
         cx: &mut ComputeContext<'_>,

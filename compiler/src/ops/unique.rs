@@ -21,8 +21,8 @@ use crate::tensor::Tensor;
 use std::cmp::Ordering;
 
 attr_struct! {
-    /// The distinct slices along `axis` (without one, the distinct elements), the place of the first of each, the number of
-    /// each slice of the operand among them, and how often each occurs.
+    /// The distinct slices along `axis` (without one, the distinct elements), the place of the first of each, the
+    /// number of each slice of the operand among them, and how often each occurs.
     pub struct Unique("unique") {
         /// The axis; negative counts from the end, none flattens.
         pub axis: Option<i64> = None,

@@ -48,8 +48,8 @@ attr_struct! {
     }
 }
 attr_struct! {
-    /// Products `[t, t, tiles, c]` (or `[t, t, c, tiles]`) as results `[n, height, width, c]` (or `[n, c, height, width]`), with an
-    /// optional bias `[c]`.
+    /// Products `[t, t, tiles, c]` (or `[t, t, c, tiles]`) as results `[n, height, width, c]` (or `[n, c, height,
+    /// width]`), with an optional bias `[c]`.
     pub struct WinogradOutput("winograd_output") {
         /// Results of a tile along each axis: 2 or 4.
         pub tile: i64 = 4,
@@ -80,8 +80,8 @@ const TWO: Transform = Transform {
     weights: &[&[1., 0., 0.], &[0.5, 0.5, 0.5], &[0.5, -0.5, 0.5], &[0., 0., 1.]],
     output: &[&[1., 1., 1., 0.], &[0., 1., -1., -1.]],
 };
-/// With the points 0, 3/4, -3/4, 3/2, -3/2 and infinity: the largest error is a quarter of that with whole numbers, and the
-/// coefficients for data and products are exact in f32.
+/// With the points 0, 3/4, -3/4, 3/2, -3/2 and infinity: the largest error is a quarter of that with whole numbers, and
+/// the coefficients for data and products are exact in f32.
 const FOUR: Transform = Transform {
     input: &[
         &[81. / 64., 0., -45. / 16., 0., 1., 0.],

@@ -1,5 +1,5 @@
-//! combine-parallel-matmul: sibling products of the same matrix with constant weights become one wider product and a split,
-//! such as the queries, keys and values of attention.
+//! combine-parallel-matmul: sibling products of the same matrix with constant weights become one wider product and a
+//! split, such as the queries, keys and values of attention.
 //!
 //! ```text
 //! %q = matmul %x, %wq                      %0 = matmul %x, concat(wq, wk, wv)

@@ -191,7 +191,8 @@ impl PassContext {
         let profile = &self.profile;
         self.cost_model.get_or_insert_with(|| Arc::new(EstimatedCost::new(profile))).clone()
     }
-    /// A context with the same options, target and costs, for a trial: without instruments, and with remarks of its own.
+    /// A context with the same options, target and costs, for a trial: without instruments, and with remarks of its
+    /// own.
     pub fn apart(&mut self) -> PassContext {
         PassContext {
             opt_level: self.opt_level,

@@ -54,8 +54,8 @@ impl Pass for CountResults {
     }
 }
 
-/// A function of what a node of the entry function gives, and the axis along which the results are counted; none where the op cannot
-/// say it.
+/// A function of what a node of the entry function gives, and the axis along which the results are counted; none where
+/// the op cannot say it.
 fn counted(module: &mut Module, n: NodeId) -> Option<(Name, Vec<Option<usize>>)> {
     let f = module.main();
     let node = f.nodes[n].clone();

@@ -116,8 +116,8 @@ fn same_kernel(r: &Rewriter<'_>, a: NodeId, b: NodeId) -> bool {
     callee(a).is_some_and(|found| callee(b) == Some(found)) && types(a).eq(types(b))
 }
 
-/// Pure, without regions. A tensor function computes its results and nothing else; a graph function may have effects, so its calls are
-/// left alone.
+/// Pure, without regions. A tensor function computes its results and nothing else; a graph function may have effects,
+/// so its calls are left alone.
 fn mergeable(r: &Rewriter<'_>, n: NodeId) -> bool {
     let node = &r.f.nodes[n];
     let defines = !node.op.defined_symbols().is_empty();

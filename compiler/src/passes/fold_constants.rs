@@ -179,8 +179,8 @@ impl DataSource for Folded {
     }
 }
 
-/// The first result of `op` on constants, of the given type: at once when it is small, else on demand, and so for operands whose data
-/// cannot be read: who wants the result is told.
+/// The first result of `op` on constants, of the given type: at once when it is small, else on demand, and so for
+/// operands whose data cannot be read: who wants the result is told.
 ///
 /// # Errors
 /// What the op says about its operands.

@@ -50,8 +50,8 @@ attr_struct! {
         pub mode: Option<FuseMode> = None,
         /// Largest number of nodes in a group.
         pub max_group: usize = 256,
-        /// Most scalar operations of a kernel for an element, a function like `exp` counted as 16: drivers take a time that grows with their
-        /// square.
+        /// Most scalar operations of a kernel for an element, a function like `exp` counted as 16: drivers take a time
+        /// that grows with their square.
         pub max_operations: usize = 512,
     }
 }

@@ -35,7 +35,8 @@ impl Pass for InferTypes {
     }
 }
 
-/// [`instantiate_functions`] at the start of the pass of this name, which takes calls to be of the types that the callee has.
+/// [`instantiate_functions`] at the start of the pass of this name, which takes calls to be of the types that the
+/// callee has.
 pub(super) fn instantiated(module: &mut Module, pass: &str) -> Result<bool, PassError> {
     instantiate_functions(module).map_err(|e| PassError::request(pass, e.to_string()))
 }

@@ -225,7 +225,8 @@ impl Product {
         Ok(Some(Tensor::from_vec(shape, all.into_iter().map(|s| s * factor).collect())))
     }
 
-    /// The shape of values of the weights' result channels, given in a shape that meets the weights, as it meets the result.
+    /// The shape of values of the weights' result channels, given in a shape that meets the weights, as it meets the
+    /// result.
     fn per_result(&self, r: &Rewriter<'_>, shape: &[usize], what: &str) -> Result<Vec<usize>, String> {
         let count: usize = shape.iter().product();
         let weights = r.f.ty(self.weights.bytes);
@@ -317,7 +318,8 @@ impl Product {
         if floats && most > MOST { Err("its sums may be larger than i32".into()) } else { Ok(()) }
     }
 
-    /// What is taken off the results: the data's zero point, as that of i8, times the sums of the weights. None where that is 0.
+    /// What is taken off the results: the data's zero point, as that of i8, times the sums of the weights. None where
+    /// that is 0.
     fn correction(
         &self,
         r: &mut Rewriter<'_>,

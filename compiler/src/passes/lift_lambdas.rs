@@ -92,7 +92,8 @@ fn copy_constant(node: &Node, f: &Function, v: ValueId, g: &mut Function) -> Val
     new
 }
 
-/// The values that the nodes of a block, and those inside them, use and that are defined outside of it, in the order of their uses.
+/// The values that the nodes of a block, and those inside them, use and that are defined outside of it, in the order of
+/// their uses.
 fn outside_values(f: &Function, block: BlockId) -> Vec<ValueId> {
     let mut own: Vec<BlockId> = vec![block];
     let mut at = 0;

@@ -47,7 +47,8 @@ attr_struct! {
     pub struct MixedPrecision("mixed-precision") {
         /// Source nodes that stay in f32, as patterns (`*` and `?`), besides those of the context.
         pub keep_f32: Vec<String> = vec![],
-        /// Parameters of functions count as f16 (they are cast at the edge): ops that follow need no f16 producer before.
+        /// Parameters of functions count as f16 (they are cast at the edge): ops that follow need no f16 producer
+        /// before.
         pub half_inputs: bool = false,
     }
 }

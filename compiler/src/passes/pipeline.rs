@@ -56,8 +56,8 @@ impl PipelineOptions {
     }
 }
 
-/// The passes for `options`, in order. With classic fusion no pass combines, absorbs or rewrites ops, so that each source
-/// node ends in exactly one group.
+/// The passes for `options`, in order. With classic fusion no pass combines, absorbs or rewrites ops, so that each
+/// source node ends in exactly one group.
 pub fn default_pipeline(options: &PipelineOptions) -> Vec<String> {
     if let Some(own) = &options.passes {
         return own.clone();

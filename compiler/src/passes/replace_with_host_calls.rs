@@ -104,7 +104,8 @@ impl ReplaceWithHostCalls {
     }
 }
 
-/// True when `pattern` chooses the node: a pattern of its name or of the name of a source node, or `op:` and a pattern of its op.
+/// True when `pattern` chooses the node: a pattern of its name or of the name of a source node, or `op:` and a pattern
+/// of its op.
 pub(super) fn chosen(pattern: &str, node: &Node) -> bool {
     let op = node.op.name();
     if node.op.is::<Const>() || node.op.is::<CallHost>() {

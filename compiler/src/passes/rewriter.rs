@@ -245,7 +245,8 @@ impl<'m> Rewriter<'m> {
         }
         self.erase(n);
     }
-    /// Puts a region of a node in its place, and replaces the symbols that the node defined by the sizes that the region yields.
+    /// Puts a region of a node in its place, and replaces the symbols that the node defined by the sizes that the
+    /// region yields.
     pub fn splice_taken(&mut self, n: NodeId, region: usize) {
         let node = &self.f.nodes[n];
         let results = &self.f.blocks[node.regions[region]].results;

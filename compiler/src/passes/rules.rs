@@ -1,7 +1,8 @@
 //! Tables of rewrite rules: an equation, a [pattern](crate::pattern) and the replacement of a match.
 //!
 //! A [`RuleSet`] tries the rules at each node, in order of the table, and sweeps over a function until nothing changes.
-//! Only the rules whose pattern starts with the node's op, or with a property of ops, are tried. `simplify` and `canonicalize-ops` are such tables.
+//! Only the rules whose pattern starts with the node's op, or with a property of ops, are tried. `simplify` and
+//! `canonicalize-ops` are such tables.
 //!
 //! Always holds: the new value has the type of the old one, and the origins of every node that the pattern spells out,
 //! except nodes that compute its operands.

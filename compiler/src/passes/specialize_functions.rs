@@ -35,8 +35,8 @@ attr_struct! {
     pub struct SpecializeFunctions("specialize-functions") {
         /// Functions that it makes, at most.
         pub max_functions: usize = 256,
-        /// Functions that it makes for calls in others that it made, one in another, at most: recursion that wraps a function once more in
-        /// each call has no end of them, and each applies twice as many.
+        /// Functions that it makes for calls in others that it made, one in another, at most: recursion that wraps a
+        /// function once more in each call has no end of them, and each applies twice as many.
         pub max_depth: usize = 16,
     }
 }

@@ -21,9 +21,9 @@
 //! | [`Pattern::named`], [`var`] | `w:const`, `x` | remembers the value under a name; a name that occurs twice is one value |
 //! | [`dominator`] | `conv(..) => relu(..)* => mul(*, const)` | see there |
 //!
-//! Ops are types, never names: `op::<Relu>([any()])`; or properties: `any_op([any()]).property("idempotent", |op| op.is_idempotent())`. A match is a [`Found`]: the named values, and the nodes that the
-//! pattern spells out. What did not match is a [`Mismatch`], which prints as
-//! ``no match for conv(x, w:const): `relu_3` is relu, not conv``.
+//! Ops are types, never names: `op::<Relu>([any()])`; or properties: `any_op([any()]).property("idempotent", |op|
+//! op.is_idempotent())`. A match is a [`Found`]: the named values, and the nodes that the pattern spells out. What did
+//! not match is a [`Mismatch`], which prints as ``no match for conv(x, w:const): `relu_3` is relu, not conv``.
 //!
 //! ```
 //! use compiler::ops::{binary::Add, matmul::MatMul, unary::Relu};
@@ -44,7 +44,8 @@
 //! assert_eq!(miss.to_string(), "no match for relu(x): `add_3` is add, not relu");
 //! ```
 //!
-//! Deliberately absent: replacement templates (a rewrite is Rust, see `passes::rules`) and patterns over the order of nodes.
+//! Deliberately absent: replacement templates (a rewrite is Rust, see `passes::rules`) and patterns over the order of
+//! nodes.
 
 mod matcher;
 mod print;

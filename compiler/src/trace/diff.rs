@@ -1,8 +1,8 @@
 //! Differences between two traces of one model that was compiled with different options or by different versions of
 //! Weft.
 //!
-//! Passes are paired by name and occurrence, groups by their source nodes, kernels through the groups that run them (their
-//! names may change), remarks by their content.
+//! Passes are paired by name and occurrence, groups by their source nodes, kernels through the groups that run them
+//! (their names may change), remarks by their content.
 
 use super::delta::TextDelta;
 use super::{CompileTrace, Group, Kernel, TraceError};
@@ -17,7 +17,8 @@ use std::hash::Hash;
 pub struct TraceDiff {
     /// Facts that differ: model, device, options, memory, transposes, counts.
     pub facts: Vec<Fact>,
-    /// Passes that are on one side only, or left another number of nodes, or said otherwise whether they changed anything.
+    /// Passes that are on one side only, or left another number of nodes, or said otherwise whether they changed
+    /// anything.
     pub passes: Vec<PassDiff>,
     /// Stages whose text differs.
     pub stages: Vec<StageDiff>,
@@ -35,8 +36,8 @@ pub struct TraceDiff {
     pub remarks_added: Vec<Remark>,
     /// Milliseconds of the compilation and its parts: never a difference by themselves.
     pub timings: Vec<Timing>,
-    /// Measured times of groups that both traces have, those first that changed most; empty unless both are measured. Never a
-    /// difference by themselves.
+    /// Measured times of groups that both traces have, those first that changed most; empty unless both are measured.
+    /// Never a difference by themselves.
     pub layers: Vec<LayerTime>,
 }
 

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 pub struct DriverStats {
     /// Name of the device, its backend and its driver.
     pub device: String,
-    /// Executables of each kernel, kernels in the plan's order. A driver may make several of one, for subgroups of several sizes.
+    /// Executables of each kernel, kernels in the plan's order. A driver may make several of one, for subgroups of
+    /// several sizes.
     pub kernels: Vec<Vec<Executable>>,
 }
 
@@ -176,15 +177,16 @@ impl Executable {
     }
 }
 
-/// True for the name that a driver gives to a kernel's own instructions as text: `Assembly` (RADV), `GEN Assembly`, `NAK assembly`,
-/// `IR3 Assembly`, `Disassembly`, `ISA`; other representations are stages on the way there.
+/// True for the name that a driver gives to a kernel's own instructions as text: `Assembly` (RADV), `GEN Assembly`,
+/// `NAK assembly`, `IR3 Assembly`, `Disassembly`, `ISA`; other representations are stages on the way there.
 pub fn names_isa(representation: &str) -> bool {
     let name = representation.to_ascii_lowercase();
     name.contains("assembly") || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "isa")
 }
 
 impl DriverStats {
-    /// The instructions of a kernel as one text, each of several executables under a line with its name; `None` where the driver gives none.
+    /// The instructions of a kernel as one text, each of several executables under a line with its name; `None` where
+    /// the driver gives none.
     pub fn isa(&self, kernel: usize) -> Option<String> {
         let list = self.kernels.get(kernel)?;
         let texts: Vec<(&Executable, &str)> = list.iter().filter_map(|e| Some((e, e.isa.as_deref()?))).collect();

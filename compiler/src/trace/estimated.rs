@@ -11,7 +11,8 @@ use crate::tir::Stmt;
 use rustc_hash::FxHashMap;
 
 impl CompileTrace {
-    /// The estimate of each kernel on the device of the compilation; `None` for one that the scheduled text does not have.
+    /// The estimate of each kernel on the device of the compilation; `None` for one that the scheduled text does not
+    /// have.
     ///
     /// # Errors
     /// A trace without scheduled tensor functions, or of a device or text that this version does not read.

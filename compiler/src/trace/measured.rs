@@ -32,8 +32,8 @@ pub struct Ceilings {
 }
 
 impl Ceilings {
-    /// The share of the ceiling that binds a kernel with these rates: the larger of its shares of both, as in the roofline
-    /// model (Williams, Waterman, Patterson, 2009).
+    /// The share of the ceiling that binds a kernel with these rates: the larger of its shares of both, as in the
+    /// roofline model (Williams, Waterman, Patterson, 2009).
     pub fn fraction(&self, gflops: f64, gb_s: f64) -> f64 {
         (gflops / self.fma_gflops).max(gb_s / self.copy_gb_s)
     }

@@ -195,7 +195,8 @@ impl<T: AttrStruct> AttrObject for T {
     }
 }
 
-/// Declares a documented struct of attributes: `attr_struct! { /// doc  pub struct Conv("conv") { /// doc  pub group: i64 = 1, } }`.
+/// Declares a documented struct of attributes: `attr_struct! { /// doc pub struct Conv("conv") { /// doc pub group: i64
+/// = 1, } }`.
 #[macro_export]
 macro_rules! attr_struct {
     ($(#[$doc:meta])* pub struct $name:ident($text:literal) { $($(#[$fdoc:meta])* pub $field:ident : $ty:ty = $default:expr),* $(,)? }) => {
@@ -235,7 +236,8 @@ macro_rules! attr_struct {
     };
 }
 
-/// Declares an enum that is an attribute value: `attr_enum! { /// doc  pub enum Mode { Nearest = "nearest", Linear = "linear" } }`.
+/// Declares an enum that is an attribute value: `attr_enum! { /// doc pub enum Mode { Nearest = "nearest", Linear =
+/// "linear" } }`.
 #[macro_export]
 macro_rules! attr_enum {
     ($(#[$doc:meta])* pub enum $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {

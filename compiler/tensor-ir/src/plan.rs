@@ -23,7 +23,8 @@ use std::sync::Arc;
 pub struct Binding {
     /// Buffer of the tensor function.
     pub buffer: BufferId,
-    /// Which slice of the buffer: elements `[slice * slice_elements, (slice + 1) * slice_elements)`. 0 where it fits one binding.
+    /// Which slice of the buffer: elements `[slice * slice_elements, (slice + 1) * slice_elements)`. 0 where it fits
+    /// one binding.
     pub slice: u32,
     /// Read-only or written.
     pub access: Access,
@@ -47,7 +48,8 @@ pub struct LineSpan {
 pub struct OpenGrid {
     /// Expressions of the symbols of the kernel's function.
     pub extents: [Int; 3],
-    /// The kernel counts workgroups one after another, so many along x and the rest along y; none: the extents are the grid.
+    /// The kernel counts workgroups one after another, so many along x and the rest along y; none: the extents are the
+    /// grid.
     pub row: Option<u32>,
     /// Workgroups along an axis, at most.
     pub most: u32,
@@ -89,7 +91,8 @@ pub struct EmittedKernel {
     pub name: String,
     /// Threads of a workgroup.
     pub workgroup: [u32; 3],
-    /// Workgroups to dispatch (already folded against the device's limit per axis). With an `open_grid` the run's sizes say it.
+    /// Workgroups to dispatch (already folded against the device's limit per axis). With an `open_grid` the run's sizes
+    /// say it.
     pub grid: [u32; 3],
     /// Workgroups as expressions, if they depend on the function's symbols.
     pub open_grid: Option<OpenGrid>,
@@ -249,7 +252,8 @@ pub struct PlanKernel {
 /// Characters of a kernel's file name, at most.
 const FILE_LENGTH: usize = 100;
 
-/// The name of a kernel's file without extension: its position in the plan, then its name in letters, digits, `_` and `-`.
+/// The name of a kernel's file without extension: its position in the plan, then its name in letters, digits, `_` and
+/// `-`.
 pub fn kernel_file(index: usize, name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     format!("{index:03}_{}", name.chars().map(plain).take(FILE_LENGTH).collect::<String>())

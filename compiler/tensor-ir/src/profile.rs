@@ -63,7 +63,8 @@ pub enum HalfWords {
     Conversions,
 }
 
-/// Limits and features of a device. Filled in by the runtime from an adapter, or taken by name from [`DeviceProfile::named`].
+/// Limits and features of a device. Filled in by the runtime from an adapter, or taken by name from
+/// [`DeviceProfile::named`].
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DeviceProfile {
     /// Name of the device or of the profile.
@@ -93,7 +94,8 @@ pub struct DeviceProfile {
     pub max_buffer: u64,
     /// Bytes of immediates; 0 without them.
     pub immediates: u32,
-    /// 32-bit registers that a thread may have, in the smallest subgroup where subgroups divide a register file; 0 where that is not known.
+    /// 32-bit registers that a thread may have, in the smallest subgroup where subgroups divide a register file; 0
+    /// where that is not known.
     #[serde(default)]
     pub registers: u32,
     /// Compute units (a guess if the API does not report them).
@@ -103,7 +105,8 @@ pub struct DeviceProfile {
     /// Channels of a group if packed layouts are preferred (4, 8 or 16); 0 if they are not.
     #[serde(default)]
     pub packed_channels: u32,
-    /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ... ; empty when unknown.
+    /// Driver family for choices that PERFORMANCE depends on: `lavapipe-22`, `lavapipe-26`, `swiftshader`, `nvidia` ...
+    /// ; empty when unknown.
     pub driver: String,
     /// The driver's quirks that are in force.
     #[serde(default)]
@@ -111,7 +114,8 @@ pub struct DeviceProfile {
     /// Shapes of the matrices that a subgroup multiplies at once; none without cooperative matrices.
     #[serde(default)]
     pub matrix_shapes: Vec<MatrixShape>,
-    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not known.
+    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
+    /// known.
     #[serde(default)]
     pub gflops: f64,
     /// Peak rate of device memory in 10^9 bytes a second; 0 where it is not known.
@@ -139,7 +143,8 @@ pub struct DeviceProfile {
 const MATRIX_QUIRKS: [&Quirk; 3] = [&quirks::EMULATES_MATRICES, &quirks::SLOW_MATRICES, &quirks::WRONG_MATRICES];
 /// Registers of a thread that are few.
 const FEW_REGISTERS: i64 = 128;
-/// Rounds of loops after which a thread of an old llvmpipe ends: its counter of 16 bits is of the thread, not of a loop.
+/// Rounds of loops after which a thread of an old llvmpipe ends: its counter of 16 bits is of the thread, not of a
+/// loop.
 const MOST_ROUNDS: u64 = 1 << 16;
 
 impl DeviceProfile {
@@ -282,8 +287,8 @@ impl DeviceProfile {
     pub fn fixed_subgroup(&self) -> Option<u32> {
         (self.subgroup.0 > 0 && self.subgroup.0 == self.subgroup.1).then_some(self.subgroup.0)
     }
-    /// Bytes of one slice of a value that is larger than one binding: the largest multiple of 1024 (of 16 below that) that
-    /// fits a binding.
+    /// Bytes of one slice of a value that is larger than one binding: the largest multiple of 1024 (of 16 below that)
+    /// that fits a binding.
     pub fn slice_bytes(&self) -> u64 {
         let unit = if self.max_binding >= 1024 { 1024 } else { 16 };
         (self.max_binding / unit * unit).max(16)

@@ -97,7 +97,8 @@ impl<'a> ComputeContext<'a> {
         }
         (1..).map(|i| Name::new(&format!("{base}_{i}"))).find(|&n| !taken(n)).expect("a free name")
     }
-    /// A stage `out[i...] = value(i)` over `shape`. `label` distinguishes the stages of one op (empty for the main one).
+    /// A stage `out[i...] = value(i)` over `shape`. `label` distinguishes the stages of one op (empty for the main
+    /// one).
     pub fn compute(
         &mut self,
         label: &str,
@@ -115,8 +116,8 @@ impl<'a> ComputeContext<'a> {
         out
     }
     /// A stage `out[i...] = combine over r of value(i, r)`; accumulates in `dtype`. Extents of constant 1 get no loop
-    /// (their index is 0), and without any loop left the stage is a plain `compute`. Over an extent of 0 nothing is read, and
-    /// every element is the combiner's identity.
+    /// (their index is 0), and without any loop left the stage is a plain `compute`. Over an extent of 0 nothing is
+    /// read, and every element is the combiner's identity.
     pub fn reduce(
         &mut self,
         label: &str,

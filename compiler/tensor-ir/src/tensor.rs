@@ -97,7 +97,8 @@ impl Tensor {
         let len = shape.iter().product::<usize>() * dtype.size();
         Tensor { dtype, shape, data: Bytes::from(vec![0u8; len]) }
     }
-    /// Takes a vector of plain values without a copy of the elements' meaning. Panics when the length is not the shape's product.
+    /// Takes a vector of plain values without a copy of the elements' meaning. Panics when the length is not the
+    /// shape's product.
     pub fn from_vec<T: Element>(shape: Vec<usize>, values: Vec<T>) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), values.len(), "tensor length");
         Tensor { dtype: T::DTYPE, shape, data: Bytes::from_owner(Values(values)) }

@@ -1,9 +1,9 @@
 //! Layered layout of a directed acyclic graph, from top to bottom.
 //!
 //! The steps are those of Sugiyama, Tagawa and Toda (1981): `rank` gives each vertex a layer, long edges get one bend a
-//! layer, `order` sorts the layers so that few edges cross, `coordinates` gives places across (Brandes and Koepf, 2001).
-//! Time goes into the bends of long edges, not into vertices: an edge over more than [`Options::longest`] layers is cut, and
-//! drawn as a pair of labelled stubs (a *portal*) instead.
+//! layer, `order` sorts the layers so that few edges cross, `coordinates` gives places across (Brandes and Koepf,
+//! 2001). Time goes into the bends of long edges, not into vertices: an edge over more than [`Options::longest`] layers
+//! is cut, and drawn as a pair of labelled stubs (a *portal*) instead.
 //!
 //! Always holds: vertices do not overlap; every edge except portals goes down (or right); the same graph gives the same
 //! picture.

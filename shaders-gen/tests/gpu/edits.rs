@@ -90,7 +90,8 @@ fn edited(base: &Base, others: &[Base], draw: &mut Draw) -> Option<TensorFunctio
     Some(f)
 }
 
-/// What a file with an edited schedule text gives: each line applied in order, or none; `None` where the file is refused.
+/// What a file with an edited schedule text gives: each line applied in order, or none; `None` where the file is
+/// refused.
 fn edited_text(base: &Base, _others: &[Base], draw: &mut Draw) -> Option<TensorFunction> {
     let mut f = TensorFunction { pending: base.trace.clone(), ..base.f.clone() };
     for _ in 0..1 + draw.below(2) {

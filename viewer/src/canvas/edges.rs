@@ -9,8 +9,8 @@ use graphview::scene::SceneEdge;
 use rustc_hash::FxHashSet;
 
 impl Paint<'_> {
-    /// The hulls of groups that will be: a ground behind each box of one and along the edges between them, so that it covers
-    /// no box of another.
+    /// The hulls of groups that will be: a ground behind each box of one and along the edges between them, so that it
+    /// covers no box of another.
     pub(super) fn hulls(&self, seen: &[(usize, Rect)]) {
         let d = self.s.dress;
         let group = |i: usize| d.groups[i].filter(|_| d.runs[i] == Runs::Op);

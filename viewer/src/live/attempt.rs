@@ -125,7 +125,8 @@ impl Source {
         })
     }
 
-    /// Compiles a function alone, called with the operands that it has in the model: constants where they are constants.
+    /// Compiles a function alone, called with the operands that it has in the model: constants where they are
+    /// constants.
     fn alone(&self, f: &TensorFunction) -> Result<Compiled, String> {
         let constants = self.constants_of(f);
         let mut module = Module::new("main");

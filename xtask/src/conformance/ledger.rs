@@ -1,8 +1,8 @@
 //! The committed list of how each case ends: a ratchet. Losing a case fails, gaining one is told.
 //!
-//! A line is a case and its two ends, on the CPU executor and on the device: `NAME CPU DEVICE`. An end is one word for the case
-//! as it stands and, where that is not the best, `/` and one word for the case with its small inputs made constants: real
-//! models hold sizes and axes as constants, the cases give them as inputs.
+//! A line is a case and its two ends, on the CPU executor and on the device: `NAME CPU DEVICE`. An end is one word for
+//! the case as it stands and, where that is not the best, `/` and one word for the case with its small inputs made
+//! constants: real models hold sizes and axes as constants, the cases give them as inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;

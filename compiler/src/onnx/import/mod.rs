@@ -78,8 +78,8 @@ pub struct ImportOptions {
     pub ranges: DimRanges,
 }
 
-/// As [`import_onnx`], with shapes or values of inputs. Dimensions that the model fixes may be replaced, as far as the model's
-/// nodes accept it.
+/// As [`import_onnx`], with shapes or values of inputs. Dimensions that the model fixes may be replaced, as far as the
+/// model's nodes accept it.
 ///
 /// # Errors
 /// As [`import_onnx`]; also [`ImportError::Shape`] for names that the model does not have and shapes that do not fit.

@@ -350,7 +350,8 @@ impl Former<'_> {
         self.check_inference(&operands)?;
         Ok(self.convertible(node.op.clone(), operands, vec![Form::Converted]))
     }
-    /// Refuses an op whose attributes hold shapes: on converted operands it would give another result than the converted one.
+    /// Refuses an op whose attributes hold shapes: on converted operands it would give another result than the
+    /// converted one.
     fn check_inference(&self, operands: &[(usize, Form)]) -> Result<(), String> {
         let node = &self.f.nodes[self.n];
         let to = 1 - self.source_layout;

@@ -254,8 +254,8 @@ impl Rewrite<'_, '_> {
         let op = (!keeps_order).then(|| Transpose { perm: perm.to_vec() }.into());
         self.constant(n, name, perm.to_vec(), op, shape)
     }
-    /// An operand that is not data with a source layout (a constant, or one that was unsqueezed) in colour `to`; the same operand
-    /// only once.
+    /// An operand that is not data with a source layout (a constant, or one that was unsqueezed) in colour `to`; the
+    /// same operand only once.
     fn converted_constant(&mut self, n: NodeId, v: ValueId, to: u8) -> Result<ValueId, String> {
         let plain = self.r.f.def_op::<Const>(v).is_some();
         if let Some(perm) = self.scheme.perm(to).filter(|_| plain) {

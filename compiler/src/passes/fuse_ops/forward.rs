@@ -49,8 +49,8 @@ pub struct ForwardGraph {
     pub nodes: Vec<ForwardNode>,
 }
 
-/// Builds the graph of one block. `info` holds every node of the block but the constants; `is_concat` says whose operand
-/// lists are tuples.
+/// Builds the graph of one block. `info` holds every node of the block but the constants; `is_concat` says whose
+/// operand lists are tuples.
 pub fn build(
     f: &Function,
     block: BlockId,

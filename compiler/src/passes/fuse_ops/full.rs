@@ -162,8 +162,8 @@ impl GroupGraph<'_, '_> {
     /// Joins the groups of two nodes for the rule; a remark says `what` was joined.
     ///
     /// # Errors
-    /// With the reason, which becomes a remark: another node would run between both, the group would be too large or bind more
-    /// buffers than the device has, or no kernel computes it.
+    /// With the reason, which becomes a remark: another node would run between both, the group would be too large or
+    /// bind more buffers than the device has, or no kernel computes it.
     pub fn join(&mut self, rule: &'static str, [first, second]: [NodeId; 2], what: String) -> Result<(), String> {
         let joined = self.try_join([first, second]);
         match &joined {

@@ -361,7 +361,8 @@ impl<'a> Partition<'a> {
         }
         out
     }
-    /// The boundaries: node, its post-dominator where it has one, and the reason; only where they are in different groups.
+    /// The boundaries: node, its post-dominator where it has one, and the reason; only where they are in different
+    /// groups.
     pub fn boundaries(&mut self) -> Vec<(usize, Option<usize>, Reason)> {
         let mut out = Vec::new();
         for i in 0..self.g.nodes.len() {

@@ -35,8 +35,8 @@ pub(super) enum Choice {
     },
 }
 
-/// Constants of fewer elements than one in so many of the data that their op reads and writes are slight: f16 would save a
-/// few percent of its traffic at most, and round every result the same way.
+/// Constants of fewer elements than one in so many of the data that their op reads and writes are slight: f16 would
+/// save a few percent of its traffic at most, and round every result the same way.
 const SLIGHT: i64 = 16;
 
 /// Rows and columns of a matrix that matrix units multiply, at most.
@@ -240,8 +240,8 @@ impl Decider<'_> {
         if self.check_constants(n, &own).is_ok() { own } else { [own, slight].concat() }
     }
 
-    /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices: those of a depthwise
-    /// convolution do not.
+    /// Operand `i` has so many elements for each of its largest dimension that a product with it fills matrices: those
+    /// of a depthwise convolution do not.
     fn is_deep(&self, n: NodeId, i: usize) -> bool {
         let dims = self.f.nodes[n].inputs[i].and_then(|v| const_dims(&self.f.ty(v).shape)).unwrap_or_default();
         let largest = dims.iter().copied().max().unwrap_or(1).max(1);
@@ -272,7 +272,8 @@ impl Decider<'_> {
         self.matrices && matrix && data.len() > 1 && data.iter().all(|&i| self.is_deep(n, i))
     }
 
-    /// The op's data come from outside in f32, and all its constants stay f32: it reads no fewer bytes in f16, nor does it multiply faster.
+    /// The op's data come from outside in f32, and all its constants stay f32: it reads no fewer bytes in f16, nor does
+    /// it multiply faster.
     fn reads_inputs(&self, n: NodeId, single: &[usize]) -> bool {
         !self.multiplies_data(n)
             && self.f.nodes[n].inputs.iter().enumerate().all(|(i, v)| match v.map(|v| self.state(v)) {

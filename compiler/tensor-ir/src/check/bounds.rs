@@ -113,7 +113,8 @@ impl ProgramPoint<'_> {
     }
 }
 
-/// Whether `i < extent`, which may be symbolic: a quotient or a minimum is then no sum that the analysis could take apart.
+/// Whether `i < extent`, which may be symbolic: a quotient or a minimum is then no sum that the analysis could take
+/// apart.
 fn below(facts: &mut Facts, i: &Int, extent: &Int) -> bool {
     facts.prove(&(extent.clone() - i), 1, i64::MAX)
         || match i.node() {

@@ -33,8 +33,8 @@ pub(super) fn check(f: &TensorFunction, views: &[View<'_>]) -> Result<(), Gap> {
     f.outputs().try_for_each(|b| check_buffer(f, views, b))
 }
 
-/// As [`check`], of a function of open sizes that instructions have made of `plain`, and that keeps too much open to be counted: `plain`
-/// stores each element once, and so does this for some of its least sizes.
+/// As [`check`], of a function of open sizes that instructions have made of `plain`, and that keeps too much open to be
+/// counted: `plain` stores each element once, and so does this for some of its least sizes.
 pub(super) fn check_made(f: &TensorFunction, views: &[View<'_>], plain: &TensorFunction) -> Result<(), Gap> {
     match check(f, views) {
         Err(gap) if gap.undecided && !f.symbols.is_empty() => {
@@ -167,8 +167,8 @@ fn shares_axis(leaf: &Leaf<'_>, vars: &[Name]) -> bool {
     twice || axes.iter().any(|a| leaf.along(*a).count() > 1)
 }
 
-/// The first value and the number of values of a sum that takes each of them once: its terms are the digits of a number in
-/// mixed radix.
+/// The first value and the number of values of a sum that takes each of them once: its terms are the digits of a number
+/// in mixed radix.
 fn consecutive(leaf: &Leaf<'_>, sum: &Sum<Name>, radix: &Radix<Name>) -> Option<(i64, Int)> {
     let mut list: Vec<(Digit<Name>, i64)> = sum.digits.iter().map(|(d, k)| (*d, *k)).collect();
     list.sort_unstable_by_key(|t| t.1);
@@ -186,7 +186,8 @@ fn consecutive(leaf: &Leaf<'_>, sum: &Sum<Name>, radix: &Radix<Name>) -> Option<
     Some((sum.constant, length))
 }
 
-/// Number of values of a digit that is independent of the loop's other digits: each of its values comes with each of theirs.
+/// Number of values of a digit that is independent of the loop's other digits: each of its values comes with each of
+/// theirs.
 fn values(leaf: &Leaf<'_>, digit: Digit<Name>, radix: &Radix<Name>) -> Option<Int> {
     let extent = &leaf.find(digit.of)?.extent;
     let highest = radix.digits(digit.of).last()?;

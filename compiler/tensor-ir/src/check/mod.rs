@@ -61,7 +61,8 @@ pub fn check_function(f: &TensorFunction) -> Result<(), Refused> {
     check(f, false)
 }
 
-/// Whether each block of a function is in a kernel: a device runs kernels alone, and would leave out a block that is in none.
+/// Whether each block of a function is in a kernel: a device runs kernels alone, and would leave out a block that is in
+/// none.
 ///
 /// # Errors
 /// The first block outside, marked in the loops.

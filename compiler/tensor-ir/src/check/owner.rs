@@ -39,8 +39,8 @@ pub(super) struct AccessContext<'v, 'f> {
     shared: usize,
 }
 
-/// The sums that the indices of an access take quotients and remainders of. Such a sum is a number of digits too, and two
-/// accesses that agree on all of them agree on the sum.
+/// The sums that the indices of an access take quotients and remainders of. Such a sum is a number of digits too, and
+/// two accesses that agree on all of them agree on the sum.
 struct Sums(Vec<Int>);
 
 impl Sums {
@@ -147,8 +147,8 @@ pub(super) fn flat_sum(indices: &[Int], shape: &[Int], bounds: &Bounds) -> Optio
     (whole || int::prove(&sum, 0, stride - 1, bounds)).then_some(sum)
 }
 
-/// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the digit) + rest = 0`
-/// with `|rest| <= slack`.
+/// Differences of one dimension between two accesses of the same element: `sum of k * (difference of the digit) + rest
+/// = 0` with `|rest| <= slack`.
 struct Difference {
     /// Digit, coefficient, largest value.
     digits: Vec<(Digit, i64, i64)>,

@@ -283,8 +283,8 @@ impl<'f> Sharing<'_, 'f> {
         self.view.axes.iter().copied().filter(|a| !a.separates(scope) && around(a)).collect()
     }
 
-    /// The axes on which a store depends, in element or value; for a reduction all. A reduction over lanes runs lane after
-    /// lane, when nothing else looks at the element in between.
+    /// The axes on which a store depends, in element or value; for a reduction all. A reduction over lanes runs lane
+    /// after lane, when nothing else looks at the element in between.
     fn distributed(&self, s: &Subject<'f>, w: &Access<'f>) -> FxHashSet<Parallel> {
         let leaf = self.leaf(w);
         let mut used = FxHashSet::default();
@@ -301,7 +301,8 @@ impl<'f> Sharing<'_, 'f> {
         self.shared_axes(s.id, leaf).into_iter().filter(depends).collect()
     }
 
-    /// True when serial loops store the same element several times: workgroups that store alike are not in the same iteration.
+    /// True when serial loops store the same element several times: workgroups that store alike are not in the same
+    /// iteration.
     fn stored_again(&self, w: &Access<'_>) -> bool {
         let serial = |l: &&For| Parallel::of(l).is_none() && l.extent.as_const() != Some(1);
         self.leaf(w).loops.iter().copied().filter(serial).any(|l| !w.indices.iter().any(|i| i.uses(l.var)))
@@ -349,7 +350,8 @@ impl<'f> Sharing<'_, 'f> {
         self.leaf(a).loops.iter().copied().filter(tasks).any(|l| other.contains(&l.var))
     }
 
-    /// Along an axis that shares memory but has no order between its indices: workgroups, and the lanes of one statement.
+    /// Along an axis that shares memory but has no order between its indices: workgroups, and the lanes of one
+    /// statement.
     fn no_foreign_reads(&mut self, s: &Subject<'f>, axis: Parallel) {
         let view = self.view;
         let buffer = &view.f.buffers[s.id];

@@ -195,8 +195,8 @@ impl<'f> View<'f> {
     }
 }
 
-/// Calls `f` with buffer, indices and whether it is the store, for every access of a block: loads of the value, of index
-/// expressions and guards, then the store.
+/// Calls `f` with buffer, indices and whether it is the store, for every access of a block: loads of the value, of
+/// index expressions and guards, then the store.
 pub(super) fn visit_accesses<'f>(block: &'f Block, f: &mut dyn FnMut(BufferId, &'f [Int], bool)) {
     block.value.visit(&mut |e| {
         if let Expr::Load(b, ix) = e {

@@ -42,8 +42,8 @@ impl Facts {
         self.prove(index, 0, i64::MAX) && self.prove_less(index, bound)
     }
 
-    /// True when `a < b` is proved here: as [`Facts::prove`] does it of the difference, or of a smaller difference with a part of a
-    /// minimum, maximum, quotient or remainder in its place.
+    /// True when `a < b` is proved here: as [`Facts::prove`] does it of the difference, or of a smaller difference with
+    /// a part of a minimum, maximum, quotient or remainder in its place.
     pub fn prove_less(&mut self, a: &Int, b: &Int) -> bool {
         self.is_positive(&(b.clone() - a.clone()), DEPTH)
     }

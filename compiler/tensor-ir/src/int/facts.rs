@@ -196,7 +196,8 @@ impl Facts {
         let scaled = self.simplify(&((e.clone() - atom.clone() * times) * n + x.clone() * times));
         let left_over = Interval::new(0, n - 1).scale(-times);
         let Interval { low, high } = self.span_of_sum(&scaled) + left_over;
-        // Only the open end stays as it is: a sum that is held at the other one has a value. Upwards from below, `n*e >= low`.
+        // Only the open end stays as it is: a sum that is held at the other one has a value. Upwards from below, `n*e
+        // >= low`.
         let low = if low == i64::MIN { low } else { -low.saturating_neg().div_euclid(n) };
         let high = if high == i64::MAX { high } else { high.div_euclid(n) };
         Some(Interval::new(low, high))

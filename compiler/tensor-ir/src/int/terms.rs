@@ -23,8 +23,8 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The element that an index names in a buffer: the index and the extent of each dimension, outermost first. `None` when a
-    /// factor leaves i64.
+    /// The element that an index names in a buffer: the index and the extent of each dimension, outermost first. `None`
+    /// when a factor leaves i64.
     pub fn of_index<'a>(index: impl IntoIterator<Item = (&'a Int, i64)>) -> Option<Sum> {
         index.into_iter().try_fold(Sum::default(), |mut flat, (i, extent)| {
             for t in &mut flat.terms {

@@ -66,7 +66,8 @@ fn run_bound(bound: Bound<'_>, subgroup: Option<usize>) -> Result<Vec<Tensor>, S
     Ok(Bound::shaped(interpret(&f, &inputs, &outputs, subgroup)?, results))
 }
 
-/// Runs a concrete function, on subgroups of so many threads, and gives the content of `outputs`, any of its global buffers.
+/// Runs a concrete function, on subgroups of so many threads, and gives the content of `outputs`, any of its global
+/// buffers.
 pub(super) fn interpret(
     f: &TensorFunction,
     inputs: &[Tensor],

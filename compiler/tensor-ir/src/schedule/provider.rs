@@ -8,8 +8,9 @@ use crate::tir::{BufferId, TensorFunction};
 
 /// Schedules tensor functions for a device.
 pub trait ScheduleProvider: Send + Sync {
-    /// Schedules `function`, which has no schedule. `constants` are read parameters whose values are known when a session opens:
-    /// they may be packed beforehand. Every statement of the result is in a kernel; the compiler checks that.
+    /// Schedules `function`, which has no schedule. `constants` are read parameters whose values are known when a
+    /// session opens: they may be packed beforehand. Every statement of the result is in a kernel; the compiler checks
+    /// that.
     ///
     /// # Errors
     /// An instruction that does not apply. Then the compilation fails.

@@ -47,7 +47,8 @@ attr_struct! {
 }
 
 impl Rfactor {
-    /// The threads that run the nest behind `first` side by side: in workgroup memory each has partial results of its own.
+    /// The threads that run the nest behind `first` side by side: in workgroup memory each has partial results of its
+    /// own.
     fn threads(&self, f: &TensorFunction, first: Name) -> Result<Vec<LoopHead>, Refusal> {
         if self.scope != MemoryScope::Shared {
             return Ok(vec![]);

@@ -155,7 +155,8 @@ impl SoftwarePipeline {
             b
         };
         let first = load(Int::new(0), &by, first_name);
-        // The condition makes the clamp needless, but with it drivers address with fewer instructions (NAK: 336 of 339 a loop).
+        // The condition makes the clamp needless, but with it drivers address with fewer instructions (NAK: 336 of 339
+        // a loop).
         let mut ahead = load((k.clone() + 1).min(extent.clone() - 1), &next_by, next_name);
         if !self.always {
             ahead.guards.push(Cond::lt(k.clone() + 1, extent.clone()));

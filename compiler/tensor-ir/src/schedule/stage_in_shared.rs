@@ -15,8 +15,8 @@
 //!                                         b: c[i] += as[i, ki]
 //! ```
 //!
-//! With `order=[ki], pad=4` the buffer is `as: [4, 16 + 4]` and element `[i, ki]` lies at `as[ki, i]`: threads that read
-//! neighbouring rows in one step then read neighbouring words, and copies along `ki` store to different banks.
+//! With `order=[ki], pad=4` the buffer is `as: [4, 16 + 4]` and element `[i, ki]` lies at `as[ki, i]`: threads that
+//! read neighbouring rows in one step then read neighbouring words, and copies along `ki` store to different banks.
 
 use super::staging::{Arrangement, Staging, Target};
 use super::{Instruction, Refusal};

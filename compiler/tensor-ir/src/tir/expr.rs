@@ -91,8 +91,9 @@ impl UnaryOp {
             QuantizeBf16,
         ]
     };
-    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float to a
-    /// value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its type.
+    /// Name in text: the variant in lower case. `round` is half to even. `quantizef16` and `quantizebf16` round a float
+    /// to a value that the narrower type holds (nearest, ties to even, infinity beyond its range) and leave it in its
+    /// type.
     pub fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -164,8 +165,8 @@ pub enum Expr {
     All(Vec<Cond>),
     /// `if cond { a } else { b }`, lazy.
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
-    /// Conversion. Float to integer truncates and saturates; anything to bool is `!= 0`. Floats narrower than f32 may keep
-    /// the precision of f32 until they are stored ([`Expr::rounded_cast`] rounds).
+    /// Conversion. Float to integer truncates and saturates; anything to bool is `!= 0`. Floats narrower than f32 may
+    /// keep the precision of f32 until they are stored ([`Expr::rounded_cast`] rounds).
     Cast(DType, Box<Expr>),
 }
 

@@ -12,8 +12,9 @@ use crate::int::{Int, IntNode};
 use crate::tir::InstrRef;
 
 impl TensorFunction {
-    /// The fingerprint of the body as it is scheduled (with the instructions that are still pending), parameters, buffers
-    /// with their storage forms, prepacks and symbols. Names of blocks, loops and buffers count, since they stand in the shader.
+    /// The fingerprint of the body as it is scheduled (with the instructions that are still pending), parameters,
+    /// buffers with their storage forms, prepacks and symbols. Names of blocks, loops and buffers count, since they
+    /// stand in the shader.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(|w| w.function(self))
     }

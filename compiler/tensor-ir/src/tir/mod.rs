@@ -102,7 +102,8 @@ impl Encoding {
             },
         }
     }
-    /// Bytes of a device buffer of `numel` elements: padded to 16, so that vectors and packed words may be stored whole.
+    /// Bytes of a device buffer of `numel` elements: padded to 16, so that vectors and packed words may be stored
+    /// whole.
     pub fn storage_bytes(self, dtype: DType, numel: u64) -> u64 {
         (numel * u64::from(self.element_bits(dtype))).div_ceil(8).next_multiple_of(16).max(16)
     }
@@ -220,7 +221,8 @@ pub enum LoopKind {
     Subgroup(u8),
     /// Iterations that the lanes of a subgroup share out, inside a loop over subgroups, however many lanes there are.
     Lane,
-    /// All iterations are one operation of the device ([`intrinsic`]): of a subgroup on matrices, or of a thread on packed words.
+    /// All iterations are one operation of the device ([`intrinsic`]): of a subgroup on matrices, or of a thread on
+    /// packed words.
     Tensor,
 }
 impl LoopKind {

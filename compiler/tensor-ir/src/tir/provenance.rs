@@ -85,8 +85,8 @@ impl Provenance {
     pub fn maker(&self, name: Name) -> Option<usize> {
         self.made_by.get(&name).map(|&i| i as usize)
     }
-    /// Stages of the blocks that an instruction is about: those it names, and those in loops or with buffers that it names; all
-    /// of them when it names none.
+    /// Stages of the blocks that an instruction is about: those it names, and those in loops or with buffers that it
+    /// names; all of them when it names none.
     pub fn stages(&self, instruction: usize) -> Option<&StageSet> {
         self.changed.get(instruction)
     }

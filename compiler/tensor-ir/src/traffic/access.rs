@@ -241,7 +241,8 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// The elements that the lanes name, one list for each iteration of the unrolled and vectorised loops that the index uses.
+    /// The elements that the lanes name, one list for each iteration of the unrolled and vectorised loops that the
+    /// index uses.
     fn offsets(&self, around: &Around<'_>, block: &Block, flat: &Int) -> Option<Offsets> {
         let instances: Vec<(Name, i64)> = around
             .loops
@@ -431,7 +432,8 @@ struct Offsets {
 }
 
 impl Offsets {
-    /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their number.
+    /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their
+    /// number.
     fn merged(mut self, most: i64) -> Vec<(Vec<i64>, i64)> {
         self.each.retain(|l| !l.is_empty());
         self.each.sort_unstable();
@@ -463,8 +465,8 @@ fn shift(step: i64, element: f64) -> i64 {
     }
 }
 
-/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with them. The
-/// elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
+/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with
+/// them. The elements come by unrolled iteration and lane; others move all lanes by sums of `moves`.
 pub(super) fn unrolled(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
     let step = moves.iter().fold(0, |a, b| gcd(a, *b));
     let lanes = each.first().map_or(0, Vec::len);

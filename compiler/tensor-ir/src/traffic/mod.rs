@@ -125,8 +125,8 @@ pub fn element_bytes(buffer: &Buffer, profile: &DeviceProfile) -> f64 {
     }
 }
 
-/// Every access of `kernel`, a kernel's body in `f`, to workgroup and device memory, in the order of the blocks; a block's
-/// loads come before its store. A device whose subgroup size is not known is taken to have 32 lanes.
+/// Every access of `kernel`, a kernel's body in `f`, to workgroup and device memory, in the order of the blocks; a
+/// block's loads come before its store. A device whose subgroup size is not known is taken to have 32 lanes.
 pub fn traffic(f: &TensorFunction, kernel: &Stmt, profile: &DeviceProfile) -> Vec<AccessTraffic> {
     access::Kernel::new(f, kernel, profile).accesses()
 }
@@ -136,8 +136,9 @@ pub fn touched_sectors(starts: &[i64], width: i64) -> f64 {
     transactions::sectors(starts, width, SECTOR_BYTES)
 }
 
-/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with them. The
-/// elements come by unrolled iteration and lane, as flattened indices; other variables move all lanes by sums of `moves`.
+/// Accesses of a thread to elements of `element` bytes of device memory, and the sectors that the lanes touch with
+/// them. The elements come by unrolled iteration and lane, as flattened indices; other variables move all lanes by sums
+/// of `moves`.
 pub fn unrolled_accesses(each: Vec<Vec<i64>>, moves: &[i64], element: f64) -> (f64, f64) {
     access::unrolled(each, moves, element)
 }

@@ -143,8 +143,8 @@ impl Verifier<'_> {
             }
         }
     }
-    /// Registers and workgroup memory last as long as the nest that they are used in: outside of kernels, nothing says that two nests
-    /// are run by the same threads.
+    /// Registers and workgroup memory last as long as the nest that they are used in: outside of kernels, nothing says
+    /// that two nests are run by the same threads.
     fn lifetimes(&mut self) {
         let f = self.f;
         let Stmt::Seq(list) = &f.body else { return };
@@ -280,7 +280,8 @@ impl Verifier<'_> {
             }
         }
     }
-    /// A reduction that sets its identity itself does so in the first iteration of its loops, which no condition may leave out.
+    /// A reduction that sets its identity itself does so in the first iteration of its loops, which no condition may
+    /// leave out.
     fn first_iteration(&mut self, place: &str, b: &Block) {
         if !b.reduce.is_some_and(|r| r.init) || b.guards.is_empty() {
             return;

@@ -54,7 +54,8 @@ impl Draw {
         }
     }
 
-    /// Drops, repeats or swaps lines of a schedule; the last lines, which make kernels, as often as all others together.
+    /// Drops, repeats or swaps lines of a schedule; the last lines, which make kernels, as often as all others
+    /// together.
     pub fn edit_lines(&mut self, lines: &mut Vec<InstrRef>) {
         let late = lines.len().saturating_sub(3);
         let n = if self.below(2) == 0 { late + self.below(lines.len() - late) } else { self.below(lines.len()) };

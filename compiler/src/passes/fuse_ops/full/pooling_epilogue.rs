@@ -54,7 +54,8 @@ fn visit(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize, taps: i64) {
     }
 }
 
-/// Elements of the windows that node `pool` reduces of `value`, when that is the result of another group around an anchor.
+/// Elements of the windows that node `pool` reduces of `value`, when that is the result of another group around an
+/// anchor.
 fn windows(cx: &mut GroupGraph<'_, '_>, value: usize, pool: usize) -> Option<i64> {
     let root = cx.p.root(value);
     let apart = root != cx.p.root(pool) && cx.p.group_kind(root) == FusionKind::OutElementwiseFusable;

@@ -60,7 +60,8 @@ pub struct KnownDevice {
     pub architecture: &'static str,
     /// Compute units, as the maker counts them.
     pub cores: u32,
-    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not public.
+    /// Peak rate of f32 multiplications and additions outside of matrix units, in 10^9 a second; 0 where it is not
+    /// public.
     pub gflops: f64,
     /// The same in f16.
     pub f16_gflops: f64,
@@ -91,8 +92,8 @@ impl KnownDevice {
         let mut rows = families().flat_map(|f| f.devices.iter().map(move |d| (f, d)));
         rows.find(|(_, d)| d.name == name).map(|(f, d)| KnownDevice::new(f, d, None))
     }
-    /// The product behind an adapter: PCI ids of its maker and of itself (0 where the API gives none), the name that its driver gives it,
-    /// and the cores that the driver counts, if it does.
+    /// The product behind an adapter: PCI ids of its maker and of itself (0 where the API gives none), the name that
+    /// its driver gives it, and the cores that the driver counts, if it does.
     pub fn find(vendor: u32, device: u32, name: &str, cores: Option<u32>) -> Option<KnownDevice> {
         let known = families().any(|f| f.vendor == vendor);
         let of_maker = families().filter(|f| !known || f.vendor == vendor);

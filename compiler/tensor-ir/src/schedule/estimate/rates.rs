@@ -32,7 +32,8 @@ const LANES_A_CORE: f64 = 128.0;
 /// Subgroups of a scheduler that are needed to hide latency if each thread has up to [`INDEPENDENT`] independent
 /// results.
 const SUBGROUPS: f64 = 2.0;
-/// Independent results of a thread beside which more hide latency too (Volkov, Better Performance at Lower Occupancy, 2010).
+/// Independent results of a thread beside which more hide latency too (Volkov, Better Performance at Lower Occupancy,
+/// 2010).
 const INDEPENDENT: f64 = 8.0;
 /// More independent results than these hide no more latency: at a barrier all of them wait.
 const MOST_RESULTS: f64 = 16.0;
@@ -53,11 +54,12 @@ pub(super) const WALKED_LANE: f64 = 2.0;
 pub(super) const PLACE_IN_WINDOW: f64 = 128.0;
 /// The same if a step of the product is a row of windows. The position is then the same in every row: 20 instructions.
 pub(super) const PLACE_IN_ROW: f64 = 40.0;
-/// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16 (data-centre GPUs); others
-/// reach about half of that.
+/// Multiply-adds of matrix units for one of the vector units, f16 into f32: makers say 2 (RDNA 3, GeForce) to 16
+/// (data-centre GPUs); others reach about half of that.
 pub(super) const MATRICES: f64 = 4.0;
-/// Operations for each element of a fragment that a subgroup loads: lanes pass elements on, address them and wait. The loops of Mesa's
-/// compilers take 2.5 to 3 instructions an element and lane beside copies and products, in subgroups of 32 (bmg, ada) and 64 (navi31).
+/// Operations for each element of a fragment that a subgroup loads: lanes pass elements on, address them and wait. The
+/// loops of Mesa's compilers take 2.5 to 3 instructions an element and lane beside copies and products, in subgroups of
+/// 32 (bmg, ada) and 64 (navi31).
 pub(super) const FRAGMENT: f64 = 5.0;
 /// Operations that an access takes beside its data: the address, and the conditions that it stands under.
 const ADDRESS: f64 = 8.0;
@@ -68,8 +70,8 @@ impl Rates {
         let cores = f64::from(p.cores.max(1));
         let known = |rate: f64, otherwise: f64| if rate > 0.0 { rate } else { otherwise };
         if p.software {
-            // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one by one
-            // (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
+            // Measured on lavapipe, for each core: 32 operations and 12 bytes a nanosecond; a load walks the lanes one
+            // by one (a nanosecond each, a vector as much as a word); 20 us a dispatch; 90 ns a workgroup.
             let lanes = p.fixed_subgroup().unwrap_or(8).max(1);
             return Rates {
                 operations: known(p.gflops, 32.0 * cores),

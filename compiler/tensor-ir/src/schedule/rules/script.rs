@@ -190,8 +190,8 @@ impl Part {
 }
 
 impl Sketch<'_> {
-    /// A free choice of the rule at work: the value that is given for it, else `default`. It stands in the trace with its
-    /// `domain`, unless there is nothing else to choose.
+    /// A free choice of the rule at work: the value that is given for it, else `default`. It stands in the trace with
+    /// its `domain`, unless there is nothing else to choose.
     ///
     /// # Errors
     /// Declines when the value that is given is not in the domain.

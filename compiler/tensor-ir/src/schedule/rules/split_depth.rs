@@ -15,7 +15,8 @@ use crate::schedule::{MemoryScope, Rfactor, TransformLayout};
 
 /// Slices at most.
 const MOST: i64 = 8;
-/// Multiply-adds of a slice at least: its result is stored and loaded once for that many, which is 64 operations a byte.
+/// Multiply-adds of a slice at least: its result is stored and loaded once for that many, which is 64 operations a
+/// byte.
 const SHORTEST: i64 = 256;
 
 /// The possible numbers of slices; 1 means no cut. A slice has whole K steps; `steps` is the number of K steps of the
@@ -25,7 +26,8 @@ pub(super) fn slices(depth: i64, steps: i64) -> Vec<i64> {
     std::iter::once(1).chain([2, 4, 8].into_iter().filter(may)).collect()
 }
 
-/// Cuts the innermost reduction loop into `parts` slices. Returns the unit of the slices; `unit` then sums their results.
+/// Cuts the innermost reduction loop into `parts` slices. Returns the unit of the slices; `unit` then sums their
+/// results.
 pub(super) fn split_depth(sketch: &mut Sketch<'_>, unit: &Unit, c: &Contraction, parts: i64) -> Result<Unit, Decline> {
     let reduce = unit.reduce.ok_or_else(Decline::other_kind)?;
     let inner = *c.k.last().ok_or_else(Decline::other_kind)?;

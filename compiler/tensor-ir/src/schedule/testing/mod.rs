@@ -142,8 +142,8 @@ pub struct PoolingSpec {
     pub combiner: Combiner,
 }
 
-/// `conv` 3x3 without padding on `x[n, h, w, c_in]`, or with the channels first, then bias and rectifier, then windows of
-/// that: blocks conv, t, y.
+/// `conv` 3x3 without padding on `x[n, h, w, c_in]`, or with the channels first, then bias and rectifier, then windows
+/// of that: blocks conv, t, y.
 pub fn conv_windows(first: bool, [n, c_in, h, w, oc]: [i64; 5], p: &PoolingSpec) -> TensorFunction {
     let at = |n: Int, c: Int, y: Int, x: Int| if first { vec![n, c, y, x] } else { vec![n, y, x, c] };
     let part = |i: &[Int]| -> [Int; 4] {
