@@ -135,8 +135,7 @@ attr_struct! {
         /// For each result the operand whose memory it reuses, -1 for none; results beyond the list reuse none. An
         /// operand that is read later is copied first.
         pub in_place: Vec<i64> = vec![],
-        /// A graph function that computes the same, used if the host function is not registered (or works on device
-        /// buffers, and the CPU executor runs); empty for none.
+        /// A graph function that computes the same, if the host function cannot run (not registered, no device).
         pub reference: Name = Name::new(""),
     }
 }

@@ -18,8 +18,8 @@ struct Fact {
 
 /// Interval analysis under conditions, with tables of its results.
 ///
-/// A condition also bounds expressions that contain its expression: with `i*8 + j < 14`, `i*32 + j*4 + k` is below `56
-/// + k`.
+/// A condition also bounds expressions that contain its expression: if `i*8 + j < 14`, then `i*32 + j*4 + k` is below
+/// `56+k`.
 #[derive(Clone, Debug)]
 pub struct Facts {
     bounds: Bounds,
