@@ -8,7 +8,7 @@ use compiler::interpreter::{Interpreter, NodeOutOfRange};
 use compiler::tensor::Tensor;
 use serde_json::{Value, json};
 
-/// What is out of range in a run of `module` as it was read, by the interpreter.
+/// Elements that are out of range in a run of the unchanged `module` by the interpreter.
 ///
 /// # Errors
 /// A node that fails.

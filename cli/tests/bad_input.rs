@@ -1,4 +1,4 @@
-//! Bad input through the real command: each its exit code and one clear message, and nothing half-written.
+//! Bad input to the real command: each gives its exit code and one clear message, and nothing is half-written.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! Files that once crashed the command, hung it, or gave a wrong answer: each the right answer or a clear refusal. And
-//! output paths and models that are not what they seem.
+//! Files that once crashed the command, hung it, or gave a wrong answer must now give the right answer or a clear
+//! refusal. Also unusual output paths and models (links, pipes, devices).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! What `--json` prints, held against the tables of docs/json.md: each documented field is there and of its type.
+//! Compares the output of `--json` with the tables of docs/json.md: each documented field is present and has its type.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Mixed precision where f16 does not hold a value: `compare` finds the nodes and writes them down, the written list
-//! mends `run` and `compare`, and `--amp auto` finds them by itself.
+//! Mixed precision with values that exceed f16: `compare` finds the nodes and writes a keep list, with which `run` and
+//! `compare` succeed; and `--amp auto` finds the nodes itself.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! A compiled network as text: its kernels come back byte for byte, and may be changed by hand.
+//! A compiled network as text: it gives the same kernels byte for byte, and they may be changed by hand.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

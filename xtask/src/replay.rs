@@ -1,6 +1,6 @@
 //! `cargo xtask replay BASE`: compiles the zoo at another commit and here, and lists the kernels whose text changed.
 //!
-//! A refactoring must change none; a change of a rule shows just what it changes.
+//! A refactoring must change none; for a change of a rule, the list shows its effect.
 
 use crate::cargo::{build_weft, cargo, root, run as run_command, show, target_dir};
 use crate::heading::heading;

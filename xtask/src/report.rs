@@ -1,8 +1,8 @@
 //! `cargo xtask report [MODEL ...]`: the HTML report in a browser.
 //!
-//! Each model is compiled to a trace, its report is opened in headless Chromium, and a script drives it as a reader
-//! would: it pans, zooms, searches, chooses a box, steps through the passes and opens the tables. What it saw is
-//! written into the page, which the browser prints.
+//! Each model is compiled to a trace, its report is opened in headless Chromium, and a script drives it like a reader:
+//! it pans, zooms, searches, chooses a box, steps through the passes and opens the tables. The script writes its
+//! observations into the page, and the browser prints them.
 
 use crate::cargo::{build_weft, succeeds, target_dir};
 use crate::heading::heading;

@@ -1,4 +1,4 @@
-//! Tint, the WGSL front end of Chromium, where npm can fetch it: it says what browsers take.
+//! Tint, the WGSL front end of Chromium, if npm can fetch it: it tells whether browsers accept a shader.
 
 use crate::cargo::{root, show, succeeds, target_dir};
 use std::path::{Path, PathBuf};

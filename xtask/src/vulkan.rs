@@ -1,4 +1,4 @@
-//! A Vulkan driver for this machine: looked for, and on Debian-like systems installed (Mesa's software driver).
+//! Finds a Vulkan driver on this machine; on Debian-like systems it installs one (Mesa's software driver).
 //!
 //! macOS (Metal) and Windows (DX12, with WARP as its software device) bring their own, so nothing is done there.
 

@@ -1,4 +1,4 @@
-//! `test run`: the same random inputs through every way of running a module, which must agree.
+//! `test run`: runs the same random inputs in every way of running a module; the results must agree.
 //!
 //! A module with graph functions: the interpreter on the input, on the module after the passes (those of the header's
 //! `; passes a,b`, or the standard ones), on the compiled module, and the device; and the compiled tensor functions,

@@ -1,4 +1,4 @@
-//! `docs/conformance.md`: the sums, and which cases still need constants, and why.
+//! Writes `docs/conformance.md`: the totals, and the cases that still need constants, with reasons.
 
 use super::Case;
 use super::ledger::{Ledger, Standing};
