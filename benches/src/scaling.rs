@@ -177,7 +177,7 @@ impl Clock for WallClock {
 /// Optimises a module with the standard passes for `profile`; what each pass did, with its milliseconds.
 ///
 /// # Errors
-/// What a pass says.
+/// An error of a pass.
 pub fn optimize(module: &mut Module, profile: &DeviceProfile) -> Result<Vec<PassStats>, PassError> {
     let options = PipelineOptions::default();
     let mut cx = PassContext::new(profile.clone());

@@ -195,7 +195,7 @@ fn all() -> BTreeMap<String, Ceilings> {
     text.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default()
 }
 
-/// What was measured on this device before.
+/// Earlier measurements on this device.
 pub fn stored(device: &AdapterDescription) -> Option<Ceilings> {
     all().get(&key(device)).copied()
 }

@@ -106,7 +106,7 @@ pub fn execute(a: &CompareArgs) -> CliResult<()> {
     })
 }
 
-/// What mixed precision does, in one line.
+/// The effect of mixed precision, in one line.
 fn stored_text(s: &Stored) -> String {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     let (kept, nodes) = (s.kept, s.nodes);

@@ -312,7 +312,7 @@ pub fn execute_with(
     Ok(Model::from_module(module).compile(&options)?.session(device)?)
 }
 
-/// What `--cache` names, else the user's cache folder.
+/// The folder of `--cache`, else the user's cache folder.
 fn cache(common: &Common) -> Cache {
     let cache = match common.cache.as_deref() {
         Some("off") => Cache::default(),

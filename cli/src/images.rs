@@ -162,7 +162,7 @@ impl Preparation {
         bytes.into_iter().enumerate().map(value).collect()
     }
 
-    /// What is done, for the log.
+    /// A description for the log.
     pub fn describe(&self) -> String {
         let list = |v: &[f64]| v.iter().map(f64::to_string).collect::<Vec<_>>().join(" ");
         let resize = match self.resize {

@@ -11,7 +11,7 @@ use std::cell::OnceCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
     Arrays,

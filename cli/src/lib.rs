@@ -129,7 +129,7 @@ fn check_options(command: &Command, extensions: &Extensions) -> CliResult<()> {
     Ok(())
 }
 
-/// What the command would write is tried before it works for it.
+/// Output paths are tried before the work.
 fn check_outputs(command: &Command) -> CliResult<()> {
     let (files, folder) = match command {
         Command::Compile(a) => ([a.output.as_ref(), None], a.emit_dir.as_ref()),

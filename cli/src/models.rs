@@ -84,7 +84,7 @@ pub fn is_onnx(model: &str) -> bool {
     is_path(model) && Path::new(model).extension().is_none_or(|e| e != "weft")
 }
 
-/// Loads a model as it stands.
+/// Loads a model with its open dimensions.
 pub fn load_open(model: &str, common: &Common) -> CliResult<Module> {
     let path = Path::new(model);
     if !is_path(model) {

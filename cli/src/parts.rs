@@ -186,7 +186,7 @@ impl Parts {
     /// The parts as a table.
     ///
     /// # Errors
-    /// What stdout says.
+    /// The output on stdout.
     pub fn show(&self) -> CliResult<()> {
         let mut rows = table(&["part", "runs", "nodes", "on the host", "sizes"]);
         for p in &self.0 {

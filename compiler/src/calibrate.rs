@@ -42,7 +42,7 @@ pub const MAX_MAGNITUDE: f64 = F16_MAX / 4.0;
 
 /// Choices of kernels that are measured, at most, before all of them stay in f32.
 const CHOICES: usize = 3;
-/// What the last of them leaves to rounding, as a share of what the first one does.
+/// The remaining rounding error after the last choice, as a fraction of that of the first.
 const LAST_CHOICE: f64 = 0.02;
 
 /// The target of calibration, and the limit of its work.
@@ -171,7 +171,7 @@ fn before_mixed_precision(
     Ok(m)
 }
 
-/// What may stay in f32, and what came of it.
+/// A choice of nodes to keep in f32, and its result.
 struct Choice {
     keep: Vec<KeepF32>,
     plain: bool,
@@ -216,7 +216,7 @@ impl Chooser<'_, '_, '_> {
         within && a.outcome.error <= b.outcome.error && a.storage.saved(f) >= b.storage.saved(f)
     }
 
-    /// What `--amp fp16` does.
+    /// The choice of `--amp fp16`.
     fn plain(&mut self, few: &Choice) -> Result<Choice, CalibrationError> {
         let storage = self.graph.storage(AmpMode::Fp16, &[])?;
         let same = storage.kernels.iter().map(|k| &k.values).eq(few.storage.kernels.iter().map(|k| &k.values));

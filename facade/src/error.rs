@@ -19,7 +19,7 @@ pub enum Error {
     File {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
     /// A compile trace instead of a model.

@@ -88,7 +88,7 @@ pub struct Node {
     pub op: String,
     /// Its name.
     pub name: String,
-    /// What kind of work it is.
+    /// Its kind of work.
     pub category: Category,
     /// For a group the heaviest kind of work in it, else its category: colours go by it.
     pub work: Category,

@@ -142,7 +142,7 @@ impl<'a> Arrangement<'a> {
 impl Scene {
     /// Arranges a picture.
     pub fn arrange(picture: &Picture, a: &Arrangement<'_>) -> Scene {
-        // What is inside a frame is no page of its own.
+        // The inside of a frame is not folded.
         let inner_options = Arrangement { options: Options { fold: None, ..a.options }, ..*a };
         let mut inner: Vec<Vec<Scene>> = Vec::with_capacity(picture.nodes.len());
         let mut sizes = Vec::with_capacity(picture.nodes.len());

@@ -23,7 +23,7 @@ pub enum GpuError {
     /// A buffer is larger than the device allows.
     #[error("`{what}` needs a buffer of {need} bytes; `{device}` allows {limit}")]
     BufferTooLarge {
-        /// What the buffer holds.
+        /// The content of the buffer.
         what: String,
         /// Bytes asked for.
         need: u64,
@@ -39,7 +39,7 @@ pub enum GpuError {
         device: String,
         /// Bytes the session needs in all.
         need: u64,
-        /// What failed.
+        /// The error.
         why: String,
     },
     /// Host memory ran out while a constant was read.
@@ -86,7 +86,7 @@ pub enum GpuError {
     NoDriverStats {
         /// The device.
         device: String,
-        /// What is missing.
+        /// The missing item.
         why: String,
     },
     /// A wrong input to a run.

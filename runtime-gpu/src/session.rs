@@ -24,7 +24,7 @@ pub struct SessionOptions {
     pub cache: Option<CacheFolder>,
     /// The constants as they were packed before; none: they are packed from the module.
     pub prepacked: Option<Arc<Prepacked>>,
-    /// What `call_host` nodes call.
+    /// The functions that `call_host` nodes call.
     pub host_functions: HostFunctions,
     /// Runs that may be under way at once, each with memory of its own for activations; 0 is 1.
     pub runs_in_flight: usize,
@@ -194,7 +194,7 @@ impl Session {
     pub fn gpu(&self) -> &Arc<Gpu> {
         &self.shared.gpu
     }
-    /// What `call_host` nodes call.
+    /// The functions that `call_host` nodes call.
     pub fn host_functions(&self) -> &HostFunctions {
         &self.shared.host_functions
     }

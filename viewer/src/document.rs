@@ -20,7 +20,7 @@ pub struct Document {
     times: Vec<Option<f64>>,
     /// Of each group: dispatches with their kernels.
     calls: Vec<Vec<(usize, usize)>>,
-    /// Of each group: those that read it.
+    /// For each group, the groups that read it.
     readers: Vec<Vec<usize>>,
     /// Of each group: remarks about its border.
     borders: Vec<Vec<usize>>,

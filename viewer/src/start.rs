@@ -14,7 +14,7 @@ pub enum Fault {
     Window(String),
 }
 
-/// What to show, and how large.
+/// The view to show, and its size.
 #[derive(Clone, Debug)]
 pub struct Shot {
     /// Width and height in points.

@@ -1,4 +1,4 @@
-//! What is shown and selected.
+//! The view and the selection.
 
 use crate::canvas::Canvas;
 use crate::canvas::colour::ColourBy;
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What stands beside the graph.
+/// The pane beside the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tab {
     /// All that is known of a box.
@@ -32,11 +32,11 @@ pub enum Tab {
     Groups,
     /// Where the time goes.
     Time,
-    /// What buffers hold when.
+    /// Live ranges of buffers.
     Memory,
-    /// Casts, what stays in f32, errors.
+    /// Casts, nodes that stay in f32, errors.
     Precision,
-    /// What passes did and did not.
+    /// Remarks of passes.
     Remarks,
 }
 impl Tab {
@@ -56,7 +56,7 @@ impl Tab {
 /// A trace, and the current view and selection.
 pub struct Viewer {
     document: Arc<Document>,
-    /// What stands beside the graph.
+    /// The pane beside the graph.
     pub tab: Tab,
     /// Whether anything stands beside it.
     pub dock: bool,

@@ -122,7 +122,7 @@ fn report(model: &str, old: &Kernels, new: &Kernels) -> usize {
     differences.len()
 }
 
-/// What happened to each kernel that is not the same in both. A text that only got another name counts as the same.
+/// The changes of kernels between both. A text that only got another name counts as unchanged.
 fn compare<'a>(old: &'a Kernels, new: &'a Kernels) -> Vec<(&'static str, &'a str)> {
     let old_texts: BTreeSet<&str> = old.values().map(String::as_str).collect();
     let new_texts: BTreeSet<&str> = new.values().map(String::as_str).collect();

@@ -26,7 +26,7 @@ use compiler::int::Dim;
 use net::{Act, Net};
 pub use size::Size;
 
-/// What a network reads.
+/// The inputs of a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// `input: f32[batch, channels, height, width]`.
@@ -55,7 +55,7 @@ pub struct ZooEntry {
     pub parameters: u64,
     /// Multiply-accumulates of one run at batch 1.
     pub macs: u64,
-    /// What the input is.
+    /// The kind of the input.
     pub input: Input,
     /// Name of the output.
     pub output: &'static str,
@@ -87,7 +87,7 @@ pub enum ZooError {
     BadSize {
         /// What was asked for.
         text: String,
-        /// What is wrong with it.
+        /// Its error.
         why: String,
     },
     /// The architecture does not type-check.

@@ -43,7 +43,7 @@ struct Shape {
     bottleneck: bool,
     /// With a convolution in the shortcut.
     project: bool,
-    /// Spread of what the block adds.
+    /// Spread of the block's branch.
     gain: f64,
 }
 

@@ -5,7 +5,7 @@ use compiler::profile::DeviceProfile;
 use compiler::schedule::rules;
 use proptest::prelude::*;
 
-/// What to compile for.
+/// The target of compilation.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// A named profile; none for the device itself.

@@ -31,7 +31,7 @@ pub struct Cause {
     rounding: Option<Accumulated>,
     /// The device's errors with those before them.
     device: Vec<NodeError>,
-    /// What gives the first result that fails.
+    /// The node that gives the first failing result.
     producer: Option<(String, String)>,
 }
 

@@ -34,7 +34,7 @@ struct Output {
     rows: Option<Vec<Row>>,
 }
 
-/// What came of one input.
+/// The result for one input.
 struct Case {
     file: PathBuf,
     outputs: Vec<Output>,

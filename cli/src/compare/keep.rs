@@ -32,7 +32,7 @@ pub struct Found {
     pub patterns: Vec<String>,
     /// Lists that were measured.
     pub measured: usize,
-    /// What is known of it, for the file and for people.
+    /// A description of it, for the file and for people.
     pub about: String,
 }
 
@@ -52,7 +52,7 @@ pub fn refuse_without_f16(a: &CompareArgs) -> CliResult<()> {
 /// Looks for the list; `want` is the reference.
 ///
 /// # Errors
-/// What compilation or a run says.
+/// An error of the compilation or of a run.
 pub fn find(a: &CompareArgs, run: &Run<'_>, want: &Named) -> CliResult<Found> {
     let plain = PipelineOptions { amp: AmpMode::Fp16, keep_f32: vec![], ..run.pipeline.clone() };
     let progress = Progress::new(&a.common, &[]);

@@ -6,7 +6,7 @@ use compiler::trace::{CompileTrace, Group};
 /// Names that are offered for one that is not there.
 const OFFERED: usize = 5;
 
-/// What a name stands for.
+/// The meaning of a name.
 pub struct Named {
     /// The source node; the group's own name where no node has this one.
     pub node: String,

@@ -72,10 +72,10 @@ pub struct Stored {
     pub saved: u64,
 }
 
-/// What `module` stores, compiled with `pipeline`.
+/// The stored bytes of `module`, compiled with `pipeline`.
 ///
 /// # Errors
-/// What a pass says.
+/// An error of a pass.
 pub fn storage_of(module: &Module, pipeline: &PipelineOptions, profile: &DeviceProfile) -> Result<Stored, PassError> {
     let m = before_mixed_precision(module, pipeline, profile)?;
     let f = m.main();
@@ -91,7 +91,7 @@ pub fn storage_of(module: &Module, pipeline: &PipelineOptions, profile: &DeviceP
 /// `pipeline`, and finds the first kernel up to which rounding makes the results leave the tolerance.
 ///
 /// # Errors
-/// What a pass or the CPU executor says.
+/// An error of a pass or of the CPU executor.
 pub fn accumulate(
     module: &Module,
     pipeline: &PipelineOptions,

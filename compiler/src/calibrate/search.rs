@@ -29,7 +29,7 @@ pub(super) struct Part {
 struct Elements {
     /// Where each result ends.
     ends: Vec<usize>,
-    /// What a share of 1 in the element is of what the norm may differ by.
+    /// The weight of an element in the norm, as a fraction of the norm's tolerance.
     weights: Vec<f32>,
 }
 
@@ -105,7 +105,7 @@ impl<'s> Search<'s> {
     /// Halves the parts that would be kept, the dearest first, as long as runs of the network are left: `runs` in all.
     ///
     /// # Errors
-    /// What a run says.
+    /// An error of a run.
     pub fn refine(
         &mut self,
         trial: &mut Trial<'_>,

@@ -16,13 +16,13 @@ pub(super) struct Kernel {
     /// Nodes that must stay in f32 so that nothing of this is rounded: the readers of the constants, the makers of the
     /// results, and the readers of these. Other values in their kernels may be f16 in registers.
     pub nodes: Vec<Name>,
-    /// What it stores in f16, and the constants that it reads so.
+    /// The values that it stores in f16, and the constants that it reads in f16.
     pub values: Vec<ValueId>,
     /// Bytes that f32 would add.
     pub bytes: u64,
 }
 
-/// What a compiled module stores.
+/// The values that a compiled module stores.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Storage {
     /// The kernels that round something, in execution order.
@@ -53,7 +53,8 @@ impl<'a> Graph<'a> {
         Graph { module, pipeline, profile, by_name }
     }
 
-    /// What is stored in f16 when the nodes of `keep` stay in f32 besides those of the pipeline, in mode `amp`.
+    /// The values that are stored in f16 in mode `amp`, if the nodes of `keep` stay in f32 besides those of the
+    /// pipeline.
     pub fn storage(&self, amp: AmpMode, keep: &[KeepF32]) -> Result<Storage, PassError> {
         let mut cx = PassContext::new(self.profile.clone());
         self.pipeline.configure(&mut cx);

@@ -41,7 +41,7 @@ fn check_sizes(main: &Function, known: &[Name]) -> Result<(), CompileError> {
     values.into_iter().try_for_each(|v| check_value(main, v, known))
 }
 
-/// What a loop collects.
+/// The collected rows of a loop.
 fn collected(main: &Function, n: NodeId) -> &[ValueId] {
     let node = &main.nodes[n];
     node.outputs.get(node.inputs.len().saturating_sub(Loop::CONTROL)..).unwrap_or(&[])

@@ -137,7 +137,7 @@ pub(super) struct Built {
 
 /// A function under an assumption about its sizes, with kernels.
 pub(super) struct BuiltVersion {
-    /// What holds for the symbols of the function for all sizes.
+    /// The conditions on the symbols of the function for all sizes.
     pub when: Vec<Cond>,
     /// The version's symbols as expressions of these.
     pub symbols: Vec<(Name, Int)>,

@@ -79,7 +79,7 @@ pub trait MeasureKernel {
 /// Compiles a node alone, in the layout that it has.
 ///
 /// # Errors
-/// What [`single_node_module`] and the compilation say.
+/// An error of [`single_node_module`] or of the compilation.
 pub fn compile_single(form: &NodeForm, profile: &DeviceProfile, emitter: &dyn EmitKernel) -> Result<Compiled, String> {
     let pipeline = PipelineOptions { layout: LayoutMode::None, ..PipelineOptions::default() };
     let options = CompileOptions { pipeline, ..CompileOptions::default() };

@@ -121,7 +121,7 @@ pub struct Compiled {
     pub memory: MemoryReport,
     /// Remarks of all passes.
     pub remarks: Vec<Remark>,
-    /// What each pass did.
+    /// Statistics of each pass.
     pub passes: Vec<PassStats>,
     /// Layout changes in the graph that reached `fuse-ops`.
     pub transposes: TransposeReport,
@@ -368,7 +368,7 @@ pub enum CompileError {
     Schedule {
         /// The function.
         function: String,
-        /// What does not fit.
+        /// The mismatch.
         message: String,
     },
     /// No schedule of a group is valid for all of its open sizes. A plan can run it on the host instead.
@@ -384,7 +384,7 @@ pub enum CompileError {
     Bug {
         /// Function or kernel.
         at: String,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
 }

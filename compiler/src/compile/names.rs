@@ -39,7 +39,7 @@ impl Sources {
     }
 }
 
-/// What a group is called.
+/// The name of a group.
 pub(super) struct Label {
     /// The source node that represents it.
     pub layer: Name,

@@ -109,9 +109,9 @@ pub enum SizeError {
     OutOfRange {
         /// The dimension.
         dim: Name,
-        /// What it would be.
+        /// The requested size.
         size: i64,
-        /// What it may be.
+        /// Its range.
         range: DimRange,
     },
     /// Sizes within their ranges that a node does not take.
@@ -137,7 +137,7 @@ pub enum SizeError {
     Bug {
         /// Node, kernel or step.
         at: String,
-        /// What went wrong.
+        /// The error.
         message: String,
     },
 }

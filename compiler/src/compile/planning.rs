@@ -133,7 +133,7 @@ pub(super) fn plan_module(
     Ok(Compiled { unscheduled, versions, groups, plan, open, memory, remarks, ..empty })
 }
 
-/// Verifies the plan; what plans for other sizes are held against.
+/// Verifies the plan; returns the reference for plans of other sizes.
 fn verified(module: &Module, main: &Function, groups: &[Group], plan: &Plan) -> Result<PlanValues, CompileError> {
     let is_view = |group: usize| groups.get(group).is_some_and(|g| g.kind == GroupKind::View);
     let values = PlanValues::of(module, main, is_view, &plan.kernels);

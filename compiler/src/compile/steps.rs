@@ -130,7 +130,7 @@ struct Open {
     step: Inner,
 }
 
-/// What is being collected.
+/// The steps that are being collected.
 enum Inner {
     Branch { condition: BufferView, group: usize, then: Option<Vec<Step>> },
     Loop(Box<Loop>),
@@ -157,7 +157,7 @@ pub(super) struct Steps<'a> {
     pub packers: &'a Packers,
     pub growing: &'a FxHashSet<ValueId>,
     pub pending: &'a [Pending],
-    /// What open sizes are.
+    /// The values of open sizes.
     pub sizes: &'a FxHashMap<Name, Int>,
 }
 

@@ -128,7 +128,7 @@ impl GroupWork {
 
 /// The work of a group's kernels, whatever its sizes.
 pub(super) struct KernelWork {
-    /// What the group computes.
+    /// The work of the group.
     pub group: Arc<GroupWork>,
     /// For each kernel, the stages that its blocks compute and their iterations; `None` for blocks without a stage.
     pub iterations: Vec<Vec<(Option<usize>, Int)>>,

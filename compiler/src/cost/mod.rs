@@ -37,7 +37,7 @@ pub struct NodeForm {
 }
 
 impl NodeForm {
-    /// A node as it stands.
+    /// The form of an existing node.
     pub fn of(f: &Function, n: NodeId) -> NodeForm {
         let node = &f.nodes[n];
         let operand = |v: &Option<ValueId>| v.map(|v| (f.ty(v).clone(), f.def_op::<Const>(v).is_some()));

@@ -50,7 +50,7 @@ pub enum BindError {
         node: Name,
         /// Its op.
         op: &'static str,
-        /// What inference says.
+        /// An error of inference.
         message: String,
     },
 }

@@ -15,7 +15,7 @@ pub struct BuildError {
     pub op: &'static str,
     /// Node name.
     pub node: Name,
-    /// What the op says.
+    /// The error of the op.
     pub why: Fault,
 }
 

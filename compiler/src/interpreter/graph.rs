@@ -29,7 +29,7 @@ pub enum ExecError {
     Inputs {
         /// The function.
         function: Name,
-        /// What does not fit.
+        /// The mismatch.
         message: String,
     },
     /// A node failed.
@@ -39,7 +39,7 @@ pub enum ExecError {
         op: &'static str,
         /// Node name.
         node: Name,
-        /// What the op says.
+        /// The error of the op.
         why: Fault,
     },
     /// A host function is not registered.

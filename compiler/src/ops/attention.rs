@@ -99,7 +99,7 @@ pub(super) struct Scores {
     pub sink: Option<ValueId>,
 }
 
-/// What [`Scores::attend`] gives, all but `out` of shape `[batch, heads, queries, keys]`.
+/// The results of [`Scores::attend`]; all except `out` have the shape `[batch, heads, queries, keys]`.
 pub(super) struct Attended {
     /// `[batch, heads, queries, size]`.
     pub out: ValueId,

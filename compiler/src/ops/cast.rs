@@ -115,7 +115,7 @@ pub const ONNX: &[OnnxImport] = &[
     OnnxImport { op_type: "CastLike", domain: "", since: 15, import: import_cast_like },
 ];
 
-/// What a cast is to.
+/// The target of a cast.
 enum Target {
     Plain(DType),
     Narrow(Narrow),

@@ -29,7 +29,7 @@ attr_enum! {
     }
 }
 attr_enum! {
-    /// What lies outside the data.
+    /// The values outside of the data.
     pub enum SamplePadding {
         /// Zeros.
         Zeros = "zeros",

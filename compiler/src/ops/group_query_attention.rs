@@ -121,7 +121,7 @@ impl Places {
     fn cached(&self, cx: &mut Context<'_, '_>, past: usize, x: ValueId) -> OpResult<ValueId> {
         let (Some(before), Some(past)) = (self.before, cx.opt(past)) else { return Ok(x) };
         let ty = cx.type_of(past);
-        // What a past holds behind its last token is nothing.
+        // The elements of a past after its last token are not used.
         let at = places(cx, &ty.shape[2])?;
         let count = cx.reshape(before, vec![Int::new(-1), Int::new(1), Int::new(1), Int::new(1)])?;
         let at = cx.add(Unsqueeze { axes: vec![1] }, &[at])?;

@@ -34,7 +34,7 @@ pub(super) fn part(cx: &mut Context<'_, '_>, x: ValueId, axis: usize, start: Dim
     cx.add(Slice { starts, ends, axes: vec![axis as i64], steps: vec![], dims: vec![] }, &[x])
 }
 
-/// What attention keeps out of its softmax, and what it adds to its scores.
+/// The masks of attention, and the bias of its scores.
 struct Masking {
     /// Which keys count: `[batch]` (how many), `[2 * batch]` (end and start), `[batch, keys]` or `[batch, queries,
     /// keys]`.

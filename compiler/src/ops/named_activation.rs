@@ -70,7 +70,7 @@ impl NamedActivation {
     /// The activation of `x`.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub(super) fn apply(&self, cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
         let dtype = cx.type_of(x).dtype;
         let (alpha, beta) = (self.alpha, self.beta);

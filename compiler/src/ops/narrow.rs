@@ -36,7 +36,7 @@ pub enum Narrow {
     F8E8M0,
 }
 
-/// What a float format encodes.
+/// The encoding of a float format.
 struct Format {
     exponent: i32,
     mantissa: i32,
@@ -214,7 +214,7 @@ impl Format {
 /// A narrow value as numbers: floats in f32, integers as their bytes.
 ///
 /// # Errors
-/// What inference says.
+/// An error of inference.
 pub fn widen(cx: &mut ImportContext<'_, '_>, x: ValueId, from: Narrow) -> OpResult<ValueId> {
     let Some(format) = from.format() else { return Ok(x) };
     let values = format.values();
@@ -228,7 +228,7 @@ pub fn widen(cx: &mut ImportContext<'_, '_>, x: ValueId, from: Narrow) -> OpResu
 /// two.
 ///
 /// # Errors
-/// What inference says.
+/// An error of inference.
 pub fn narrow(
     cx: &mut ImportContext<'_, '_>,
     x: ValueId,

@@ -203,21 +203,21 @@ impl ImportContext<'_, '_> {
     /// Adds a node with one result.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn add(&mut self, op: impl Into<OpRef>, inputs: &[ValueId]) -> OpResult<ValueId> {
         self.b.add(op, inputs).map_err(|e| e.why)
     }
     /// Adds a node with optional operands and any number of results.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn add_multi(&mut self, op: impl Into<OpRef>, inputs: Vec<Option<ValueId>>) -> OpResult<Vec<ValueId>> {
         self.b.add_multi(op, inputs, vec![]).map_err(|e| e.why)
     }
     /// Adds nodes to `block`, the region of a node to come.
     ///
     /// # Errors
-    /// What `add` says.
+    /// An error of `add`.
     pub fn in_block<R>(&mut self, block: BlockId, add: impl FnOnce(&mut Self) -> OpResult<R>) -> OpResult<R> {
         let around = self.b.enter(block);
         let result = add(self);
@@ -235,14 +235,14 @@ impl ImportContext<'_, '_> {
     /// `v` as `dtype`: itself, or through a cast.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn cast(&mut self, v: ValueId, dtype: DType) -> OpResult<ValueId> {
         if self.b.ty(v).dtype == dtype { Ok(v) } else { self.add(Cast::new(dtype), &[v]) }
     }
     /// `v` in the shape `shape`, of which one entry may be -1.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub fn reshape(&mut self, v: ValueId, shape: Vec<Dim>) -> OpResult<ValueId> {
         self.add(Reshape { shape, ..Reshape::default() }, &[v])
     }
@@ -300,7 +300,7 @@ pub struct ExportContext<'a> {
     pub symbols: &'a FxHashMap<Name, (String, usize)>,
 }
 impl ExportContext<'_> {
-    /// A name nobody else has.
+    /// A new, unique name.
     pub fn fresh(&self) -> String {
         format!("{}_{}", self.prefix, self.nodes.len() + self.constants.len())
     }

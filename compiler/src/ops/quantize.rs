@@ -211,7 +211,7 @@ impl DynamicWeights {
     /// `x` times the weights, of floats `[.., m, k]`.
     ///
     /// # Errors
-    /// What inference says.
+    /// An error of inference.
     pub(super) fn times(&self, cx: &mut ImportContext<'_, '_>, x: ValueId) -> OpResult<ValueId> {
         let [bytes, scale, zero] = dynamic(cx, x)?;
         let x = exact_value(cx, bytes, Some(zero), as_it_is)?;

@@ -78,7 +78,7 @@ impl Weights {
     }
 }
 
-/// What one direction needs in every step.
+/// The data of one direction for every step.
 struct Cell {
     kind: Kind,
     hidden: i64,

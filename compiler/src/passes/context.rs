@@ -75,7 +75,7 @@ pub struct PassStats {
     pub changed: bool,
 }
 
-/// What passes share.
+/// The context that all passes share.
 pub struct PassContext {
     /// Opt level; 2 by default, as in TVM.
     pub opt_level: u8,

@@ -18,7 +18,7 @@ use crate::ops::control::Const;
 use rustc_hash::FxHashSet;
 
 attr_struct! {
-    /// Removes what nobody uses.
+    /// Removes unused nodes.
     pub struct EliminateDead("eliminate-dead") {}
 }
 
@@ -108,7 +108,7 @@ fn dead_nodes(f: &Function, stateful: &FxHashSet<Name>) -> FxHashSet<NodeId> {
     order.into_iter().filter(|n| !live_node[n.index()]).collect()
 }
 
-/// Fused groups that nobody calls, and constants that nobody reads.
+/// Fused groups without calls, and constants without readers.
 fn remove_unused_globals(module: &mut Module) -> bool {
     let roots: Vec<Name> = module.functions.values().filter(|f| !f.primitive).map(|f| f.name).collect();
     let (called, before) = (reachable(module, roots), module.functions.len());

@@ -183,7 +183,7 @@ impl DataSource for Folded {
 /// operands whose data cannot be read: who wants the result is told.
 ///
 /// # Errors
-/// What the op says about its operands.
+/// The op refuses its operands.
 pub(super) fn folded_constant(
     op: OpRef,
     inputs: Vec<Option<Constant>>,

@@ -45,7 +45,7 @@ attr_struct! {
     }
 }
 
-/// What is taken off a u8 to make it an i8.
+/// Subtracted from a u8 to make it an i8.
 const SHIFT: f64 = 128.0;
 /// Sums of i32 go so far; a byte and its zero point are at most 255 apart.
 const MOST: f64 = i32::MAX as f64 / 256.0;
@@ -75,7 +75,7 @@ impl Pass for IntegerProducts {
     }
 }
 
-/// A quantised operand: bytes, what is taken off them, and what they are multiplied by then.
+/// A quantised operand: bytes, their zero point, and their scale.
 #[derive(Clone, Copy)]
 struct Quantised {
     bytes: ValueId,
@@ -110,7 +110,7 @@ fn made_by<T: 'static>(r: &Rewriter<'_>, v: ValueId) -> Option<[ValueId; 2]> {
     }
 }
 
-/// What is constant, read, or computed of constants.
+/// The value of a constant, read or computed from constants.
 fn tensor_of(r: &Rewriter<'_>, v: ValueId, what: &str) -> Result<Tensor, String> {
     evaluated(r, v)?.ok_or_else(|| format!("{what} is not constant"))
 }
@@ -241,7 +241,7 @@ impl Product {
         }
     }
 
-    /// What stands in a convolution's padding: the data's zero point as an i8.
+    /// The value of a convolution's padding: the data's zero point as an i8.
     fn padding(&self, r: &Rewriter<'_>) -> Result<i64, String> {
         if self.conv.is_none() {
             return Ok(0);
@@ -318,8 +318,7 @@ impl Product {
         if floats && most > MOST { Err("its sums may be larger than i32".into()) } else { Ok(()) }
     }
 
-    /// What is taken off the results: the data's zero point, as that of i8, times the sums of the weights. None where
-    /// that is 0.
+    /// The correction of the results: the data's zero point (of i8) times the sums of the weights. `None` if that is 0.
     fn correction(
         &self,
         r: &mut Rewriter<'_>,

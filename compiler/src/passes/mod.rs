@@ -81,7 +81,7 @@ pub enum PassErrorKind {
 pub struct PassError {
     /// The pass.
     pub pass: String,
-    /// What went wrong.
+    /// The error.
     pub message: String,
     /// Whose fault it is.
     pub kind: PassErrorKind,

@@ -22,7 +22,7 @@ pub struct PipelineOptions {
     pub config: Vec<(String, Attrs)>,
     /// Passes that never run.
     pub disabled: Vec<String>,
-    /// A pipeline of one's own instead of the standard one.
+    /// A pipeline that replaces the standard one.
     pub passes: Option<Vec<String>>,
 }
 impl Default for PipelineOptions {

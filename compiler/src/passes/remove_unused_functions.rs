@@ -19,7 +19,7 @@ use crate::ops::control::{CallHost, Const};
 use rustc_hash::FxHashSet;
 
 attr_struct! {
-    /// Removes functions that nobody calls.
+    /// Removes functions without calls.
     pub struct RemoveUnusedFunctions("remove-unused-functions") {
         /// Functions that stay besides the entry.
         pub keep: Vec<Name> = vec![],

@@ -69,7 +69,7 @@ impl<'m> Rewriter<'m> {
     /// Adds a node right before `at` (after those already added there).
     ///
     /// # Errors
-    /// What the op's inference says; nothing is added then.
+    /// An error of the op's inference; then nothing is added.
     pub fn add_before(
         &mut self,
         at: NodeId,
@@ -88,7 +88,7 @@ impl<'m> Rewriter<'m> {
     /// Adds a node at the end of a block, after those already added there.
     ///
     /// # Errors
-    /// What the op's inference says; nothing is added then.
+    /// An error of the op's inference; then nothing is added.
     pub fn add_at_end(
         &mut self,
         block: BlockId,

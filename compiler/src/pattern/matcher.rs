@@ -34,7 +34,7 @@ impl Found {
 pub struct Mismatch {
     /// The whole pattern.
     pub pattern: Pattern,
-    /// What did not fit, and what it should have been.
+    /// The value that did not match, and the expected pattern.
     pub why: String,
 }
 impl fmt::Display for Mismatch {

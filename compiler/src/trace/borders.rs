@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 const FUSION: &str = "fuse-ops";
 
 impl CompileTrace {
-    /// For each group those that read its results.
+    /// For each group, the groups that read its results.
     pub fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers = vec![vec![]; self.groups.len()];
         for (i, g) in self.groups.iter().enumerate() {

@@ -119,7 +119,7 @@ pub struct GroupDiff {
     pub b: usize,
     /// Source nodes.
     pub origins: Vec<String>,
-    /// What differs.
+    /// The differences.
     pub facts: Vec<Fact>,
 }
 
@@ -132,7 +132,7 @@ pub struct KernelDiff {
     pub b: Option<String>,
     /// Groups of the first trace (or of the second, for a kernel that the first has not) that run it.
     pub groups: Vec<usize>,
-    /// What differs.
+    /// The differences.
     pub facts: Vec<Fact>,
     /// The schedules line by line: ` ` for common lines, `-` and `+` for lines of one side; empty if they are equal.
     pub schedule: Vec<String>,

@@ -76,7 +76,7 @@ pub struct CompileTrace {
     /// The module before the passes, after each of them, lowered (tensor functions with their schedules pending), and
     /// scheduled.
     pub stages: Vec<Stage>,
-    /// What each pass did.
+    /// Statistics of each pass.
     pub passes: Vec<PassStats>,
     /// Remarks of all passes, in order.
     pub remarks: Vec<Remark>,

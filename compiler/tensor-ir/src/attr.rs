@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use std::any::Any;
 use std::fmt;
 
-/// An attribute value as it stands in text.
+/// An attribute value in text form.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Attr {
     /// `3`
@@ -45,7 +45,7 @@ pub trait AttrValue: Sized + Clone + PartialEq {
         vec![]
     }
 }
-/// Any value, as it stands in text.
+/// Any value, in text form.
 impl AttrValue for Attr {
     fn to_attr(&self) -> Attr {
         self.clone()

@@ -9,10 +9,10 @@ use std::fmt;
 /// Whose fault it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FaultKind {
-    /// What was given is wrong.
+    /// The input is wrong.
     #[default]
     Invalid,
-    /// What was given is right, and Weft does not have it.
+    /// The input is right, but Weft does not support it.
     Unsupported,
     /// The input is valid, but too large for the memory.
     TooLarge,
@@ -30,7 +30,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// What was given is right, and Weft does not have it.
+    /// The input is right, but Weft does not support it.
     pub fn unsupported(message: impl Into<String>) -> Fault {
         Fault { kind: FaultKind::Unsupported, message: message.into() }
     }

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Fingerprint([u8; 16]);
 
 impl Fingerprint {
-    /// The fingerprint of what `write` writes.
+    /// The fingerprint of the data that `write` writes.
     pub fn of(write: impl FnOnce(&mut Fingerprinter)) -> Fingerprint {
         let mut f = Fingerprinter(Sha256::new());
         write(&mut f);

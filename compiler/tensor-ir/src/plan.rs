@@ -164,7 +164,7 @@ pub trait EmitKernel: Send + Sync {
         Err("this generator's shaders cannot be kept".into())
     }
 
-    /// What [`EmitKernel::save`] saved.
+    /// Restores the bytes of [`EmitKernel::save`].
     ///
     /// # Errors
     /// Bytes of something else.
@@ -173,7 +173,7 @@ pub trait EmitKernel: Send + Sync {
     }
 }
 
-/// What a plan buffer holds.
+/// The content of a plan buffer.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Content {
     /// The n-th input of the entry function, uploaded before a run.
@@ -206,7 +206,7 @@ pub enum HostContent {
 /// A device buffer of the plan. Outputs are read back from the buffer that [`Plan::outputs`] names.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PlanBuffer {
-    /// What it holds.
+    /// Its content.
     pub content: Content,
     /// Bytes in storage form, a multiple of 16.
     pub bytes: u64,

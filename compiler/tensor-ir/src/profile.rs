@@ -128,7 +128,7 @@ pub struct DeviceProfile {
     /// Which kernels for some sizes only functions of open sizes get: a choice of the user's, as `asked_rules`.
     #[serde(default)]
     pub asked_versions: Versions,
-    /// What becomes of NaN: a choice of the user's, as `asked_rules`.
+    /// How NaN is treated: a wish of the user, like `asked_rules`.
     #[serde(default)]
     pub nan: Nan,
     /// Version of the driver, as it calls itself; empty for a named profile.

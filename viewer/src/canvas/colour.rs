@@ -48,7 +48,7 @@ pub struct Palette {
     pub missing: Option<&'static str>,
 }
 
-/// A box of which nothing is known.
+/// A box without data.
 fn unknown(dark: bool) -> Color32 {
     if dark { Color32::from_gray(58) } else { Color32::from_gray(236) }
 }

@@ -58,7 +58,7 @@ pub struct Outcome {
 /// Why a schedule is refused: the message, and the loops with the culprit's line marked by `>`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The loops, a line each.
     pub loops: Vec<String>,

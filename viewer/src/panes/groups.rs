@@ -7,7 +7,7 @@ use compiler::remark::RemarkKind;
 use compiler::trace::Group;
 use egui::{RichText, ScrollArea, Ui};
 
-/// What a group is, in a line.
+/// A group in one line.
 pub fn title(index: usize, g: &Group) -> String {
     let how = match g.kind {
         GroupKind::Kernel => format!("by {}", g.rule),

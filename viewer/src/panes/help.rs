@@ -5,7 +5,7 @@ use crate::state::Viewer;
 use egui::{Grid, RichText, Ui, Window};
 use graphview::query::FIELDS;
 
-/// What the mouse does.
+/// The actions of the mouse.
 const MOUSE: &[(&str, &str)] = &[
     ("drag, wheel", "move"),
     ("Ctrl and wheel", "zoom"),

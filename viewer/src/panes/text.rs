@@ -53,7 +53,7 @@ impl Line {
     }
 }
 
-/// What the text pane shows.
+/// The state of the text pane.
 pub struct TextPane {
     /// Which text.
     pub mode: Mode,

@@ -295,7 +295,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// What the dispatch writes, it binds once.
+    /// A dispatch binds each buffer that it writes only once.
     fn check_apart(&self, d: &Dispatch, written: &[((BufferIndex, u32), Held)], text: &str) -> Verified<()> {
         for (target, held) in written {
             if d.buffers.iter().filter(|b| *b == target).count() > 1 {

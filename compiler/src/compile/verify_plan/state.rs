@@ -66,7 +66,7 @@ impl State {
             self.cells.insert((to, s), Cell { held, writer: Some(writer) });
         }
     }
-    /// What is in this buffer is lost.
+    /// The content of this buffer is lost.
     pub fn lose(&mut self, buffer: BufferIndex, slices: u32, writer: Writer) {
         (0..slices).for_each(|s| drop(self.cells.insert((buffer, s), Cell { held: vec![], writer: Some(writer) })));
     }

@@ -8,7 +8,7 @@ use crate::plan::{BufferView, Call, Collected, Loop, StandInEmitter, Trips};
 use crate::profile::DeviceProfile;
 use crate::text::parse_module;
 
-/// A plan and what it is held against.
+/// A plan and its reference.
 struct Planned {
     plan: Plan,
     main: Function,

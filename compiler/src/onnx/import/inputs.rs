@@ -18,7 +18,7 @@ pub(super) struct Input<'p> {
     held: Held,
 }
 
-/// What an input is.
+/// The kind of an input.
 enum Held {
     Tensor(TensorType, Option<Narrow>),
     /// An optional that is not there.

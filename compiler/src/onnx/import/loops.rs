@@ -310,7 +310,7 @@ impl<'p> Importer<'p> {
         known.ok_or_else(|| node.unsupported("unsupported loop: its condition is known at run time only"))
     }
 
-    /// What each iteration yields, along a new axis.
+    /// The yielded values of all iterations, along a new axis.
     pub(super) fn stack(
         &self,
         b: &mut FunctionBuilder<'_>,
@@ -331,9 +331,9 @@ impl<'p> Importer<'p> {
     }
 }
 
-/// What a scan goes over.
+/// The sequences of a scan.
 struct Sequences<'a> {
-    /// First values of what it carries.
+    /// First values of its carried values.
     states: &'a [ValueId],
     /// Sequences, in the order that iterations see their elements in, with their axes.
     sequences: &'a [(ValueId, i64)],

@@ -106,7 +106,7 @@ pub fn onnx_inputs(bytes: Bytes, shapes: &[(Name, Vec<usize>)]) -> Result<Vec<(N
     Ok(inputs.iter().flat_map(Input::ports).collect())
 }
 
-/// What an input or result of a model is.
+/// The kind of an input or result of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueKind {
     /// A tensor.
@@ -172,7 +172,7 @@ fn canonical_domain(domain: Option<&str>) -> &str {
     }
 }
 
-/// What is fixed while one model is imported.
+/// The state that is fixed while one model is imported.
 pub(crate) struct Importer<'p> {
     graph: &'p GraphProto,
     functions: FxHashMap<(&'p str, &'p str), &'p FunctionProto>,
@@ -184,7 +184,7 @@ pub(crate) struct Importer<'p> {
     made: Cell<usize>,
 }
 
-/// What is fixed inside one graph body or function body.
+/// The state that is fixed inside one graph body or function body.
 pub(crate) struct Environment<'p> {
     opsets: Option<Opsets>,
     /// Put before the names of nodes.
@@ -194,7 +194,7 @@ pub(crate) struct Environment<'p> {
     calls: Vec<(&'p str, &'p str)>,
 }
 
-/// What names of the file stand for.
+/// The meanings of the file's names.
 struct Scope<'s, 'p> {
     parent: Option<&'s Scope<'s, 'p>>,
     values: FxHashMap<&'p str, Binding>,

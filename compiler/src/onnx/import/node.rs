@@ -96,7 +96,7 @@ impl NodeRef<'_> {
         let domain = canonical_domain(self.node.domain.as_deref()).to_string();
         ImportError::Unsupported(vec![UnsupportedOp { op: self.op(), domain, nodes: vec![self.name], why: why.into() }])
     }
-    /// What an op says about this node.
+    /// An op's error about this node.
     pub(super) fn refused(&self, Fault { kind, message }: Fault) -> ImportError {
         match kind {
             FaultKind::Invalid => self.invalid(message),

@@ -9,7 +9,7 @@ use crate::ops::find_onnx;
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-/// What imports a node.
+/// The importer of a node.
 pub(super) enum Resolved<'p> {
     /// A function of the model, inlined.
     Function(&'p FunctionProto),

@@ -31,7 +31,7 @@ pub struct Costs<'a> {
     pub propagation: &'a Propagation,
     /// The two layouts.
     pub scheme: Scheme,
-    /// What nodes cost.
+    /// Costs of nodes.
     pub model: &'a dyn CostModel,
 }
 

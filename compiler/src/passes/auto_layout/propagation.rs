@@ -34,7 +34,7 @@ pub enum Form {
 /// A node that can run in the other layout.
 #[derive(Clone, Debug)]
 pub struct Convertible {
-    /// The layout of its data as it stands.
+    /// The source layout of its data.
     pub source_layout: u8,
     /// It has a native layout (a convolution, a pool).
     pub anchor: bool,
@@ -59,7 +59,7 @@ impl Convertible {
 /// Everything that can be converted in one block.
 #[derive(Debug, Default)]
 pub struct Propagation {
-    /// Layouts of values as they stand.
+    /// Source layouts of values.
     pub source_layout: FxHashMap<ValueId, u8>,
     /// Nodes that can be converted.
     pub convertible: FxHashMap<NodeId, Convertible>,

@@ -16,7 +16,7 @@ use crate::passes::fold_constants::folded_constant;
 use crate::passes::rewriter::Rewriter;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What the rewrite did.
+/// Statistics of the rewrite.
 #[derive(Default)]
 pub struct Done {
     /// Transposes of activations that were inserted.
@@ -106,7 +106,7 @@ impl Rewrite<'_, '_> {
         }
         Ok(())
     }
-    /// Makes sure that users who want `v` as it stands find it so.
+    /// Makes `v` available in its source layout for the users that want it.
     fn as_is(&mut self, point: InsertionPoint, v: ValueId) -> Result<(), String> {
         if let Some(&source_layout) = self.propagation.source_layout.get(&v) {
             let new = self.in_layout(point, v, source_layout)?;

@@ -123,7 +123,7 @@ impl Whole {
     /// The groups of a module. Nodes without kernels are left out: they cost the same in every layout.
     ///
     /// # Errors
-    /// What one of those passes says.
+    /// An error of one of these passes.
     fn of(module: &Module, cx: &mut PassContext) -> Result<Whole, PassError> {
         let mut fused = module.clone();
         let mut own = cx.apart();

@@ -234,7 +234,7 @@ impl GroupGraph<'_, '_> {
         let words = format!("{one} as one, {two} apart");
         if one.total() < two.total() * (1.0 + unknown) { Ok(words) } else { Err(words) }
     }
-    /// For each node of the graph those that it uses.
+    /// For each node of the graph, the nodes that it uses.
     fn makers(&self) -> Vec<Vec<usize>> {
         let mut makers: Vec<Vec<usize>> = vec![vec![]; self.g.nodes.len()];
         for (i, node) in self.g.nodes.iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::passes::fusion_kind::NodeInfo;
 use crate::tir::FusionKind;
 use rustc_hash::FxHashMap;
 
-/// What bounds a group.
+/// The limits of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Nodes.
@@ -330,7 +330,7 @@ impl<'a> Partition<'a> {
     pub(super) fn size(&self, roots: &[usize]) -> usize {
         roots.iter().map(|&r| self.size[r]).sum()
     }
-    /// What bounds a group.
+    /// The limits of a group.
     pub(super) fn limits(&self) -> Limits {
         self.limits
     }
@@ -386,7 +386,7 @@ fn text_of(f: &Function, n: NodeId, info: &NodeInfo, places: &FxHashMap<Source, 
     (own, loads.collect())
 }
 
-/// What one node reads and writes.
+/// The reads and writes of one node.
 fn ports_of(f: &Function, n: NodeId, info: &NodeInfo, uses: &[u32]) -> Ports {
     let node = &f.nodes[n];
     let mut reads: Vec<(ValueId, u32)> = Vec::new();

@@ -12,7 +12,7 @@ use crate::passes::fold_constants::folded_constant;
 use crate::passes::rewriter::Rewriter;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What the rewrite did.
+/// Statistics of the rewrite.
 #[derive(Default)]
 pub(super) struct Done {
     /// Nodes in f16.

@@ -12,7 +12,7 @@ use crate::graph::Module;
 use crate::name::Name;
 use tensor_ir::text::print_tensor_function;
 
-/// What is left out of the text.
+/// Parts that are left out of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct PrintOptions {
     /// Constants of at most this many elements are printed with their values.

@@ -37,7 +37,7 @@ use view::View;
 pub struct Refused {
     /// The function.
     pub function: Name,
-    /// What is wrong, or not proved.
+    /// The error, or the property that is not proved.
     pub message: String,
     /// The loops with the culprit marked.
     pub loops: Option<String>,

@@ -42,7 +42,7 @@ pub struct Violation {
     pub culprit: Name,
     /// The buffer, if the rule is about one.
     pub buffer: Option<Name>,
-    /// What is not proved.
+    /// The property that is not proved.
     pub message: String,
 }
 
@@ -75,7 +75,7 @@ fn collect(f: &TensorFunction, strict: bool) -> Vec<Violation> {
     out
 }
 
-/// What is not proved about one kernel.
+/// The properties of one kernel that are not proved.
 fn of_view(view: &View<'_>, strict: bool, out: &mut Vec<Violation>) {
     reductions(view, strict, out);
     if view.axes.is_empty() {

@@ -17,7 +17,7 @@ pub enum SavedPlanError {
     Shader {
         /// The kernel.
         kernel: String,
-        /// What the generator says.
+        /// The generator's error.
         why: String,
     },
     /// The bytes are not a saved plan, or are damaged.

@@ -43,7 +43,7 @@ const HMMA: Matrices = &[
 /// Apple's simdgroup matrices, as wgpu's Metal backend reports them.
 const SIMDGROUP: Matrices = &[([8, 8, 8], "f32", "f32"), ([8, 8, 8], "f16", "f16"), ([8, 8, 8], "f16", "f32")];
 
-/// What GPUs of one driver have in common.
+/// Common values of the GPUs of one driver.
 const RADV: Gpu = Gpu {
     name: "",
     device: "",

@@ -30,7 +30,7 @@ impl Seen {
     }
 }
 
-/// What some drivers do.
+/// A quirk of some drivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quirk {
     /// Its name in `--quirk NAME=off`.

@@ -88,7 +88,7 @@ use crate::verify::verify_tensor_function;
 pub struct ScheduleError {
     /// The instruction as text.
     pub instruction: String,
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The loop nest with the culprit marked.
     pub loops: Option<String>,

@@ -24,7 +24,7 @@ pub trait Instruction: AttrObject {
 /// A message with the loop or block to mark.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The loop variable or block name to mark in the printed nest.
     pub culprit: Option<Name>,

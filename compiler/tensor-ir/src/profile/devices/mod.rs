@@ -51,7 +51,7 @@ fn families() -> impl Iterator<Item = &'static Family> {
     [nvidia::FAMILIES, amd::FAMILIES, intel::FAMILIES, apple::FAMILIES, qualcomm::FAMILIES].into_iter().flatten()
 }
 
-/// A GPU of which the makers' figures are known.
+/// A GPU with published figures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KnownDevice {
     /// The product.

@@ -27,7 +27,7 @@ pub(super) const TOGETHER: &str = "together";
 pub struct Choice {
     /// The unit that is scheduled: [`Choose::unit`].
     pub unit: Name,
-    /// What is chosen: [`Choose::point`].
+    /// The name of the choice: [`Choose::point`].
     pub point: Name,
     /// The value.
     pub value: Attr,
