@@ -103,7 +103,7 @@ fn duration(text: &str) -> CliResult<Duration> {
     Ok(Duration::from_secs_f64(value * unit))
 }
 
-/// The common setup of all models and settings.
+/// What all models and settings share.
 struct Setup<'a> {
     a: &'a BenchArgs,
     device: Device,
@@ -113,7 +113,7 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// The driver's statistics about the kernels, if requested.
+    /// What the driver says of the kernels, where that is asked.
     fn stats(&self, c: &Compiled, common: &Common) -> CliResult<Option<DriverStats>> {
         let ask = || driver_stats::ask(driver_stats::asked(&self.device, DRIVER_STATS)?, c, common);
         self.a.driver_stats.then(ask).transpose()
@@ -122,7 +122,7 @@ impl Setup<'_> {
 
 const DRIVER_STATS: &str = "--driver-stats";
 
-/// Opens the device. If nothing can be timed on it, but its driver's statistics are requested, also returns the reason.
+/// Opens the device; also why nothing can be timed on it, where its driver's statistics are wanted all the same.
 fn open(a: &BenchArgs) -> CliResult<(Device, Option<String>)> {
     if !a.driver_stats {
         return Ok((crate::executor::open_device(&a.common)?, None));
@@ -189,7 +189,7 @@ fn one(setup: &Setup<'_>, common: &Common, model: &str) -> CliResult<Value> {
     Ok(v)
 }
 
-/// Measurements and other data of a model.
+/// What was measured of a model, or is known of it without.
 struct Measured {
     value: Value,
     /// None where nothing was timed.

@@ -153,8 +153,7 @@ impl<'a> KernelEmitter<'a> {
         }
     }
 
-    /// Declares the symbols that the kernel uses as immediates; all of the function's, so that offsets are the
-    /// caller's.
+    /// Declares symbols as immediates: all of the function's, so that the offsets are the caller's.
     pub fn declare_symbols(&mut self) {
         if self.f.symbols.is_empty() {
             return;

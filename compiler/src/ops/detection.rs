@@ -21,10 +21,9 @@ use crate::tensor::{Tensor, reserve};
 use crate::{attr_enum, attr_struct};
 
 attr_struct! {
-    /// Non-maximum suppression: in each class, in the order of scores, a box that overlaps a better one is removed. The
-    /// result has batch, class and box number of each remaining box. Operands: boxes `[batch, boxes, 4]`, scores
-    /// `[batch, classes, boxes]`, and optional numbers: the largest number of boxes per class, the overlap
-    /// (intersection over union) above which a box is removed, and the least score.
+    /// Batch, class and box number of all boxes that do not overlap a better box of their class. Operands: boxes
+    /// `[batch, boxes, 4]`, scores `[batch, classes, boxes]`, and optional numbers: the most boxes per class, the
+    /// overlap (intersection over union) above which the worse box is removed, and the score that a box must exceed.
     pub struct NonMaxSuppression("non_max_suppression") {
         /// Whether boxes are centre and size (x, y, width, height), or else two opposite corners (y, x, y, x).
         pub center_point_box: bool = false,
@@ -130,8 +129,7 @@ const MOST_ROUNDS: usize = 256;
 /// The score of a removed box. A box whose score is NaN or at most this is never selected.
 const TAKEN: f64 = f32::MIN as f64;
 
-/// Suppression in rounds, for all classes and images at once: each round takes the best remaining box and removes the
-/// boxes that overlap it.
+/// Suppression in rounds, in all classes and images at once: each takes the best box and removes boxes that overlap it.
 struct Suppression {
     classes: usize,
     rounds: usize,
@@ -241,8 +239,7 @@ fn one_number(c: &mut Counting<'_, '_>, v: ValueId) -> Result<ValueId, BuildErro
     c.reshape(v, &[])
 }
 
-/// Which boxes have more in common with the box `best` of their class than the share `overlap`; none has with one
-/// without an area.
+/// Which boxes overlap the box `best` of their class by more than `overlap`; none overlaps a box without an area.
 fn overlaps(
     c: &mut Counting<'_, '_>,
     corners: &[ValueId; 5],

@@ -1,8 +1,8 @@
-//! Ops: one file per family, and one line per op in the `ops!` table below.
+//! Ops: one file per family, one place per op, one line per op in the `ops!` table below.
 //!
-//! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. Its tensor
-//! expression ([`Op::compute`]) gives its fusion kind, its meaning on the CPU and its GPU kernel. Passes ask for
-//! properties, or downcast to the typed struct; they never look at names.
+//! An op is a struct of documented attributes ([`attr_struct!`](crate::attr_struct)) that implements [`Op`]. From its
+//! tensor expression ([`Op::compute`]) follow the fusion kind, the CPU oracle and the GPU kernel; passes ask for
+//! properties or downcast to the typed struct, and never look at names.
 
 pub mod activation;
 pub mod arg_reduce;
@@ -106,21 +106,21 @@ use crate::registry::Table;
 use crate::te::ComputeContext;
 use crate::tensor::Tensor;
 
-/// The result of an op's method, or why the op refuses its operands: one sentence without the op's name.
+/// What an op says, or why it refuses its operands: one sentence without the op's name.
 pub type OpResult<T> = Result<T, Fault>;
 
 /// Everything about an op that its attributes decide.
 pub trait Op: AttrObject {
     /// Smallest and largest number of operands.
     fn arity(&self) -> (usize, usize);
-    /// Number of results, as determined by the attributes.
+    /// Number of results, where the attributes fix it.
     fn num_results(&self) -> usize {
         1
     }
-    /// Result types from operand types and known operand values.
+    /// Result types from operand types and, where they are known, operand values.
     fn infer(&self, cx: &InferContext<'_>) -> OpResult<Vec<TensorType>>;
-    /// Integer values of the results (of rank 0 or 1), if they are constant or symbolic: shape arithmetic. For several
-    /// results, the values of all of them in order. Floats count if they are integers.
+    /// Integer values of the (rank 0 or 1) results where they are symbolic or constant: shape arithmetic. Of several results those of
+    /// all, one after another; floats count where they are integers.
     fn infer_value(&self, _cx: &InferContext<'_>) -> Option<Vec<Dim>> {
         None
     }
@@ -132,9 +132,8 @@ pub trait Op: AttrObject {
     fn has_compute(&self) -> bool {
         true
     }
-    /// For an op whose sizes may be operands or attributes: the op with its integer operands as attributes, and the
-    /// number of remaining operands. `None` if they are attributes already, or not known as expressions of the module's
-    /// symbols.
+    /// The op with integer operands as attributes, for an op that may have its sizes as either, and how many operands then
+    /// are left; `None` where they are attributes already, or not known as expressions of the module's symbols.
     fn with_known_sizes(&self, _cx: &InferContext<'_>) -> Option<(OpRef, usize)> {
         None
     }
@@ -146,14 +145,13 @@ pub trait Op: AttrObject {
     fn precision(&self) -> Precision {
         Precision::Follow
     }
-    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads,
-    /// computes in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around
-    /// the op.
+    /// For an op of class [`Precision::Never`]: true when its tensor expression widens every f16 element it reads, computes
+    /// in f32, rounds once, and gives nothing much larger than its data. f16 data then need no casts around the op.
     fn widens(&self) -> bool {
         false
     }
-    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data if they are constants (biases).
-    /// They are small, and their rounding error would affect every element that they are added to.
+    /// For an op of class [`Precision::Always`]: operands that stay f32 beside f16 data where they are constants. They are
+    /// small, and their rounding would be the same in every element that they reach.
     fn single_operands(&self) -> &'static [usize] {
         &[]
     }
@@ -170,11 +168,11 @@ pub trait Op: AttrObject {
     fn is_idempotent(&self) -> bool {
         false
     }
-    /// The result is never negative (functions of one operand).
+    /// True for functions of one operand no element of whose result is below 0.
     fn is_nonnegative(&self) -> bool {
         false
     }
-    /// For an op that clamps operand 0 and has no other operands: the bounds; infinite if there is none.
+    /// For an op that clamps operand 0, without further operands: the least and the largest value, infinite where it has none.
     fn clamp_bounds(&self) -> Option<(f64, f64)> {
         None
     }
@@ -182,16 +180,17 @@ pub trait Op: AttrObject {
     fn homogeneity(&self) -> Homogeneity {
         Homogeneity::None
     }
-    /// True for functions of two operands with NumPy's broadcasting.
+    /// True for functions of two operands whose shapes broadcast as NumPy's do.
     fn broadcasts(&self) -> bool {
         false
     }
-    /// For an op that is linear in its data and in its weights (operand 1, of `rank` dimensions): the positions of the
-    /// channels in the weights. `None` if channels are split.
+    /// For an op whose operand 1 are weights, of `rank` dimensions, and in which data and weights are factors: where the weights keep
+    /// the channels. `None` where channels are split.
     fn weight_channels(&self, _rank: usize) -> Option<WeightChannels> {
         None
     }
-    /// For an op that only permutes the axes of its operand of this shape: whether elements move in memory.
+    /// For an op that does nothing but bring the axes of its operand, of this shape, into another order: whether elements move
+    /// by that.
     fn moves_axes(&self, _shape: &[Dim]) -> Option<bool> {
         None
     }
@@ -211,8 +210,8 @@ pub trait Op: AttrObject {
     fn moves_data(&self) -> bool {
         false
     }
-    /// True if every element of the results is an unchanged element of an operand (except operands of indices and
-    /// shapes). Such an op also works on tensors whose bytes represent another type.
+    /// True when every element of the results is one of the operands', unchanged (indices and shapes apart): nothing is
+    /// computed from what an element means.
     fn keeps_elements(&self) -> bool {
         self.moves_data() || self.is_view()
     }
@@ -220,7 +219,7 @@ pub trait Op: AttrObject {
     fn effects(&self) -> Effects {
         Effects::default()
     }
-    /// The fusion kind, if it differs from the kind of the tensor expression's index maps.
+    /// The fusion kind, where it is not what the tensor expression's index maps say.
     fn fusion_kind(&self) -> Option<crate::tir::FusionKind> {
         None
     }
@@ -232,24 +231,25 @@ pub trait Op: AttrObject {
     fn layout_name(&self) -> Option<&'static str> {
         None
     }
-    /// The op for data operands that are transposed by `perm` (new dimension `i` is old dimension `perm[i]`, as in
-    /// [`transpose::Transpose`]), and which of its results are then transposed. For ops with axes in their attributes;
-    /// `None` if there is no such op, and for elementwise ops, whose index maps are enough.
+    /// The op that gives the same results when its data operands are transposed by `perm` (`perm` in the sense of
+    /// [`transpose::Transpose`]: new dimension `i` is old dimension `perm[i]`), and which of its results are then
+    /// transposed. For ops that carry axes; `None` where there is no such op, and for elementwise ops, whose index
+    /// maps say enough.
     fn permuted(&self, _perm: &[usize], _cx: &InferContext<'_>) -> Option<PermutedOp> {
         None
     }
-    /// The op for data of rank 4 in the packed `layout`, for ops with axes in their attributes, or a refusal. `None`
-    /// for all other ops: elementwise ops need no change, and the rest stay in NCHW.
+    /// The op on data of rank 4 whose channels are split as the packed `layout` says, for ops that carry axes; a refusal
+    /// says why. `None` for all other ops: elementwise ones follow from their index maps, and the rest stays in NCHW.
     fn packed(&self, _layout: DataLayout, _cx: &InferContext<'_>) -> Option<OpResult<PackedOp>> {
         None
     }
-    /// Symbols in the result dims that are known only after this op has run (for example the number of non-zero
-    /// elements). Such an op is in no plan: its users are planned when the symbols have values.
+    /// Symbols in the result dims that only the run of this op defines (the number of non-zero elements ...). Such an
+    /// op is in no plan: what follows is planned when the symbols have values.
     fn defined_symbols(&self) -> Vec<Name> {
         vec![]
     }
-    /// For such an op: its results with known sizes (upper bounds), and the number of valid entries; `None` if that is
-    /// not possible for these operands.
+    /// For such an op whose data decide the symbols: what it gives, of known sizes, and how many of that there are; none where it
+    /// cannot be said for these operands.
     fn counted(&self, _c: &mut Counting<'_, '_>, _operands: &[CountedOperand]) -> Option<Result<Counted, BuildError>> {
         None
     }
@@ -257,15 +257,14 @@ pub trait Op: AttrObject {
     fn size_operands(&self) -> &'static [usize] {
         &[]
     }
-    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands
-    /// that takes.
+    /// For such an op: the op of the sizes that these operands say (the others are absent), and which of its operands that takes.
     ///
     /// # Errors
     /// Sizes that there cannot be.
     fn with_sizes(&self, _operands: &[Option<Tensor>]) -> OpResult<(OpRef, Vec<Option<usize>>)> {
         Err("its sizes are no operands".into())
     }
-    /// For an op with regions: the region that replaces the node if its operands have these values.
+    /// For an op with regions: the one that runs, in the node's place, where its operands have these values.
     fn region_taken(&self, _operands: &[Option<Tensor>]) -> Option<usize> {
         None
     }
@@ -280,7 +279,7 @@ pub trait Op: AttrObject {
     fn export(&self, _cx: &mut ExportContext<'_>) -> OpResult<()> {
         Err("has no ONNX form".into())
     }
-    /// Multiply-accumulates for constant shapes (0 if the op is not counted).
+    /// Multiply-accumulates for constant shapes (0 where the op is not counted).
     fn macs(&self, _inputs: &[Option<&TensorType>], _outputs: &[&TensorType]) -> u64 {
         0
     }
@@ -296,9 +295,8 @@ pub struct OpDef {
     pub from_attrs: fn(&Attrs) -> Result<OpRef, String>,
 }
 
-/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its
-/// own file, which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the
-/// braces.
+/// The op table: `family { Type, Type }`. Beside its `mod` line this is the one line that a family needs outside its own file,
+/// which holds its ops and, as `ONNX`, its importers; an op of a family that is there needs its name in the braces.
 macro_rules! ops {
     ($($family:ident { $($op:ident),* $(,)? })*) => {
         /// Every op, by family; [`register_op`] adds one.
@@ -371,7 +369,7 @@ ops! {
     signal { Dft, Frames }
     grid_sample { GridSample }
     winograd { WinogradInput, WinogradWeights, WinogradOutput }
-    // Families of ONNX ops that are composed of other ops.
+    // Families whose ONNX ops become others.
     crop {}
     recurrent {}
     quantize {}
@@ -387,8 +385,7 @@ ops! {
     quantized_functions {}
 }
 
-/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for
-/// ai.onnx.
+/// The importer of an ONNX op for an opset: the newest one that is not newer than `opset`. `domain` is empty for ai.onnx.
 pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static OnnxImport> {
     ONNX_IMPORTS
         .iter()
@@ -397,8 +394,8 @@ pub fn find_onnx(domain: &str, op_type: &str, opset: i64) -> Option<&'static Onn
         .max_by_key(|i| i.since)
 }
 
-/// Adds an op of another crate to the table, with its ONNX importers, so that text and models may use it. Call it
-/// before anything is parsed.
+/// Adds an op of one's own to the table, and its ONNX importers: text and models may then name it. To be called before anything is
+/// parsed.
 ///
 /// # Errors
 /// When there is an op of this name, or an importer of one of these operators, domains and opsets.
@@ -413,7 +410,7 @@ pub fn register_op(op: OpDef, onnx: &'static [OnnxImport]) -> Result<(), String>
 }
 
 impl OpDef {
-    /// The row of an op type.
+    /// The row of an op type of one's own.
     pub fn of<T: Op + AttrStruct>() -> OpDef {
         OpDef { name: T::NAME, family: "own", from_attrs: |a| T::from_attrs(a).map(OpRef::new) }
     }

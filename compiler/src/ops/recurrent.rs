@@ -267,8 +267,7 @@ impl Sequence<'_> {
         let (steps, one) = (cx.cast(steps, dtype)?, cx.number(1.0, dtype));
         cx.add(Sub {}, &[steps, one])
     }
-    /// What is shown of a step, and the next states; beyond the end of an entry's sequence nothing is shown and nothing
-    /// changes.
+    /// The output of a step (zero beyond the end of an entry's sequence), and the next states (then unchanged).
     fn step(
         &self,
         cx: &mut Context<'_, '_>,

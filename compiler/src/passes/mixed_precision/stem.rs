@@ -1,16 +1,16 @@
 //! The first layers of deep networks with depthwise convolutions stay in f32.
 //!
-//! Rounding errors of the first layers pass through all other layers. If every layer amplifies them a little, as in
-//! MobileNets (a depthwise filter sums few terms, so roundings do not average out), most of the error of a result comes
-//! from the first layers. Measured layer by layer on MobileNetV2 with seeded weights: the error from rounding the
-//! results of layer `n` falls from 4e-3 for the first layer to 2e-4 for the thirtieth. With everything in f16, the
-//! error of the network's result is 1.3e-2; with biases, small weights and inputs in f32 it is 0.9e-2; with three
-//! layers in f32, including the results of the first two, 0.6e-2. More layers gain little (seven: 0.4e-2) and keep a
-//! third of the network's activations in f32. Networks of full convolutions are within the tolerance without this.
+//! Rounding in the first layers passes through all others. Where every layer magnifies it a little, as those of MobileNets do
+//! (a depthwise filter sums few terms, and they do not average rounding out), most of a result's error comes from there:
+//! measured layer by layer on MobileNetV2 with seeded weights, the error that rounding the results of layer `n` makes
+//! falls from 4e-3 for the first to 2e-4 for the thirtieth. With everything in f16 that network's result is off by 1.3e-2;
+//! with biases, slight weights and inputs in f32 by 0.9e-2, and with three layers in f32, the results of the first two
+//! included, by 0.6e-2. More layers would gain little (seven: 0.4e-2) and hold a third of the network's activations in f32.
+//! Networks of full convolutions are within the tolerance without this.
 //!
-//! This is a heuristic for one network with seeded weights. Trained networks pay for it, since the first layers have
-//! the largest results. `--amp auto` does not use it and measures instead. To see its cost, compare the `bytes` of
-//! `weft compile --json` for the two modes; to see its gain, the `tolerance_used` of `weft compare --json`.
+//! It is a guess that one network with seeded weights needs, and trained ones pay for: the first layers have the largest results.
+//! `--amp auto` does without it and measures; what it costs a network is the difference of the `bytes` that `weft compile
+//! --json` prints for the two, what it mends that of the `tolerance_used` that `weft compare --json` does.
 
 use crate::graph::{Function, NodeId, ValueId};
 use crate::ops::Precision;

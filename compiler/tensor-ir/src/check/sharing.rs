@@ -1,5 +1,5 @@
-//! Which thread writes and reads which element: proofs that loops may run side by side with the results of running them
-//! one after another.
+//! Which thread writes and reads which element: proofs that loops may run in parallel with the same results as one after
+//! another.
 //!
 //! Each buffer is checked along each axis of its kernel.
 //!
@@ -18,15 +18,12 @@
 //!
 //! A fragment belongs to a whole subgroup: no loop over threads or lanes encloses an access to it.
 //!
-//! Two nested loops over the same axis run only where both indices agree, so the inner body must not depend on the
-//! outer one. A buffer that is not global is used in one kernel only.
+//! Two nested loops over one axis run only where both indices agree: the inner body must not depend on the outer loop.
+//! A buffer that is not global is used in one kernel. A reduction that sets its identity itself does so once per
+//! element: its index tells all loops that it uses apart.
 //!
-//! A reduction that sets its identity itself must do so once for each element: its index tells all loops that it uses
-//! apart.
-//!
-//! Every instruction that changes which thread runs a loop, or where a buffer lives, must keep these rules:
-//! `schedule::apply` checks after one instruction, `schedule::replay` after a list. A kernel that was written by hand
-//! must keep them too, or it is run by the interpreter.
+//! `schedule::apply` checks these rules after one instruction, `schedule::replay` after a list. A kernel that was
+//! written by hand keeps them too, or is run by the interpreter.
 
 use super::owner::{AccessContext, COUNTEREXAMPLE, PROOF, Verdict, same_owner, tells_its_loops};
 use super::view::{Access, Leaf, Parallel, View, visit_accesses};

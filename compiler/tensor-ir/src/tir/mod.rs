@@ -2,8 +2,8 @@
 //!
 //! A [`TensorFunction`] starts as a sequence of perfect loop nests, one per *stage*: `compute` (a block that stores a
 //! value) or `reduce` (a block that combines a value into its element). Schedule instructions rewrite the nests; the
-//! result is a sequence of [`Stmt::Kernel`]s, each lowered to one shader. Unlike in TVM, blocks have no iterators of
-//! their own: store and value of a block are written directly in loop variables.
+//! result is a sequence of [`Stmt::Kernel`]s, each lowered to one shader. Unlike TVM's, blocks use loop variables
+//! directly.
 //!
 //! Conventions that always hold:
 //! - Loop variables are unique in a function, loops start at 0 and step by 1.
@@ -102,8 +102,7 @@ impl Encoding {
             },
         }
     }
-    /// Bytes of a device buffer of `numel` elements: padded to 16, so that vectors and packed words may be stored
-    /// whole.
+    /// Bytes of a device buffer of `numel` elements, padded to 16: vectors and packed words are stored whole.
     pub fn storage_bytes(self, dtype: DType, numel: u64) -> u64 {
         (numel * u64::from(self.element_bits(dtype))).div_ceil(8).next_multiple_of(16).max(16)
     }
@@ -124,8 +123,8 @@ pub struct Buffer {
     pub encoding: Encoding,
 }
 impl Buffer {
-    /// Dtype and encoding of scratch memory for values that are later copied to this buffer. Each element has a word of
-    /// its own, so threads may store single elements; in packed words they may not.
+    /// Dtype and encoding of scratch memory for this buffer's values, with a word per element: threads may then store
+    /// single elements, which they may not in packed words.
     pub fn unpacked(&self) -> (DType, Encoding) {
         match self.encoding {
             Encoding::HalfPair => (DType::F32, Encoding::Native),
@@ -221,8 +220,7 @@ pub enum LoopKind {
     Subgroup(u8),
     /// Iterations that the lanes of a subgroup share out, inside a loop over subgroups, however many lanes there are.
     Lane,
-    /// All iterations are one operation of the device ([`intrinsic`]): of a subgroup on matrices, or of a thread on
-    /// packed words.
+    /// All iterations are one operation ([`intrinsic`]): of a subgroup on matrices, or of a thread on packed words.
     Tensor,
 }
 impl LoopKind {

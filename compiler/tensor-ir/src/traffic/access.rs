@@ -241,8 +241,7 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// The elements that the lanes name, one list for each iteration of the unrolled and vectorised loops that the
-    /// index uses.
+    /// The elements of all lanes, one list per iteration of the unrolled and vectorised loops that the index uses.
     fn offsets(&self, around: &Around<'_>, block: &Block, flat: &Int) -> Option<Offsets> {
         let instances: Vec<(Name, i64)> = around
             .loops
@@ -333,8 +332,7 @@ impl<'f> Kernel<'f> {
         }
     }
 
-    /// Values of the variables that do not depend on the thread: the middle of their ranges, or 0 if they only add a
-    /// common offset.
+    /// Values of variables that do not depend on the thread: mid-range, or 0 if they only add a common offset.
     fn middle(&self, around: &Around<'_>, exact: bool) -> FxHashMap<Name, i64> {
         let mut out = FxHashMap::default();
         for l in &around.loops {
@@ -432,8 +430,7 @@ struct Offsets {
 }
 
 impl Offsets {
-    /// The accesses that a thread does: repeated ones once, and up to `most` aligned neighbours as one, with their
-    /// number.
+    /// The accesses of a thread: repeated ones once, up to `most` aligned neighbours as one, with their number.
     fn merged(mut self, most: i64) -> Vec<(Vec<i64>, i64)> {
         self.each.retain(|l| !l.is_empty());
         self.each.sort_unstable();
