@@ -69,8 +69,8 @@ pub enum Scope {
         /// Lanes of the subgroup.
         size: u32,
     },
-    /// One or several matrices of a subgroup: the last two dimensions are rows and columns. The device decides which
-    /// lane holds which element. Only nests of [`LoopKind::Tensor`] loops access it.
+    /// Matrices of a subgroup (the last two dimensions), whose elements the device distributes over the lanes. Only
+    /// nests of [`LoopKind::Tensor`] loops access it.
     Fragment(MatrixRole),
 }
 
@@ -123,8 +123,7 @@ pub struct Buffer {
     pub encoding: Encoding,
 }
 impl Buffer {
-    /// Dtype and encoding of scratch memory for this buffer's values, with a word per element: threads may then store
-    /// single elements, which they may not in packed words.
+    /// Dtype and encoding of scratch memory with a word per element, so that threads may store single elements.
     pub fn unpacked(&self) -> (DType, Encoding) {
         match self.encoding {
             Encoding::HalfPair => (DType::F32, Encoding::Native),
@@ -214,9 +213,9 @@ pub enum LoopKind {
     Group(u8),
     /// The thread's index in its workgroup along x, y or z.
     Local(u8),
-    /// Iterations (tasks) that are distributed over the subgroups of a workgroup, along x or y (0, 1). Each task has
-    /// registers and fragments of its own. The subgroup size is known only at run time: no index depends on it, and no
-    /// value goes from one task to another inside the loop.
+    /// Iterations (tasks) that the subgroups of a workgroup share out, along x or y (0, 1). Each task has its own
+    /// registers and fragments. No index depends on the subgroup size, and no value goes from one task to another in
+    /// the loop.
     Subgroup(u8),
     /// Iterations that the lanes of a subgroup share out, inside a loop over subgroups, however many lanes there are.
     Lane,
