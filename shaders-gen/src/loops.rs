@@ -1,8 +1,8 @@
 //! Serial loops of the shader.
 //!
 //! Some drivers' compilers unroll short loops and then sink prefetch loads to their stores, or spill registers (the
-//! quirks `unrolls-loops` and `unrolls-scalar-loops`). There the loop bound reads a uniform that has the same value in
-//! every dispatch, so the driver cannot unroll the loop.
+//! quirks `unrolls-loops` and `unrolls-scalar-loops`). There the bound of a short loop with barriers depends on the
+//! workgroup's number, by a condition that always holds, so the driver cannot unroll the loop.
 
 use crate::builder::{Kind, Value};
 use crate::error::EmitError;

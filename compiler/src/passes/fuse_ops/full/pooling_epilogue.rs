@@ -6,8 +6,8 @@
 //!
 //! It applies if the convolution's results have no other users, if a register tile holds a window, and if one kernel is
 //! estimated cheaper than two. One kernel does not store the convolution's results, but computes results that several
-//! windows share once per window. Windows that do not overlap share none. On matrix units the two kernels stay
-//! separate, with a remark: the estimate has no matrix tile for windows.
+//! windows share once per window. Windows that do not overlap share none. A product with windows runs on vector units,
+//! with a remark: there is no matrix tile for windows.
 
 use super::super::forward::Source;
 use super::{Declined, GroupGraph, Made, shape_of};

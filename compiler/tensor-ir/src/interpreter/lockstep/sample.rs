@@ -21,9 +21,9 @@ pub(crate) struct Found {
 }
 
 /// Interprets every kernel, at most about `effort` statements of single threads; if a kernel needs a large part of
-/// that, its tiles are cut. There are three runs, with the smallest values of the symbols and with larger ones. `plain`
-/// is `f` before its schedule. Sizes at which `plain` fails too are skipped: the model does not take them (for example,
-/// two operands of a concatenation differ).
+/// that, its tiles are cut. There are up to three runs, with the smallest values of the symbols and with larger ones.
+/// `plain` is `f` before its schedule. Sizes at which `plain` fails too are skipped: the model does not take them (for
+/// example, two operands of a concatenation differ).
 ///
 /// # Errors
 /// The first race, access out of bounds, or use of memory that nothing was stored to; a kernel too long to be run.
